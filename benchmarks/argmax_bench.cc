@@ -1,5 +1,5 @@
-// Argmax of logits against a compiler's scalar loop: cold ones, beside the bandwidth of reading them, and
-// such as lie in the core's own cache, as a matmul has just left them.
+// argmax against loops that the compiler vectorises. Cold logits come from memory and are compared with the
+// time of reading them. Cached logits lie in L2, where a matmul has just left them.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -47,7 +47,7 @@ class ArgmaxBench {
     const size_t bytes = static_cast<size_t>(rows * n) * kind.bytes;
     if (cached && bytes > kCachedBytes) return true;
     if (bench_.pool->copies(bytes) == 0) {
-      std::fprintf(stderr, "argmax %s %ldx%ld: left out, it does not fit the pool (--pool_bytes)\n",
+      std::fprintf(stderr, "argmax %s %ldx%ld: left out, larger than the pool: raise --pool_bytes\n",
                    kind.name, static_cast<long>(rows), static_cast<long>(n));
       return true;
     }
@@ -65,7 +65,7 @@ class ArgmaxBench {
                             desc.index_dtype = LATHE_I64;
                             if (lathe_argmax(device_.get(), nullptr, &desc) != LATHE_OK) failed = true;
                           }};
-    // Rows dealt out to as many threads.
+    // Its rows are distributed over the same number of threads.
     const Entrant scalar = {"scalar", [&] {
                               const void* x = logits();
                               scalar_team_.run(rows, [&](int64_t i) {
@@ -77,8 +77,8 @@ class ArgmaxBench {
     next = 0;
     scalar.call();
     if (indices != expected) {
-      std::fprintf(stderr, "argmax %s %ldx%ld is wrong\n", kind.name, static_cast<long>(rows),
-                   static_cast<long>(n));
+      std::fprintf(stderr, "argmax %s %ldx%ld: indices differ from the scalar loop's\n", kind.name,
+                   static_cast<long>(rows), static_cast<long>(n));
       return false;
     }
     ContestOptions contest;
@@ -101,13 +101,13 @@ class ArgmaxBench {
     return !failed;
   }
 
-  // False: the table could not be written.
+  // Returns false if the table cannot be written.
   [[nodiscard]] bool report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "argmax.csv");
     for (const auto& [dtype, figures] : figures_) {
-      judge("argmax " + dtype + ", cold logits, of reading them in the same rounds", figures.cold_of_reading,
-            0.90);
+      judge("argmax " + dtype + ", cold logits, over reading them in the same rounds",
+            figures.cold_of_reading, 0.90);
       judge("argmax " + dtype + ", cached logits, over the scalar loop", figures.cached_of_scalar, 2);
     }
     return table_.is_written();

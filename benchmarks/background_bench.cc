@@ -1,4 +1,4 @@
-// Whether kernels that are compiled in the background slow down calls whose kernels are there.
+// Whether compiling kernels in the background slows down calls whose kernels are in the cache.
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -16,9 +16,9 @@ namespace {
 // A decode step's layer: 16 MiB of weights read by every call.
 constexpr int64_t kM = 1, kN = 2048, kK = 2048;
 constexpr size_t kMostCalls = 4'000'000;
-// What a hit's p99 may be while kernels are compiled, in those of an idle machine.
+// Highest allowed ratio: p99 of hits while kernels are compiled over p99 on an idle machine.
 constexpr double kMostP99 = 1.2;
-// For the kernels of a phase that are left when it ends.
+// Time limit for the kernels that are still queued when a phase ends.
 constexpr double kMostSeconds = 120;
 
 struct Product {
@@ -30,20 +30,20 @@ struct Product {
   lathe_matmul_desc desc;
 };
 
-// Latencies of `call` in microseconds, while `goes_on(now)`.
+// Latencies of `call` in microseconds, measured while `goes_on(now)` returns true.
 template <typename Call, typename GoesOn>
 std::vector<double> latencies(const Call& call, const GoesOn& goes_on) {
   std::vector<double> all;
   for (;;) {
     const double before = now_seconds();
     if (!goes_on(before) || all.size() == kMostCalls) return all;
-    const double start = now_seconds();  // what goes_on() asks is not the call's
+    const double start = now_seconds();  // the time of goes_on() does not count
     call();
     all.push_back((now_seconds() - start) * 1e6);
   }
 }
 
-// One device with one kind of compiler, and what was measured of its hits.
+// One device with one compiler mode, and the measured latencies of its hits.
 class Contest {
  public:
   Contest(const Options& options, lathe_compiler_mode compiler, int workers)
@@ -52,13 +52,13 @@ class Contest {
   bool run() {
     if (!device_.ok() || !succeeded(lathe_matmul(device_.get(), nullptr, &hit_.desc), "the first call"))
       return false;
-    // Idle and compiling by turns, so that what drifts is in both.
+    // Idle and compiling phases alternate, so that drift of the machine affects both.
     for (int round = 0; round < options_.background_rounds; ++round)
       if (!idle_phase() || !busy_phase()) return false;
     return true;
   }
 
-  // Whether the bar is met.
+  // Returns whether the bar is met.
   bool report(const std::string& compiler, int workers, Table* table) const {
     double p99 = 0;
     for (const double q : {0.5, 0.99}) {
@@ -80,14 +80,13 @@ class Contest {
     for (const auto& phase : idle_) quiet += phase.size();
     for (const auto& phase : busy_) loud += phase.size();
     std::printf(
-        "compiler %s, %d worker(s): %zu phases of each, %zu calls idle, %zu while %d kernels waited, %d of "
-        "which were made "
-        "meanwhile\n",
+        "compiler %s, %d worker(s): %zu phases of each kind, %zu calls while idle, %zu while %d kernels were "
+        "queued; %d of these were compiled during the calls\n",
         compiler.c_str(), workers, idle_.size(), quiet, loud, queued_, beside);
-    // Workers on every core leave a kernel of some 30 ms seconds to take; one leaves the compiler a core of
-    // its own.
+    // With workers on every core a compilation of about 30 ms can take seconds. With one worker the compiler
+    // has a core of its own, so some kernels must be ready.
     if (workers == 1 && beside == 0 && !options_.smoke) {
-      std::fprintf(stderr, "background: no kernel was made beside the calls\n");
+      std::fprintf(stderr, "background: no kernel was compiled during the calls\n");
       return false;
     }
     return meets_bar("p99 of hits while compiling over idle, compiler " + compiler + ", " +
@@ -112,7 +111,7 @@ class Contest {
     return true;
   }
 
-  // As long as there are kernels to make, and no longer than an idle one.
+  // Lasts while kernels are queued, at most as long as an idle phase.
   bool busy_phase() {
     const int before = queued_;
     if (!queue_misses()) return false;
@@ -125,11 +124,11 @@ class Contest {
                                        (++calls % 16 != 0 || device_.statistics().background_waiting > 0);
                               }));
     compiled_.push_back(static_cast<int>(device_.statistics().background_compiles) - before);
-    // The rest with the cores to itself: the next phase is idle again.
+    // Let the remaining kernels finish without calls, so that the next phase is idle again.
     const double patience = now_seconds() + kMostSeconds;
     while (device_.statistics().background_compiles < static_cast<uint64_t>(queued_)) {
       if (device_.statistics().compile_failures > 0 || now_seconds() > patience) {
-        std::fprintf(stderr, "background: a kernel did not compile\n");
+        std::fprintf(stderr, "background: a queued kernel failed to compile or took longer than 120 s\n");
         return false;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -137,7 +136,7 @@ class Contest {
     return true;
   }
 
-  // Misses of classes that nobody met, each of which runs on a generic kernel and is queued.
+  // Calls with classes that are not cached: each runs on a generic kernel and queues its own kernel.
   bool queue_misses() {
     for (int i = 0; i < options_.background_classes; ++i) {
       Product fresh(8, 256 + 16 * queued_, 256);
@@ -146,7 +145,7 @@ class Contest {
       ++queued_;
     }
     if (device_.statistics().fallback_runs >= static_cast<uint64_t>(queued_)) return true;
-    std::fprintf(stderr, "background: a miss had no generic kernel (lathe-fallback.bundle)\n");
+    std::fprintf(stderr, "background: a miss had no generic kernel: is lathe-fallback.bundle missing?\n");
     return false;
   }
 
@@ -155,7 +154,7 @@ class Contest {
   Product hit_;
   int queued_ = 0;
   std::vector<std::vector<double>> idle_, busy_;  // by round
-  std::vector<int> compiled_;                     // while calls were made, by round
+  std::vector<int> compiled_;                     // kernels compiled during calls, by round
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ absl::StatusOr<std::unique_ptr<BareTask>> BareTask::load(const std::string& dire
   const std::vector<CacheEntryInfo>& entries = listing.entries;
   if (entries.size() != 1) {
     return absl::InternalError(
-        absl::StrCat(directory, " holds ", entries.size(), " kernels, not the one to call"));
+        absl::StrCat("bare call: ", directory, " holds ", entries.size(), " kernels, expected 1"));
   }
   LATHE_ASSIGN_OR_RETURN(const CacheResult found, cache->get(key_from_text(entries[0].key_text)));
   const Recipe& recipe = found.artifact->recipe;

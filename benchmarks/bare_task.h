@@ -1,4 +1,4 @@
-// A cached kernel called with nothing around it: what a dispatch is measured against.
+// Calls a cached kernel directly, without Lathe's dispatch. The cost of dispatch is measured against it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace lathe::bench {
 
 class BareTask {
  public:
-  // Links the single matmul kernel that the cache at `directory` holds, for these sizes.
+  // Links the only matmul kernel in the cache at `directory` and prepares its arguments for `dims`. Fails if
+  // the cache does not hold exactly one kernel.
   static absl::StatusOr<std::unique_ptr<BareTask>> load(const std::string& directory, const Dims& dims);
 
   ArgumentBlock* arguments() { return &arguments_; }

@@ -11,7 +11,7 @@
 namespace lathe::bench {
 namespace {
 
-// Calls shorter than this are made once before their turn is timed, so that their threads are awake.
+// Shorter calls are made once before their turn is timed, so that their threads are awake.
 constexpr double kShortCall = 10e-3;
 
 }  // namespace
@@ -43,7 +43,7 @@ std::vector<Standing> run_contest(const std::vector<Entrant>& entrants, const Co
   std::vector<bool> is_short(entrants.size());
   for (size_t e = 0; e < entrants.size(); ++e) {
     standings[e].name = entrants[e].name;
-    entrants[e].call();  // code, pages and pools come to life
+    entrants[e].call();  // first call: compiles, maps pages, starts threads
     const double start = now_seconds();
     entrants[e].call();
     const double once = now_seconds() - start;

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 
-// glibc's own allocator under the names that interposers call it by.
+// glibc's allocator, under the names that survive interposing malloc.
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);

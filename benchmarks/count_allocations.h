@@ -1,11 +1,11 @@
-// Every allocation of this process, counted: the program interposes malloc and its family.
+// Counts the allocations of this process. The program interposes malloc and its relatives.
 #pragma once
 
 #include <cstdint>
 
 namespace lathe::bench {
 
-// Since the process began, by all threads.
+// Allocations by all threads since the process started.
 uint64_t allocations();
 
 }  // namespace lathe::bench

@@ -41,7 +41,7 @@ lathe_statistics BenchDevice::statistics() const {
 }
 
 lathe_matmul_desc linear(const Gemm& gemm, const void* a, const void* b, void* d) {
-  // By Element.
+  // Indexed by Element.
   constexpr lathe_dtype kDtypes[] = {LATHE_F32,  LATHE_F16, LATHE_BF16, LATHE_I8,  LATHE_Q4_0,
                                      LATHE_Q4_0, LATHE_F16, LATHE_BF16, LATHE_BF16};
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;

@@ -1,4 +1,4 @@
-// What a call costs when its kernel is cached: against the kernel's bare call, with every allocation counted.
+// Cost of a call whose kernel is cached, compared with calling the kernel directly. Counts allocations too.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <thread>
 
-#include "api/dispatch_table.h"
 #include "bare_task.h"
 #include "contest.h"
 #include "count_allocations.h"
+#include "dispatch/dispatch_table.h"
 #include "options.h"
 #include "report.h"
 #include "temporary_directory.h"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kM = 1, kN = 16, kK = 16;
 
-// The table alone: nanoseconds a find() among the classes of a model's weights, each thread for itself.
+// The table alone: nanoseconds per find() among the classes of a model's weights. Every thread searches all.
 double lookup_nanoseconds(int threads) {
   DispatchTable table;
   std::vector<DispatchKey> keys;
@@ -44,7 +44,7 @@ double lookup_nanoseconds(int threads) {
     missing += absent;
   });
   const double seconds = now_seconds() - start;
-  if (missing != 0) std::fprintf(stderr, "dispatch: the table lost classes\n");
+  if (missing != 0) std::fprintf(stderr, "dispatch: the table did not find a class that was inserted\n");
   return seconds / kRounds / static_cast<double>(keys.size()) * 1e9;
 }
 
@@ -74,7 +74,8 @@ bool bench_dispatch(const Options& options) {
   std::fill(d.begin(), d.end(), -1.0f);
   (*bare)->call();
   if (d[0] != 2 * kK) {
-    std::fprintf(stderr, "the bare call computed %g, not %ld\n", d[0], static_cast<long>(2 * kK));
+    std::fprintf(stderr, "bare call: the kernel computed %g, expected %ld\n", d[0],
+                 static_cast<long>(2 * kK));
     return false;
   }
 
@@ -99,7 +100,7 @@ bool bench_dispatch(const Options& options) {
                    {"lathe_argmax 1x16", [&] { lathe_argmax(device.get(), nullptr, &argmax); }}},
                   contest);
 
-  // The same call from several threads: a lock would show.
+  // The same call from several threads: a lock would make it slower.
   constexpr int kCalls = 200'000;
   const int callers = std::max({2, options.threads, static_cast<int>(std::thread::hardware_concurrency())});
   const double start = now_seconds();
@@ -137,7 +138,7 @@ bool bench_dispatch(const Options& options) {
               (standings[0].seconds - standings[2].seconds) * 1e9, static_cast<unsigned long long>(made));
   meets_bar("a lookup", lookups[0], 50, " ns", !options.smoke);
   meets_bar("a lookup, " + std::to_string(callers) + " threads", lookups[1], 100, " ns", !options.smoke);
-  if (made != 0) std::fprintf(stderr, "dispatch: a cached call allocates\n");
+  if (made != 0) std::fprintf(stderr, "dispatch: cached calls allocate memory, expected no allocation\n");
   return made == 0 && table.is_written();
 }
 

@@ -1,4 +1,5 @@
-// From a call on an empty cache to its result, and from a cache on disk to a kernel that can run.
+// Two start-up times: from a call with an empty cache to its result (first_use), and from a cache on disk to
+// kernels that can run (warm).
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +16,7 @@
 namespace lathe::bench {
 namespace {
 
-// Operands of modest size, so that compiling and not computing is what is timed.
+// Operands are small, so that compilation dominates the time.
 struct Request {
   int64_t m, n, k;
   bool trans_b;
@@ -28,7 +29,7 @@ std::vector<Request> requests(int count) {
   std::vector<Request> list;
   for (int i = 0; i < count; ++i) {
     const auto& size = sizes[i % 5];
-    // Every class once: N differs by 16 from one turn of the lists to the next.
+    // Every class is different: N grows by 16 whenever the lists repeat.
     list.push_back({rows[i % 10], size[0] + 16 * (i / 10), size[1], i % 3 != 2,
                     i % 4 == 3 ? LATHE_ACTIVATION_SILU : LATHE_ACTIVATION_NONE});
   }
@@ -56,7 +57,7 @@ struct Operands {
 
 bool bench_first_use(const Options& options) {
   Operands operands(options.seed);
-  // Maps the compiler and keeps it mapped; what that costs is reported apart.
+  // Loads the compiler library and keeps it loaded. Its load time is reported separately.
   const TemporaryDirectory keeper_cache;
   BenchDevice keeper(options.threads, keeper_cache.path());
   if (!keeper.ok()) return false;
@@ -77,7 +78,7 @@ bool bench_first_use(const Options& options) {
     if (!succeeded(lathe_matmul(device.get(), nullptr, &desc), "second use")) return false;
     const lathe_statistics statistics = device.statistics();
     if (statistics.compiles == 0) {
-      std::fprintf(stderr, "first use: nothing was compiled\n");
+      std::fprintf(stderr, "first use: the call compiled no kernel, expected one\n");
       return false;
     }
     total.push_back(milliseconds - statistics.compiler_load_milliseconds);
@@ -117,13 +118,13 @@ bool fill_cache(const Options& options, const std::string& cache_directory) {
 
 namespace {
 
-// Warm starts of the kernels of `fill_cache`, from one kind of store.
+// Warm starts from one kind of store, with the kernels that fill_cache() compiled.
 struct WarmStarts {
   std::vector<double> each, all, read, link, together;  // milliseconds
   uint64_t compiles = 0;
 };
 
-// What a warm start of so many kernels from a bundle may take; of other numbers nothing is asked.
+// The bar: loading this many kernels from a bundle takes at most this long. Other counts are not judged.
 constexpr int kKernelsOfBar = 64;
 constexpr double kMostMilliseconds = 50;
 
@@ -144,7 +145,7 @@ bool compiler_is_mapped() {
   return false;
 }
 
-// One after the other, as calls meet them.
+// Loads the kernels one after the other, as calls would.
 bool load_one_by_one(const Options& options, const lathe_context_options& store, Operands* operands,
                      WarmStarts* out) {
   BenchDevice device(store);
@@ -166,7 +167,7 @@ bool load_one_by_one(const Options& options, const lathe_context_options& store,
   return true;
 }
 
-// All at once, from nothing to a device that is ready: context, device, warm-up of what was recorded.
+// Creates a context and a device and warms up all recorded kernels at once, on all cores.
 bool load_together(const Options& options, const lathe_context_options& store, const lathe_manifest* manifest,
                    WarmStarts* out) {
   const double begin = now_seconds();
@@ -179,7 +180,8 @@ bool load_together(const Options& options, const lathe_context_options& store, c
   out->together.push_back((now_seconds() - begin) * 1e3);
   out->compiles += report.compiled;
   if (report.loaded == static_cast<uint64_t>(options.warm_kernels)) return true;
-  std::fprintf(stderr, "warm: %llu kernels were loaded\n", static_cast<unsigned long long>(report.loaded));
+  std::fprintf(stderr, "warm: lathe_warmup loaded %llu kernels, expected %d\n",
+               static_cast<unsigned long long>(report.loaded), options.warm_kernels);
   return false;
 }
 
@@ -191,7 +193,7 @@ bool read_manifest(const std::string& path, lathe_manifest* manifest) {
 
 bool measure_warm(const Options& options, lathe_context_options store, const std::string& recording,
                   Operands* operands, WarmStarts* out) {
-  // The first records what is met, which costs it a little: it is not counted.
+  // The first run records the requests. Recording takes time, so this run does not count.
   WarmStarts recorded;
   store.record = recording.c_str();
   if (!load_one_by_one(options, store, operands, &recorded)) return false;

@@ -26,16 +26,16 @@ template <typename T>
 int64_t checked_integer(const absl::Flag<T>& flag, const std::string& text, int64_t least, int64_t most) {
   int64_t value = 0;
   if (absl::SimpleAtoi(text, &value) && value >= least && value <= most) return value;
-  refuse(flag, text, absl::StrCat("none of the whole numbers from ", least, " to ", most));
+  refuse(flag, text, absl::StrCat("not a whole number from ", least, " to ", most));
 }
 
 template <typename T>
 void check_name(const absl::Flag<T>& flag, const std::string& name, const Strings& allowed) {
   if (std::find(allowed.begin(), allowed.end(), name) == allowed.end())
-    refuse(flag, name, absl::StrCat("none of ", absl::StrJoin(allowed, ", ")));
+    refuse(flag, name, absl::StrCat("not one of ", absl::StrJoin(allowed, ", ")));
 }
 
-// Of "--name=value" where the flag is boolean.
+// Refuses "--name=value" if the flag is boolean and the value is not. Abseil would exit with status 1.
 void check_boolean(absl::string_view word) {
   if (!absl::ConsumePrefix(&word, "-")) return;
   absl::ConsumePrefix(&word, "-");
@@ -54,7 +54,7 @@ void parse_flags(int argc, char** argv) {
   std::for_each(argv + 1, argv + argc, check_boolean);
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   if (words.size() == 1) return;
-  std::fprintf(stderr, "'%s' is no flag (--help lists them) and the value of none\n", words[1]);
+  std::fprintf(stderr, "'%s' is neither a flag nor the value of one; --help lists the flags\n", words[1]);
   std::exit(kBadFlag);
 }
 
@@ -73,7 +73,7 @@ double number_of(const TextFlag& flag, double least, double most) {
   const std::string text = absl::GetFlag(flag);
   double value = 0;
   if (absl::SimpleAtod(text, &value) && value >= least && value <= most) return value;
-  refuse(flag, text, absl::StrCat("none of the numbers from ", least, " to ", most));
+  refuse(flag, text, absl::StrCat("not a number from ", least, " to ", most));
 }
 
 uint64_t seed_of(const TextFlag& flag) {
@@ -107,7 +107,7 @@ std::string directory_of(const TextFlag& flag) {
   if (path.empty()) return path;
   std::string probe = path + "/.probe-XXXXXX";
   const int file = mkstemp(probe.data());
-  if (file < 0) refuse(flag, path, "no directory that can be written into");
+  if (file < 0) refuse(flag, path, "not a writable directory");
   close(file);
   unlink(probe.c_str());
   return path;
@@ -118,7 +118,7 @@ std::string output_file_of(const TextFlag& flag) {
   if (path.empty()) return path;
   std::error_code error;
   const bool was_there = fs::exists(path, error);
-  if (!std::ofstream(path, std::ios::app)) refuse(flag, path, "no file that can be written");
+  if (!std::ofstream(path, std::ios::app)) refuse(flag, path, "not a writable file");
   if (!was_there) fs::remove(path, error);
   return path;
 }

@@ -1,4 +1,4 @@
-"""Bad values of the benchmarks' flags: exit status 2 and one line that names flag, value and what is allowed, before
+"""Bad values of the benchmarks' flags: exit status 2 and one line with the flag, the value and what is allowed, before
 anything is measured.
 
 usage: flags_test.py LATHE_BENCH LATHE_CUDA_BENCH
@@ -10,7 +10,7 @@ import tempfile
 
 CPU, CUDA = sys.argv[1:3]
 BOTH = (CPU, CUDA)
-# Programs, flag, its values that are bad, what the message says is allowed.
+# Programs, flag, bad values, and the part of the message that says what is allowed.
 CASES = [
     (BOTH, "m", ["0", "-1", "1x,2", "1,,2", "1048577", "99999999999999999999"], "from 1 to 1048576"),
     ((CUDA,), "m", [""], "from 1 to 1048576"),
@@ -29,7 +29,7 @@ CASES = [
     ((CPU,), "layout", ["xx", ""], "nt, nn"),
     ((CPU,), "models", ["nosuch", "llama3-8b,nosuch", ""], "all, llama3-8b"),
     ((CPU,), "max_bytes", ["0"], "from 1 to"),
-    ((CPU,), "max_gflop", ["0", "-1"], "numbers from"),
+    ((CPU,), "max_gflop", ["0", "-1"], "number from"),
     ((CPU,), "pool_bytes", ["-1", "4096", "9000000000000000000"], "from 2097152 to"),
     ((CPU,), "first_use_classes", ["0", "571"], "from 1 to 570"),
     ((CPU,), "warm_kernels", ["0", "571"], "from 1 to 570"),
@@ -39,18 +39,18 @@ CASES = [
     ((CPU,), "oracle_tuned", ["-8"], "from 1 to"),
     ((CPU,), "roofline", ["/nonexistent/r.svg", "/"], "file"),
     ((CUDA,), "dtype", ["f32", "fp16"], "f16, bf16"),
-    ((CUDA,), "models", ["llama3-8b"], "all"),  # of no file
+    ((CUDA,), "models", ["llama3-8b"], "all"),  # no file of weights is given
     ((CUDA,), "device", ["-1", "cuda:0"], "from 0 to"),
     ((CUDA,), "pool_mib", ["0", "-1"], "from 1 to"),
-    ((CUDA,), "max_tflop", ["0"], "numbers from"),
-    ((CUDA,), "deadline", ["-1"], "numbers from"),
+    ((CUDA,), "max_tflop", ["0"], "number from"),
+    ((CUDA,), "deadline", ["-1"], "number from"),
 ]
-# Rows that a file of weights may not have.
+# Rows that are not allowed in a file of weights.
 WEIGHTS = ["a,x,4096", "a,x,0,4096", "a,x,4096,268435457", "a,x,4096,4096,1", "m,layer,n,k"]
 
 
 def refused(program, *words):
-    """The line that the program leaves with."""
+    """The one line that the program prints before it exits with status 2."""
     done = subprocess.run([program, *words], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2, f"{program} {words}: exit {done.returncode}: {done.stderr}"
     assert done.stdout == "" and done.stderr.count("\n") == 1, f"{program} {words}: {done}"
@@ -74,11 +74,11 @@ def main():
                 assert f"line 3, '{row}'" in refused(program, f"--shapes={path}", "--models=a")
             with open(path, "w", encoding="utf-8") as file:
                 file.write("# of a model\nmodel,layer,n,k\n\na,x,16,16\n")
-            assert "'b' is none of all, a\n" in refused(program, f"--shapes={path}", "--models=b")
-            # What comes after a boolean's name, or after a comma's blank, is no value.
+            assert "'b' is not one of all, a\n" in refused(program, f"--shapes={path}", "--models=b")
+            # A word after a boolean flag, or after a blank in a list ("1, 2"), is not a value.
             assert "'2'" in refused(program, "--argmax_rows=1", "2")
             assert "'false'" in refused(program, "--ragged", "false")
-        # What is tried is left as it was.
+        # Testing whether files can be written leaves the directory unchanged.
         refused(CPU, f"--csv={directory}", f"--roofline={directory}/r.svg", "--max_bytes=0")
         assert os.listdir(directory) == ["weights.csv"], os.listdir(directory)
 

@@ -1,4 +1,4 @@
-// A language model's head with its argmax fused against the same matmul alone, which writes its logits.
+// A language model's head with its argmax fused, compared with the same matmul alone, which writes logits.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -33,8 +33,8 @@ class HeadBench {
   bool measure(const char* name, const Gemm& g) {
     const size_t bytes = weight_bytes(g.element, static_cast<size_t>(g.n * g.k));
     if (bench_.pool->copies(bytes) == 0) {
-      std::fprintf(stderr, "%ldx%ld %s does not fit the pool (--pool_bytes)\n", static_cast<long>(g.n),
-                   static_cast<long>(g.k), name);
+      std::fprintf(stderr, "head %ldx%ld %s: left out, larger than the pool: raise --pool_bytes\n",
+                   static_cast<long>(g.n), static_cast<long>(g.k), name);
       return true;
     }
     std::vector<float> a(static_cast<size_t>(g.m * g.k)),
@@ -80,7 +80,7 @@ class HeadBench {
     return !failed;
   }
 
-  // False: the table could not be written.
+  // Returns false if the table cannot be written.
   [[nodiscard]] bool report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "head.csv");
@@ -95,16 +95,17 @@ class HeadBench {
  private:
   void* weights(size_t bytes, size_t* next) const { return bench_.pool->copy(bytes, (*next)++); }
 
-  // The two may sum in another order: the logit at the index is the row's greatest but for that.
+  // Whether the logit at each index is the row's maximum, up to rounding: the two kernels may sum in a
+  // different order.
   static bool agrees(const Gemm& g, const std::vector<float>& logits, const std::vector<int64_t>& indices) {
     for (int64_t i = 0; i < g.m; ++i) {
       const float* row = logits.data() + i * g.n;
       const int64_t at = indices[static_cast<size_t>(i)];
       const double slack = 12 * std::sqrt(static_cast<double>(g.k)) * 0x1p-24 * static_cast<double>(g.k);
       if (at >= 0 && at < g.n && row[at] >= *std::max_element(row, row + g.n) - slack) continue;
-      std::fprintf(stderr, "matmul_argmax %ldx%ldx%ld: row %ld has index %ld\n", static_cast<long>(g.m),
-                   static_cast<long>(g.n), static_cast<long>(g.k), static_cast<long>(i),
-                   static_cast<long>(at));
+      std::fprintf(stderr, "matmul_argmax %ldx%ldx%ld: row %ld has index %ld, which is not its maximum\n",
+                   static_cast<long>(g.m), static_cast<long>(g.n), static_cast<long>(g.k),
+                   static_cast<long>(i), static_cast<long>(at));
       return false;
     }
     return true;

@@ -1,5 +1,5 @@
-// Peers that are loaded where the command names their shared object: MKL, and a oneDNN newer than the
-// system's. The few declarations of their C interfaces that are needed stand here.
+// Peers that are loaded at run time from a shared object named by a flag: MKL, and a oneDNN newer than the
+// system's. The declarations that are needed of their C interfaces are below.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -9,23 +9,23 @@
 namespace lathe::bench {
 namespace {
 
-// Deep binding: a library finds its own symbols before those of the same name that are linked in.
+// RTLD_DEEPBIND: the library prefers its own symbols to those of the same name in this program.
 class SharedObject {
  public:
   explicit SharedObject(const std::string& path)
       : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND)) {
-    if (handle_ == nullptr) std::fprintf(stderr, "no peer %s: %s\n", path.c_str(), dlerror());
+    if (handle_ == nullptr) std::fprintf(stderr, "cannot load the peer %s: %s\n", path.c_str(), dlerror());
   }
   template <typename Function>
   bool find(const char* name, Function* function) {
     if (handle_ == nullptr) return false;
     *function = reinterpret_cast<Function>(dlsym(handle_, name));
-    if (*function == nullptr) std::fprintf(stderr, "no peer: %s\n", dlerror());
+    if (*function == nullptr) std::fprintf(stderr, "cannot use the peer: %s\n", dlerror());
     return *function != nullptr;
   }
 
  private:
-  void* handle_;  // until the process ends: such libraries keep threads
+  void* handle_;  // never closed: the library may have started threads
 };
 
 class Mkl final : public Peer {
@@ -40,7 +40,7 @@ class Mkl final : public Peer {
         !library.find("MKL_Get_Version_String", &version))
       return false;
     constexpr int kGnuThreads =
-        3;  // mkl_service.h: MKL_THREADING_GNU, the OpenMP runtime that is here already
+        3;  // MKL_THREADING_GNU of mkl_service.h: this process already uses GNU OpenMP
     set_layer(kGnuThreads);
     char text[256] = {};
     version(text, sizeof(text) - 1);
@@ -66,8 +66,8 @@ class Mkl final : public Peer {
   void (*set_threads_)(int) = nullptr;
 };
 
-// oneDNN 3's C interface (oneapi/dnnl/dnnl.h and dnnl_types.h). Objects are opaque pointers, functions return
-// 0.
+// oneDNN 3's C interface (oneapi/dnnl/dnnl.h and dnnl_types.h). Objects are opaque pointers; functions return
+// 0 on success.
 struct Dnnl {
   struct Version {
     int major, minor, patch;
@@ -119,7 +119,7 @@ class LoadedOneDnn final : public Peer {
   std::function<void(const void*, const void*, void*)> prepare(const Gemm& g) override {
     if (activations_of(g.element) != g.element) return nullptr;
     constexpr int kF16 = 1, kBf16 = 2, kF32 = 3, kS32 = 4, kS8 = 5;  // dnnl_data_type_t
-    constexpr int kTypes[] = {kF32, kF16, kBf16, kS8};               // by Element
+    constexpr int kTypes[] = {kF32, kF16, kBf16, kS8};               // indexed by Element
     const int in = kTypes[static_cast<int>(g.element)], out = in == kS8 ? kS32 : kF32;
     void *description = nullptr, *primitive = nullptr, *memory[3] = {};
     void* descs[] = {matrices(g, g.m, g.k, false, in), matrices(g, g.k, g.n, g.trans_b, in),

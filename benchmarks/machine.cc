@@ -35,7 +35,7 @@ __attribute__((target("avx512f"))) double fma_loop_512(int64_t iterations) {
   __m512 sums[16];
   for (__m512& sum : sums) {
     sum = _mm512_set1_ps(1.0f);
-    asm volatile("" : "+v"(sum));  // unknown to the compiler, which would merge equal sums
+    asm volatile("" : "+v"(sum));  // hides the value, so that the compiler does not merge equal sums
   }
   const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-3f);
   for (int64_t i = 0; i < iterations; ++i) {
@@ -46,7 +46,7 @@ __attribute__((target("avx512f"))) double fma_loop_512(int64_t iterations) {
   for (const __m512& sum : sums) total += _mm512_reduce_add_ps(sum);
   volatile float keep = total;
   (void)keep;
-  return 16.0 * 16 * 2;  // operations of an iteration
+  return 16.0 * 16 * 2;  // operations per iteration
 }
 
 __attribute__((target("avx2,fma"))) double fma_loop_256(int64_t iterations) {
@@ -72,7 +72,7 @@ __attribute__((target("avx2,fma"))) double fma_loop_256(int64_t iterations) {
 }
 
 double fma_loop(int64_t iterations) {
-  // Of the instructions that Lathe is held to, where it is.
+  // LATHE_CPU_TARGET may restrict Lathe to fewer instructions; the ceiling uses the same ones.
   const char* target = std::getenv("LATHE_CPU_TARGET");
   const bool narrow = target != nullptr && std::strstr(target, "avx512") == nullptr;
   if (!narrow && __builtin_cpu_supports("avx512f")) return fma_loop_512(iterations);
@@ -102,11 +102,12 @@ double fma_loop(int64_t iterations) {
 
 #endif
 
-// Sums 64-byte lines of `kStreams` parts side by side: how many streams a core reads fastest differs.
+// Reads `data` as kStreams parts side by side and sums their 64-byte lines. The number of streams that a core
+// reads fastest differs between machines.
 template <size_t kStreams>
 void read_all(const uint8_t* data, size_t bytes) {
   using Line = uint64_t __attribute__((vector_size(64), aligned(16)));
-  constexpr size_t kTurn = 4;  // lines of a stream at a time
+  constexpr size_t kTurn = 4;  // lines of one stream at a time
   Line sums[kTurn] = {};
   const size_t part = bytes / sizeof(Line) / kStreams / kTurn * kTurn;
   const auto* lines = reinterpret_cast<const Line*>(data);
@@ -242,7 +243,7 @@ size_t weight_bytes(Element element, size_t elements) {
   }
 }
 
-// A block of q4_0 is 9 words of 16 bits; its scale is about 1/8.
+// The i-th 16-bit word of random q4_0 blocks. A block has 9 words; the first is its scale, about 1/8.
 static uint16_t q4_word(size_t i, std::mt19937_64& engine) {
   if (i % 9 != 0) return static_cast<uint16_t>(engine());
   const auto scale = static_cast<_Float16>(0.125f * std::normal_distribution<float>()(engine));
@@ -251,7 +252,7 @@ static uint16_t q4_word(size_t i, std::mt19937_64& engine) {
   return word;
 }
 
-// One number's bytes; of q4_0 its i-th word.
+// Writes one number as `element`, for q4_0 the i-th word.
 static void write_number(Element element, float x, size_t i, std::mt19937_64& engine, uint8_t* to) {
   const auto put = [to](auto value) { std::memcpy(to, &value, sizeof value); };
   switch (element) {

@@ -1,4 +1,4 @@
-// What this machine can do, measured in the run that it stands beside: the roofline's two ceilings.
+// Describes this machine, measures the two ceilings of the roofline and provides operands.
 #pragma once
 
 #include <cstddef>
@@ -18,21 +18,21 @@ namespace lathe::bench {
 
 struct Machine {
   std::string name;
-  size_t last_level_cache_bytes = 0;  // of the largest cache the system reports
+  size_t last_level_cache_bytes = 0;  // the largest cache that the system reports
   size_t memory_bytes = 0;
 };
 Machine describe_machine();
 
-// Runs body(t) on `threads` threads, the caller's included, and returns when all have.
+// Runs body(t) for t in [0, threads), one of them on the caller's thread, and waits for all.
 void on_threads(int threads, const std::function<void(int)>& body);
 
-// Threads of an entrant, the caller's included, which wait and wake as Lathe's do.
+// Threads of an entrant, including the caller's. They wait and wake like Lathe's workers.
 class Team {
  public:
   explicit Team(int threads);
   ~Team();
   int threads() const { return threads_; }
-  // Runs body(i) of every i in [0, count), each on the thread that is free, and returns when all have.
+  // Runs body(i) for every i in [0, count) on the next free thread and waits for all.
   void run(int64_t count, absl::FunctionRef<void(int64_t)> body) const;
 
  private:
@@ -40,15 +40,15 @@ class Team {
   std::unique_ptr<WorkerPool> pool_;
 };
 
-// Reads memory, by as many threads as Lathe has.
+// Reads memory with as many threads as Lathe uses.
 class Reader {
  public:
-  // Finds out on [data, data + bytes) in how many streams a core reads fastest.
+  // Times [data, data + bytes) with several numbers of streams per core and keeps the fastest.
   Reader(const void* data, size_t bytes, int threads);
 
-  // Bytes per second of the best of a few sweeps, as a ceiling must not be what a busy machine left over.
+  // The best of a few sweeps: a ceiling must not depend on what a busy machine leaves over.
   double bytes_per_second() const { return bytes_per_second_; }
-  // Once over [data, data + bytes): an entrant beside whoever has to read as much.
+  // Reads [data, data + bytes) once. Runs as an entrant beside kernels that must read the same bytes.
   void read(const void* data, size_t bytes) const;
 
  private:
@@ -56,13 +56,11 @@ class Reader {
   void (*read_)(const uint8_t* data, size_t bytes) = nullptr;
   double bytes_per_second_ = 0;
 };
-// f32 operations per second of independent fused multiply-adds in registers.
+// f32 operations per second of independent FMAs on registers.
 double measure_fma_peak(int threads);
 
-// Memory to take cold operands from: `bytes` of it, on huge pages where the system grants them, filled with
-// N(0, 1), of bytes its 32-fold. kQ4: weights of 4 bits in blocks of 32 by A of f32, kQ4Int8: by A rounded to
-// bytes. kF16Weights, kBF16Weights: by A of f32; kBF16Rounded: by A of f32 rounded to bf16. Of the others A
-// has the weights' dtype.
+// The type of the weights. kQ4: 4-bit weights in blocks of 32. A has the dtype of the weights for the first
+// four, and is f32 for the rest. For kQ4Int8 Lathe may round A to int8, for kBF16Rounded to bf16.
 enum class Element { kF32, kF16, kBF16, kI8, kQ4, kQ4Int8, kF16Weights, kBF16Weights, kBF16Rounded };
 struct NamedElement {
   const char* name;
@@ -78,8 +76,10 @@ inline constexpr NamedElement kNamedElements[] = {{"f32", Element::kF32},
                                                   {"bf16_weights", Element::kBF16Weights},
                                                   {"bf16_weights_bf16", Element::kBF16Rounded}};
 inline bool is_q4(Element element) { return element == Element::kQ4 || element == Element::kQ4Int8; }
-Element activations_of(Element weights);  // what A's elements are like
+Element activations_of(Element weights);  // the element type of A
 size_t weight_bytes(Element element, size_t elements);
+// Memory for cold operands, on huge pages if the system grants them. fill() writes numbers of N(0, 1), for i8
+// 32 times as large.
 class Pool {
  public:
   Pool(size_t bytes, uint64_t seed);
@@ -88,22 +88,22 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   void fill(Element element);
-  // A for weights of that kind: `count` numbers like the pool's, in A's dtype.
+  // `count` random elements of A for weights of that type.
   std::vector<char> activations(Element weights, size_t count);
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
-  // How many operands of that size fit, at least 1 if one does; their starts are 4 KiB apart at least.
+  // How many operands of that size fit. They start at least 4 KiB apart.
   size_t copies(size_t operand_bytes) const;
   void* copy(size_t operand_bytes, size_t index) const;
 
  private:
-  // One prime-length block of fresh numbers, repeated: no two operands start alike.
+  // Repeats one block of fresh numbers whose length is prime, so that no two operands start alike.
   void repeat_block(Element element, void* to, size_t bytes);
   size_t stride(size_t operand_bytes) const { return (operand_bytes + step_ - 1) / step_ * step_; }
   size_t bytes_;
   void* data_;
   uint64_t seed_;
-  size_t step_ = 4096;  // between operands; a multiple of a block's bytes too
+  size_t step_ = 4096;  // operands start at multiples of it; for q4_0 also a multiple of a block
 };
 
 }  // namespace lathe::bench

@@ -1,4 +1,4 @@
-// lathe_bench: the figures that Lathe is judged by, each beside its peers and its roofline, in one run.
+// lathe_bench: measures Lathe against its peers and against the roofline of the same run.
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,44 +23,46 @@ const Strings kArgmaxDtypes = {"f32", "f16", "bf16"};
 ABSL_FLAG(Strings, mode, Strings({"warm", "first_use", "dispatch", "matmul", "small", "argmax", "head"}),
           "what to measure: " + absl::StrJoin(kModes, ", "));
 ABSL_FLAG(Strings, models, Strings({"llama3-8b", "qwen2.5-7b"}),
-          "models of the shapes to take; all: every one");
-ABSL_FLAG(std::string, shapes, LATHE_BENCH_SHAPES, "the file of weights: model,layer,n,k");
-ABSL_FLAG(std::string, max_bytes, "314572800", "leave out weights larger than this (f32)");
+          "models whose weights are measured; all: every model");
+ABSL_FLAG(std::string, shapes, LATHE_BENCH_SHAPES, "file of weights with lines model,layer,n,k");
+ABSL_FLAG(std::string, max_bytes, "314572800", "leave out weights that take more bytes as f32");
 ABSL_FLAG(Strings, m, Strings({"1", "2", "3", "4", "5", "8", "16", "32", "64"}),
-          "rows of the decode shapes; empty: none");
-ABSL_FLAG(Strings, prefill_m, Strings({"512", "1000"}), "rows of the prefill shapes; empty: none");
-ABSL_FLAG(std::string, max_gflop, "60", "leave out shapes that need more");
-ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too, and weights of 4097x4095 and 17x8191");
-ABSL_FLAG(bool, packed, true, "measure Lathe with packed weights too");
-ABSL_FLAG(std::string, layout, "nt", "nt: B is [N, K], as a Linear's weight; nn: B is [K, N]");
+          "values of M for decode; empty: none");
+ABSL_FLAG(Strings, prefill_m, Strings({"512", "1000"}), "values of M for prefill; empty: none");
+ABSL_FLAG(std::string, max_gflop, "60", "leave out shapes that need more GFLOP");
+ABSL_FLAG(bool, ragged, true, "also measure 123x456x51234 and weights of 4097x4095 and 17x8191");
+ABSL_FLAG(bool, packed, true, "also measure Lathe with packed weights");
+ABSL_FLAG(std::string, layout, "nt",
+          "layout of the weights. nt: [N, K], as PyTorch's Linear stores them; nn: [K, N]");
 ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "128", "256"}),
-          "rows of argmax");
-ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths of argmax");
-ABSL_FLAG(Strings, dtypes, kArgmaxDtypes, "dtypes of argmax: " + absl::StrJoin(kArgmaxDtypes, ", "));
+          "rows for argmax");
+ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths for argmax");
+ABSL_FLAG(Strings, dtypes, kArgmaxDtypes, "dtypes for argmax: " + absl::StrJoin(kArgmaxDtypes, ", "));
 ABSL_FLAG(
     Strings, matmul_dtypes, Strings({"f32"}),
-    "dtypes of matmul: f32, f16, bf16, i8 (oneDNN alone beside f32), q4_0 and q4_0_int8 (by f32, and by f32 "
-    "rounded to bytes), f16_weights and bf16_weights (by f32), bf16_weights_bf16 (by f32 rounded to bf16)");
-ABSL_FLAG(std::string, threads, "1", "threads of Lathe and of every peer");
-ABSL_FLAG(std::string, seconds, "1", "time for one figure");
+    "dtypes for matmul: f32, f16, bf16, i8; weights of a type with A in f32: f16_weights, bf16_weights, "
+    "q4_0; the same where Lathe may round A: bf16_weights_bf16 (to bf16), q4_0_int8 (to int8)");
+ABSL_FLAG(std::string, threads, "1", "threads for Lathe and for every peer");
+ABSL_FLAG(std::string, seconds, "1", "seconds for one figure");
 ABSL_FLAG(std::string, pool_bytes, "0",
-          "memory that cold operands rotate over; 0: 4 x last-level cache, at most 1.5 GB");
-ABSL_FLAG(std::string, first_use_classes, "24", "kernels compiled by first_use");
-ABSL_FLAG(std::string, warm_kernels, "64", "kernels loaded by warm");
-ABSL_FLAG(std::string, background_classes, "30", "kernels that each round of `background` has compiled");
+          "bytes that cold operands rotate over; 0: 4 times the last-level cache, at most 1.5 GB");
+ABSL_FLAG(std::string, first_use_classes, "24", "number of kernels that first_use compiles");
+ABSL_FLAG(std::string, warm_kernels, "64", "number of kernels that warm loads");
+ABSL_FLAG(std::string, background_classes, "30",
+          "number of kernels that `background` compiles in each round");
 ABSL_FLAG(std::string, background_rounds, "15",
-          "rounds of `background`, each --seconds idle and as long compiling");
-ABSL_FLAG(std::string, oracle_candidates, "24", "how many of a class's candidates `oracle` times, by rank");
+          "rounds of `background`; each takes --seconds idle and at most --seconds compiling");
+ABSL_FLAG(std::string, oracle_candidates, "24",
+          "how many candidates of a class `oracle` times, best rank first");
 ABSL_FLAG(std::string, oracle_tuned, "8",
-          "how many of them tuning measures, whose winner's regret is told too");
-ABSL_FLAG(std::string, seed, "0", "of the inputs; 0: a fresh one, printed");
-ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
-ABSL_FLAG(std::string, roofline, "",
-          "a file to plot matmul's figures into, under the measured ceilings, as SVG");
-ABSL_FLAG(std::string, mkl_library, "", "libmkl_rt.so of MKL, to measure against it too");
-ABSL_FLAG(std::string, onednn_library, "", "libdnnl.so.3 of a oneDNN 3, likewise");
+          "how many of these tuning may measure; `oracle` reports tuning's choice too");
+ABSL_FLAG(std::string, seed, "0", "seed of the inputs; 0: a random one. The seed is printed");
+ABSL_FLAG(std::string, csv, "", "directory for the tables as CSV files; empty: none");
+ABSL_FLAG(std::string, roofline, "", "SVG file for a roofline plot of the matmul figures; empty: none");
+ABSL_FLAG(std::string, mkl_library, "", "path of MKL's libmkl_rt.so, to add MKL to the peers");
+ABSL_FLAG(std::string, onednn_library, "", "path of oneDNN 3's libdnnl.so.3, to add it to the peers");
 ABSL_FLAG(bool, smoke, false,
-          "every mode on tiny shapes, in seconds: does it work at all; no figure is judged");
+          "run with tiny shapes for a few seconds, to test the program; no figure is judged");
 ABSL_FLAG(std::string, fill_cache, "",
           "for internal use: compile the kernels of `warm` into this directory and exit");
 
@@ -81,7 +83,7 @@ std::vector<Shape> shapes_up_to(int64_t most) {
   std::vector<Shape> shapes = shapes_of(FLAGS_shapes, FLAGS_models);
   const auto is_larger = [most](const Shape& shape) {
     if (shape.n * shape.k * 4 <= most) return false;
-    std::fprintf(stderr, "%s: left out, more than --max_bytes\n", shape.name.c_str());
+    std::fprintf(stderr, "%s: left out, larger than --max_bytes\n", shape.name.c_str());
     return true;
   };
   shapes.erase(std::remove_if(shapes.begin(), shapes.end(), is_larger), shapes.end());
@@ -156,7 +158,7 @@ bool run(const Options& options) {
               machine.last_level_cache_bytes >> 20, options.threads,
               static_cast<unsigned long long>(options.seed));
   const auto wants = [&](const char* mode) { return bench::wants(options, mode); };
-  // Before anything else maps the compiler into this process.
+  // Runs first: the other modes load the compiler library, and warm checks that it is not loaded.
   bool right = true;
   if (wants("warm")) right &= bench_warm(options);
   if (wants("first_use")) right &= bench_first_use(options);
@@ -169,7 +171,7 @@ bool run(const Options& options) {
   constexpr size_t kPoolLimit = size_t{1500} << 20;
   size_t pool_bytes = options.pool_bytes;
   if (pool_bytes == 0) {
-    // Of a weight that is four times the cache itself, one.
+    // A weight that is four times as large as the cache needs one copy only.
     pool_bytes = 4 * std::max<size_t>(machine.last_level_cache_bytes, 16 << 20);
     const auto hold = [&](const std::vector<Shape>& weights) {
       for (const Shape& w : weights)
@@ -212,8 +214,9 @@ bool run(const Options& options) {
 }  // namespace
 }  // namespace lathe::bench
 
-// An OpenMP peer's idle threads spin for milliseconds after its turn, on the cores of the next entrant. The
-// runtime reads its wait policy when it is loaded, so the program starts itself anew with it set.
+// Idle OpenMP threads of a peer would spin for milliseconds after its turn, on cores that the next entrant
+// needs. The OpenMP runtime reads its wait policy when it is loaded, so the program restarts itself with the
+// policy set.
 static void let_idle_peers_sleep(char** argv) {
   if (getenv("OMP_WAIT_POLICY") != nullptr) return;
   setenv("OMP_WAIT_POLICY", "passive", 1);
@@ -223,8 +226,8 @@ static void let_idle_peers_sleep(char** argv) {
 int main(int argc, char** argv) {
   let_idle_peers_sleep(argv);
   absl::SetProgramUsageMessage(
-      "measures Lathe's matmul and argmax against OpenBLAS, oneDNN and a compiler's loop, and what first "
-      "use, a warm start and a cached dispatch cost. See benchmarks/README.md.");
+      "measures Lathe's matmul and argmax against OpenBLAS, oneDNN and vectorised loops, and the time of a "
+      "first use, a warm start and a cached call. See benchmarks/README.md.");
   lathe::bench::parse_flags(argc, argv);
   const lathe::bench::Options options = lathe::bench::read_options(argv[0]);
   const std::string fill = absl::GetFlag(FLAGS_fill_cache);

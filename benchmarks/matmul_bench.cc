@@ -1,5 +1,5 @@
-// matmul against the peers: cold weights, hot activations, every result checked. Beside f32 Lathe's own f32
-// on the same shape runs in the contest too.
+// matmul against the peers, with cold weights and hot activations. Every result is checked. For types other
+// than f32, Lathe's f32 matmul of the same shape takes part too.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -20,7 +20,7 @@ struct Problem : Gemm {
   std::string name;
   Sizes sizes = Sizes::kLayer;
 };
-constexpr int64_t kManyRows = 512;  // from here on two threads are measured against one
+constexpr int64_t kManyRows = 512;  // from here on several threads are measured against one
 
 const char* name_of(Element element) { return kNamedElements[static_cast<int>(element)].name; }
 
@@ -30,9 +30,9 @@ bool is_peer(const Standing& s) {
   return s.name != kOwnF32 && s.name != kPacked && s.name != kOneThread && s.name != kReading;
 }
 
-// The weight packed for Lathe, and the same form at any other memory of that size.
+// A weight packed for Lathe. Its layout also describes any other memory of that size.
 struct PackedWeight {
-  uint32_t layout = 0;  // 0: there is none
+  uint32_t layout = 0;  // 0: this weight cannot be packed
   size_t bytes = 0;
   double seconds = 0;  // to pack it
   std::vector<char> data;
@@ -44,7 +44,7 @@ struct PackedWeight {
   }
 };
 
-// Timed once more where its pages are there already, as they are when a loader reuses its memory.
+// Packs twice and keeps the second time: the pages are mapped by then, as when a loader reuses its memory.
 PackedWeight pack_weight(lathe_device* device, const lathe_matmul_desc& desc) {
   PackedWeight packed;
   if (lathe_packed_layout(device, &desc, &packed.layout, &packed.bytes) != LATHE_OK) return {};
@@ -99,7 +99,7 @@ class MatmulBench {
 
   bool measure(const Problem& p) {
     if (2.0 * static_cast<double>(p.m) * static_cast<double>(p.n * p.k) > bench_.options.max_flop) {
-      std::fprintf(stderr, "%s, M = %ld: left out, more than --max_gflop\n", p.name.c_str(),
+      std::fprintf(stderr, "%s, M = %ld: left out, needs more than --max_gflop\n", p.name.c_str(),
                    static_cast<long>(p.m));
       return true;
     }
@@ -107,7 +107,8 @@ class MatmulBench {
     const size_t weight_bytes = bench::weight_bytes(p.element, static_cast<size_t>(p.n * p.k));
     const size_t f32_bytes = static_cast<size_t>(p.n * p.k) * 4;
     if (bench_.pool->copies(f32_bytes) == 0) {
-      std::fprintf(stderr, "%s: %zu bytes do not fit the pool\n", p.name.c_str(), f32_bytes);
+      std::fprintf(stderr, "%s: left out, its %zu bytes are more than --pool_bytes\n", p.name.c_str(),
+                   f32_bytes);
       return true;
     }
     const auto activations = static_cast<size_t>(p.m * p.k);
@@ -115,7 +116,7 @@ class MatmulBench {
     std::vector<float> d(static_cast<size_t>(p.m * p.n));
     std::mt19937_64 engine(bench_.options.seed + static_cast<uint64_t>(p.m));
 
-    // One walk over the copies for everybody: none finds in the cache what another has just read.
+    // All entrants share one sequence of copies, so that none finds in the cache what another has just read.
     bool failed = false;
     size_t next = 0;
     const auto weights = [&] { return bench_.pool->copy(weight_bytes, next++); };
@@ -136,13 +137,13 @@ class MatmulBench {
       return failed || !is_right(p, p.name, a.data(), bench_.pool->copy(weight_bytes, 0), d.data(), engine());
     };
     if (wrong(entrants[0])) return failed && succeeded(LATHE_INTERNAL, lathe_last_error());
-    // A peer that is wrong is named and left out (oneDNN's products of bytes saturate on AVX2).
+    // A peer with wrong results is named and left out (oneDNN's int8 products saturate on AVX2).
     const auto right = std::stable_partition(entrants.begin() + 1, entrants.end(),
                                              [&](const Entrant& entrant) { return !wrong(entrant); });
     for (auto peer = right; peer != entrants.end(); ++peer)
-      std::fprintf(stderr, "%s is wrong, and left out\n", peer->name.c_str());
+      std::fprintf(stderr, "%s: left out, its result is wrong\n", peer->name.c_str());
     entrants.erase(right, entrants.end());
-    // The same weight packed. What the numbers of the other copies are then does not matter to its time.
+    // The packed weight. Only its first copy holds the right numbers; the numbers do not affect the time.
     PackedWeight packed;
     if (bench_.options.packed) {
       const lathe_matmul_desc plain = linear(p, a.data(), bench_.pool->copy(weight_bytes, 0), d.data());
@@ -152,7 +153,7 @@ class MatmulBench {
         const lathe_matmul_desc desc = packed.with(plain, packed.data.data());
         if (!succeeded(lathe_matmul(device_.get(), nullptr, &desc), "packed")) return false;
         if (!is_right(p, p.name, a.data(), bench_.pool->copy(weight_bytes, 0), d.data(), engine())) {
-          std::fprintf(stderr, "packed is wrong\n");
+          std::fprintf(stderr, "%s: the result with packed weights is wrong\n", p.name.c_str());
           return false;
         }
         entrants.push_back({kPacked, [&] {
@@ -163,7 +164,7 @@ class MatmulBench {
                             }});
       }
     }
-    // What a weight's numbers are as f32 does not matter to its time.
+    // Reads the same memory as f32: the numbers do not affect the time.
     Gemm f32 = p;
     f32.element = Element::kF32;
     if (p.element != Element::kF32) {
@@ -182,7 +183,7 @@ class MatmulBench {
                           }});
       entrants.back().call();
     }
-    // What a single row of A costs beside reading the weight.
+    // A matmul with one row of A is compared with reading the weight.
     if (p.m == 1) entrants.push_back({kReading, [&] { bench_.reader->read(weights(), weight_bytes); }});
     ContestOptions contest;
     contest.seconds = bench_.options.seconds;
@@ -190,7 +191,7 @@ class MatmulBench {
     return !failed;
   }
 
-  // False: a table could not be written.
+  // Returns false if a table cannot be written.
   [[nodiscard]] bool report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "matmul.csv");
@@ -287,7 +288,7 @@ bool bench_matmul(const Bench& bench) {
     for (const Shape& shape : options.shapes)
       if (!measure_all(shape, Sizes::kLayer)) return false;
   }
-  bench.pool->fill(Element::kF32);  // as it was
+  bench.pool->fill(Element::kF32);  // other modes expect f32
   return matmul.report();
 }
 

@@ -35,8 +35,8 @@ constexpr Kind kM1 = {"M = 1", 1, 1, Sizes::kLayer}, kSmall = {"M 2..16", 2, 16,
                kOdd = {"odd sizes", 1, kAnyM, Sizes::kOdd};
 constexpr const Kind* kKinds[] = {&kM1, &kSmall, &kDecode, &kMiddle, &kPrefill, &kRagged, &kOdd};
 
-// The least that a mean (geometric) and the worst shape are to reach; 0: there is no such bar. With M 2..64 a
-// shape that is at 95 % of the roofline is not held against the worst case: there is no more to be had.
+// Bars for the geometric mean and for the worst shape; 0: no bar. For M 2..64 a shape at 95 % of the roofline
+// does not count as the worst: it cannot become faster.
 struct Bar {
   Element element;
   const Kind* kind;

@@ -1,5 +1,4 @@
-// What matmul's rows come to: means and worst cases of each kind of shape, beside the bars that are set for
-// them.
+// Summarises the rows of matmul: mean and worst case for each kind of shape, with the bar for it.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +9,22 @@
 
 namespace lathe::bench {
 
-enum class Sizes { kLayer, kRagged, kOdd };  // of a weight: a model's, the ragged split-K case, odd ones
+enum class Sizes { kLayer, kRagged, kOdd };  // a model's weight, 123x456x51234, or odd sizes
 
-// One shape's figures, each a ratio in which more is better; 0: not measured.
+// The ratios of one shape. Larger is better; 0: not measured.
 struct MatmulFigures {
   Element element = Element::kF32;
   int64_t m = 0;
   Sizes sizes = Sizes::kLayer;
-  double of_best_peer = 0;  // its time over Lathe's
-  double of_roofline = 0;   // the roofline's time over Lathe's
-  double of_reading = 0;    // the time of reading the weight, in the same rounds, over Lathe's: of M = 1
+  double of_best_peer = 0;  // best peer's time over Lathe's
+  double of_roofline = 0;   // roofline's time over Lathe's
+  double of_reading = 0;    // time of reading the weight in the same rounds over Lathe's, for M = 1
   double of_own_f32 = 0;
   double of_one_thread = 0;
 };
 
-// Prints a line a kind of shape and figure, and keeps it as CSV in `directory` ("": not), false where it
-// cannot. `weights`: "plain" or "packed". Where nothing is judged, no bar stands beside a figure.
+// `weights` is "plain" or "packed". report() prints one line per kind of shape and figure, with bars only if
+// `judged`, and writes the lines as CSV into `directory` unless that is "". It returns false if it cannot.
 class MatmulSummary {
  public:
   void add(const char* weights, const MatmulFigures& figures) { rows_.push_back({weights, figures}); }

@@ -1,4 +1,4 @@
-// What the command line asks of a benchmark.
+// The options of lathe_bench, and what its benchmarks share.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace lathe::bench {
 
-// Of first_use and of warm: the operands that all share hold no larger one.
+// Limit for first_use and warm: their shared operands are not large enough for more classes.
 constexpr int kMostClasses = 570;
 
 struct Options {
   Strings modes;
   std::vector<Shape> shapes;
-  // Qwen2.5-0.5B's head, and one of 32000 words that fits a small pool.
+  // The head of Qwen2.5-0.5B, and one of 32000 tokens that fits a small pool.
   std::vector<Shape> heads = {{"", 151936, 896}, {"", 32000, 1024}};
   std::vector<int64_t> decode_m, prefill_m;
   std::vector<int64_t> argmax_rows, argmax_n;
@@ -30,29 +30,29 @@ struct Options {
   bool trans_b = true;
   bool ragged = true;  // the 123x456x51234 case
   std::vector<Shape> odd = {{"odd", 4097, 4095}, {"odd", 17, 8191}};
-  bool packed = true;      // Lathe with packed weights too
+  bool packed = true;      // also measure Lathe with packed weights
   double max_flop = 1e18;  // larger shapes are left out
-  double seconds = 1.0;    // of every figure's contest
+  double seconds = 1.0;    // for each figure
   size_t pool_bytes = 0;
   int first_use_classes = 24;
   int warm_kernels = 64;
   int oracle_candidates = 24;
-  int oracle_tuned = 8;  // of them, measured by tuning
+  int oracle_tuned = 8;  // how many of the candidates tuning may measure
   int background_classes = 30, background_rounds = 9;
-  bool smoke = false;  // no figure is judged
+  bool smoke = false;  // tiny shapes; no figure is judged
   uint64_t seed = 0;
   std::string csv_directory, roofline_file;
   PeerLibraries peer_libraries;
-  std::string program;  // this executable, for a process of its own
+  std::string program;  // this executable, to start another process
 };
 
-// The benchmarks; each prints its table. False: a result was wrong, a call failed or the table could not be
-// written (the reason is printed).
+// The benchmarks. Each prints its table, and returns false if a result is wrong, a call fails or the table
+// cannot be written; the reason is printed.
 struct Bench {
   const Options& options;
   Pool* pool;
   const Reader* reader = nullptr;
-  double read_bandwidth = 0;  // the reader's, bytes per second
+  double read_bandwidth = 0;  // bytes per second, measured by `reader`
   double fma_peak = 0;        // operations per second
   std::vector<std::unique_ptr<Peer>>* peers = nullptr;
   Roofline* roofline = nullptr;
@@ -66,10 +66,10 @@ bool bench_first_use(const Options& options);
 bool bench_warm(const Options& options);
 bool bench_dispatch(const Options& options);
 bool bench_background(const Options& options);
-// Compiles bench_warm's kernels into `cache_directory`; runs in a process of its own.
+// Compiles the kernels of bench_warm into `cache_directory`. bench_warm runs it in another process.
 bool fill_cache(const Options& options, const std::string& cache_directory);
 
-// A context and a device of the CPU; prints the reason when there is none.
+// A context with a CPU device. Prints the reason if it cannot be created.
 class BenchDevice {
  public:
   BenchDevice(int workers, const std::string& cache_directory);
@@ -87,11 +87,11 @@ class BenchDevice {
   lathe_device* device_ = nullptr;
 };
 
-// Prints the failure and the library's message; true for OK.
+// True for LATHE_OK; else prints `what`, the status and the library's message.
 bool succeeded(lathe_status status, const char* what);
 
-// A PyTorch Linear: A [m, k] row-major times W, [n, k] if trans_b.
-// D is f32, of bytes i32.
+// The product of a PyTorch Linear: A [m, k], row-major, times W, which is [n, k] if trans_b and else [k, n].
+// D is f32, for i8 i32.
 lathe_matmul_desc linear(const Gemm& gemm, const void* a, const void* b, void* d);
 
 }  // namespace lathe::bench

@@ -1,6 +1,6 @@
-// Regret, of matmul and argmax: the oracle's choice, and tuning's, against the best of the oracle's
-// candidates, timed; how much an exhaustive search would gain, and where. And its choice among these and the
-// external libraries that are installed, against the best of all.
+// Regret of the oracle for matmul and argmax. Times the oracle's candidates and compares its choice, and
+// tuning's choice, with the fastest: an exhaustive search would gain the difference. Also compares the choice
+// among candidates and installed external libraries with the fastest of all.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -20,11 +20,12 @@ struct Candidate {
   std::string label;
   double predicted = 0;
   int rank = 0;
-  nlohmann::json config, splits;  // as lathe_plan_explain and records have them
+  nlohmann::json config, splits;  // as in lathe_plan_explain and in tuning records
   lathe_plan* plan = nullptr;
 };
 
-// What is timed of a class: `own` candidates, the oracle's choice first, then what external libraries do.
+// Everything that is timed for a class: `own` candidates, the oracle's choice first, then routines of
+// external libraries.
 struct Field {
   std::vector<Candidate> all;
   size_t own = 0, choice_of_all = 0;
@@ -50,10 +51,10 @@ std::string label_of(const nlohmann::json& candidate) {
          " splits " + std::to_string(candidate.value("splits", 0));
 }
 
-// A class' request: how it is planned with that chain, run on the next operands, and tuned.
+// A request: how to plan it with a chain of options, run it on the next operands, and tune it.
 struct Problem {
   std::string op, dtype, name;
-  int64_t m, n, k;  // argmax: rows, the row's length, 1
+  int64_t m, n, k;  // for argmax: rows, row length, 1
   std::function<lathe_status(const lathe_chain* next, lathe_plan** plan)> plan;
   std::function<lathe_status(lathe_plan* plan)> run;
   std::function<lathe_status(const lathe_tune_options* options)> tune;
@@ -129,7 +130,7 @@ class OracleBench {
     return measure({"argmax", dtype, "", rows, n, 1, plan, run, tune});
   }
 
-  // False: a table could not be written.
+  // Returns false if a table cannot be written.
   [[nodiscard]] bool report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "oracle.csv");
@@ -238,7 +239,7 @@ class OracleBench {
     return json->is_object();
   }
 
-  // By the policy that the candidate was ranked under.
+  // Plans the candidate with the policy for external libraries under which it was ranked.
   bool plan_candidate(const Problem& problem, const lathe_external& policy, const nlohmann::json& candidate,
                       Field* field) {
     lathe_tuning tuning = LATHE_TUNING_INIT;
@@ -250,8 +251,8 @@ class OracleBench {
                      "planning a candidate");
   }
 
-  // Plans of the best-ranked candidates, the oracle's choice first, of the best of each ukernel, and of every
-  // routine of a library.
+  // Plans the best-ranked candidates, the oracle's choice first, the best candidate of each ukernel, and
+  // every routine of a library.
   bool plan_field(const Problem& problem, Field* field) {
     nlohmann::json own, all;
     lathe_external off = LATHE_EXTERNAL_INIT, allow = LATHE_EXTERNAL_INIT;
@@ -275,8 +276,8 @@ class OracleBench {
     return field->own > 0;
   }
 
-  // Which of the candidates tuning takes that measures the first `oracle_tuned` of them and the first of each
-  // ukernel.
+  // Tunes with the first `oracle_tuned` candidates and the first of each ukernel. Sets *tuned to the index of
+  // the winner.
   bool tune(const Problem& problem, const Field& field, size_t* tuned) {
     std::string text;
     lathe_tune_options options = LATHE_TUNE_OPTIONS_INIT;

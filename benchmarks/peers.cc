@@ -51,8 +51,8 @@ class OneDnnGemm final : public Peer {
   }
 };
 
-// The matmul primitive on plain strides, made once for the shape; weights are not packed in advance, as the
-// others' are not.
+// The matmul primitive with plain strides, created once for each shape. As for the other peers, weights are
+// not packed in advance.
 class OneDnnMatmul final : public Peer {
  public:
   std::string name() const override { return "oneDNN matmul"; }
@@ -68,7 +68,7 @@ class OneDnnMatmul final : public Peer {
     auto state = std::make_shared<State>();
     using Type = memory::data_type;
     if (activations_of(g.element) != g.element) return nullptr;
-    constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16, Type::s8};  // by Element
+    constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16, Type::s8};  // indexed by Element
     const Type in = kTypes[static_cast<int>(g.element)], out = in == Type::s8 ? Type::s32 : Type::f32;
     const auto matrices = [&](int64_t rows, int64_t columns, bool transposed, Type type) {
       memory::dims dims = {rows, columns}, strides = {transposed ? 1 : columns, transposed ? rows : 1};
@@ -99,14 +99,14 @@ class OneDnnMatmul final : public Peer {
 #endif
 
 #if LATHE_BENCH_LIBXSMM
-// Small products of one thread, a kernel made for the shape. It computes the transposed product, column by
-// column, and takes no transposed weights.
+// For small products on one thread, with a kernel for each shape. libxsmm is column-major, so this computes
+// the transposed product, and it supports no transposed weights.
 class Libxsmm final : public Peer {
  public:
   std::string name() const override { return "libxsmm"; }
   void set_threads(int threads) override { threads_ = threads; }
   std::function<void(const void*, const void*, void*)> prepare(const Gemm& g) override {
-    constexpr int64_t kLargest = 128;  // beyond it recommends BLAS
+    constexpr int64_t kLargest = 128;  // libxsmm recommends BLAS for larger sizes
     if (g.element != Element::kF32 || g.trans_b || threads_ != 1 || std::max({g.m, g.n, g.k}) > kLargest)
       return nullptr;
     const float alpha = 1, beta = 0;
@@ -148,7 +148,8 @@ bool make_peers(int threads, const PeerLibraries& libraries, std::vector<std::un
     if (path.empty()) return true;
     peers->push_back(load(path));
     if (peers->back() != nullptr) return true;
-    std::fprintf(stderr, "--%s %s: it cannot be loaded, or multiplies on no CPU\n", flag, path.c_str());
+    std::fprintf(stderr, "--%s %s: it cannot be loaded, or it does not support this CPU\n", flag,
+                 path.c_str());
     return false;
   };
   if (!add("mkl_library", libraries.mkl, load_mkl) || !add("onednn_library", libraries.onednn, load_onednn))

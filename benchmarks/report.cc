@@ -13,7 +13,7 @@ std::string joined(const std::vector<std::string>& values, const char* separator
   return text;
 }
 
-// `met` is false of NaN.
+// For a NaN `met` must be false.
 bool judge(const std::string& what, double figure, const char* sense, double bar, const std::string& unit,
            bool met, bool judged) {
   std::printf("%s: %.2f%s, %s %.2f: %s\n", what.c_str(), figure, unit.c_str(), sense, bar,

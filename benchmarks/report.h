@@ -1,4 +1,4 @@
-// A table, printed as Markdown and written as CSV.
+// Tables, printed as Markdown and written as CSV, and bars.
 #pragma once
 
 #include <fstream>
@@ -11,13 +11,13 @@ class Table {
  public:
   Table(std::string title, std::vector<std::string> columns)
       : title_(std::move(title)), columns_(std::move(columns)) {}
-  // One value a column. Rows appear on standard error as they come, so that a long run is seen to move.
+  // Takes one value per column. The row is printed to standard error at once, to show progress.
   void add(std::vector<std::string> row);
   void print() const;
-  // To `directory`/`file`: the rows so far, and from now on each one as it is added. Nothing when the
+  // Writes the rows so far to `directory`/`file`, and each later row when it is added. Does nothing if the
   // directory is "".
   void write_csv(const std::string& directory, const std::string& file);
-  // False: a row could not be written, which is reported.
+  // False if a row could not be written; a message was printed then.
   [[nodiscard]] bool is_written() const { return is_written_; }
 
  private:
@@ -31,10 +31,10 @@ class Table {
   bool is_written_ = true;
 };
 
-// Prints whether `figure` is at most `bar`, and returns it; where nothing is judged, true.
+// Prints and returns whether `figure` is at most `bar`. Returns true if `judged` is false.
 bool meets_bar(const std::string& what, double figure, double bar, const std::string& unit, bool judged);
 
-// The same of a figure that is to be at least `floor`.
+// The same for a figure that must be at least `floor`.
 bool reaches_floor(const std::string& what, double figure, double floor, const std::string& unit,
                    bool judged);
 

@@ -39,7 +39,7 @@ std::string escaped(const std::string& text) {
   return buffer;
 }
 
-// One axis: values to positions by their logarithm, with whole powers of `base` as its ends and ticks.
+// A logarithmic axis. Its ends and ticks are whole powers of `base`.
 struct Axis {
   Axis(double least, double most, double powers_of, double from_position, double to_position)
       : base(powers_of),
@@ -113,13 +113,13 @@ class Plot {
       out_ += format("<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%.*f</text>\n", kLeft - 6, y + 4,
                      value < 1 ? 3 : 0, value);
     }
-    out_ += format("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">operations a byte</text>\n",
+    out_ += format("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">operations per byte</text>\n",
                    (kLeft + kWidth - kRight) / 2, kHeight - 20);
     out_ += format("<text transform=\"translate(18 %g) rotate(-90)\" text-anchor=\"middle\">GFLOP/s</text>\n",
                    (kTop + kHeight - kBottom) / 2);
   }
 
-  // Bandwidth times intensity up to the FMA rate.
+  // The ceiling: bandwidth times intensity, at most the peak rate.
   void roof() {
     constexpr char kRoof[] = "stroke=\"#222222\" stroke-width=\"2\"";
     const double ridge = std::clamp(r_.fma_peak / r_.read_bandwidth, x_.least(), x_.most());
@@ -131,8 +131,8 @@ class Plot {
     line(x_.at(ridge), peak, kWidth - kRight, peak, kRoof);
     out_ += format("<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%s %.1f GFLOP/s</text>\n", kWidth - kRight,
                    peak - 6, r_.peak_name.c_str(), r_.fma_peak * 1e-9);
-    out_ += format("<text x=\"%.1f\" y=\"%.1f\">read %.1f GB/s</text>\n", x_.at(start) + 6,
-                   y_.at(start * r_.read_bandwidth * 1e-9) - 14, r_.read_bandwidth * 1e-9);
+    out_ += format("<text x=\"%.1f\" y=\"%.1f\">read %.1f GB/s</text>\n", x_.at(start) + 36,
+                   y_.at(start * r_.read_bandwidth * 1e-9) - 4, r_.read_bandwidth * 1e-9);
   }
 
   void point(const RooflinePoint& p) {
@@ -158,7 +158,7 @@ class Plot {
     }
     out_ += format(
         "<circle cx=\"%g\" cy=\"38\" r=\"4\" fill=\"none\" stroke=\"#444444\"/>"
-        "<text x=\"%g\" y=\"42\">the best peer</text>\n",
+        "<text x=\"%g\" y=\"42\">best peer</text>\n",
         x + 4, x + 14);
   }
 

@@ -51,8 +51,8 @@ bool is_right(const Gemm& p, const std::string& name, const void* a, const void*
       largest = std::max(largest, std::fabs(x));
       weights += std::fabs(w);
     }
-    // Where A is rounded to bytes: in every product half a 127th of its block's largest, which is none above
-    // the row's.
+    // Rounding A to int8 changes an element by at most half of 1/127 of its block's maximum, which is at most
+    // the row's. Rounding it to bf16 changes it by at most 2^-9 of itself.
     const double rounded = p.element == Element::kQ4Int8        ? largest * weights * (0.5 / 127 + 0x1p-20)
                            : p.element == Element::kBF16Rounded ? magnitude * 0x1p-9
                                                                 : 0;

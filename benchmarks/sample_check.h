@@ -1,4 +1,4 @@
-// Whether a product is right, looked at in samples.
+// Checks samples of a product.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace lathe::bench {
 
-// 64 samples of D (f32, of bytes i32) against float64, within the error that any order of f32 sums stays well
-// below. A column sampled is computed for its row alone. Prints the first that is wrong.
+// Compares 64 elements of D (f32, for i8 i32) with float64. The bound allows for f32 sums in any order.
+// Prints the first wrong element.
 bool is_right(const Gemm& p, const std::string& name, const void* a, const void* b, const void* d,
               uint64_t seed);
 

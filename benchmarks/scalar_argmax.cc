@@ -15,8 +15,8 @@ float widen(uint16_t x) {
   return value;
 }
 
-// One loop that keeps value and index is not vectorised (clang 22): two that are, of which the second reads
-// what the first has left in the cache. Of n up to 2^31.
+// clang 22 does not vectorise one loop that keeps both value and index. These two loops are vectorised; the
+// second one reads the row again, from the cache if it fits. n is at most 2^31.
 template <typename T>
 int64_t loop(const T* x, int64_t n) {
   float maximum = widen(x[0]);

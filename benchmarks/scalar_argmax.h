@@ -1,5 +1,5 @@
-// What a programmer writes without a library: loops over numbers none of which is a NaN, vectorised by the
-// compiler for this machine (which it is an error if they are not).
+// argmax as simple loops over numbers without NaN, which the compiler vectorises for this machine. The build
+// fails if it does not.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace lathe::bench {
 
 int64_t scalar_argmax(const float* x, int64_t n);
 int64_t scalar_argmax(const _Float16* x, int64_t n);
-// bf16 as its bits.
+// x holds the bits of bf16 numbers.
 int64_t scalar_argmax(const uint16_t* x, int64_t n);
 
 }  // namespace lathe::bench

@@ -14,7 +14,7 @@ namespace lathe::bench {
 namespace {
 
 constexpr char kColumns[] = "model,layer,n,k";
-constexpr int64_t kMostOfSide = int64_t{1} << 28;  // so that a weight's bytes are an int64_t
+constexpr int64_t kMostOfSide = int64_t{1} << 28;  // a weight's size in bytes fits an int64_t
 
 struct Weight {
   std::string model;
@@ -36,7 +36,7 @@ bool parse(const std::string& line, Weight* weight) {
 std::vector<Weight> weights_of(const TextFlag& flag) {
   const std::string path = absl::GetFlag(flag);
   std::ifstream file(path);
-  if (!file) refuse(flag, path, "no file that can be read");
+  if (!file) refuse(flag, path, "not a readable file");
   std::vector<Weight> weights;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
@@ -45,10 +45,10 @@ std::vector<Weight> weights_of(const TextFlag& flag) {
     Weight weight;
     if (!parse(line, &weight))
       refuse(flag, path,
-             absl::StrCat("no file of weights: line ", number, ", '", line, "', is not ", kColumns));
+             absl::StrCat("not a file of weights: line ", number, ", '", line, "', is not ", kColumns));
     weights.push_back(std::move(weight));
   }
-  if (weights.empty()) refuse(flag, path, absl::StrCat("no file of weights: no line is ", kColumns));
+  if (weights.empty()) refuse(flag, path, absl::StrCat("not a file of weights: it has no line ", kColumns));
   return weights;
 }
 

@@ -1,12 +1,12 @@
-// The weights that a benchmark takes.
+// The weights that a benchmark measures.
 #pragma once
 
 #include "flag_values.h"
 
 namespace lathe::bench {
 
-// Rows, of A and of logits, and the length of a row of logits: so that bytes are an int64_t, and an index of
-// the scalar argmax fits.
+// Limits for the rows of A and of logits, and for the length of a row of logits, so that sizes in bytes fit
+// an int64_t and indices fit scalar_argmax().
 constexpr int64_t kMostRows = int64_t{1} << 20, kMostOfRow = (int64_t{1} << 31) - 1;
 
 struct Shape {
@@ -14,8 +14,8 @@ struct Shape {
   int64_t n = 0, k = 0;
 };
 
-// Those of the named models, of "all" every one's, each size once. The file's lines are model,layer,n,k,
-// blank or comments after a #; another, and a model that the file lacks, is refused.
+// The weights of the named models ("all": of every model), each size once. Lines of the file are
+// model,layer,n,k, blank, or comments that start with #. Refuses other lines and unknown models.
 std::vector<Shape> shapes_of(const TextFlag& file, const ListFlag& models);
 
 }  // namespace lathe::bench

@@ -1,5 +1,5 @@
-// Small products whose operands lie in the cache: one of 8..64 cubed, and batches of 64 of 32..128 cubed,
-// against every peer that takes them.
+// Small products with operands in the cache: single ones of 8 to 64 cubed and batches of 64 of 32 to 128
+// cubed, against every peer that supports them.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kBatch = 64;
 
-// Every element of the first and the last product against float64.
+// Compares every element of the first and the last product of the batch with float64.
 bool is_right(const Gemm& g, const std::vector<float>& a, const std::vector<float>& b,
               const std::vector<float>& d) {
   for (int64_t p : {int64_t{0}, g.batch - 1}) {
@@ -74,7 +74,7 @@ class SmallBench {
       entrant.call();
       if (failed) return succeeded(LATHE_INTERNAL, lathe_last_error());
       if (is_right(g, a, b, d)) continue;
-      std::fprintf(stderr, "%s is wrong\n", entrant.name.c_str());
+      std::fprintf(stderr, "small: the result of %s is wrong\n", entrant.name.c_str());
       return false;
     }
     ContestOptions contest;
@@ -83,7 +83,7 @@ class SmallBench {
     return !failed;
   }
 
-  // False: the table could not be written.
+  // Returns false if the table cannot be written.
   [[nodiscard]] bool report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "small.csv");

@@ -1,4 +1,4 @@
-"""The tables that lathe_bench writes: whole ones, and exit status 1 where one cannot be.
+"""lathe_bench writes complete tables, and exits with status 1 if it cannot write one.
 
 usage: tables_test.py LATHE_BENCH
 """
@@ -22,7 +22,7 @@ def main():
             with open(f"{directory}/{name}.csv", encoding="utf-8", newline="") as file:
                 rows = list(csv.reader(file))
             assert len({len(fields) for fields in rows}) == 1 and row in [fields[0] for fields in rows], rows
-        # A directory that can be written, and a file in it that cannot; a plot that cannot.
+        # The directory is writable, but a table in it is not; then a plot that is not.
         os.remove(f"{directory}/first_use.csv")
         os.symlink("/dev/full", f"{directory}/first_use.csv")
         done = bench("--mode=first_use", "--csv", directory)

@@ -1,4 +1,4 @@
-// A directory that goes, with what is in it, when its owner does.
+// A temporary directory that is removed, with its contents, by the destructor.
 #pragma once
 
 #include <cstdio>

@@ -3,9 +3,9 @@
 
     vs_iree.py liblathe.so [--shapes MxNxK,...] [--threads 1|2] [--seconds S] [--csv FILE]
 
-IREE compiles each shape ahead, all of it static, for this processor; neither side packs weights. The two are called in
-turn; inputs are N(0, 1), the weights (N by K) rotate over four times 32 MiB, and both results are checked against
-float64 first. Ratios are IREE's time over Lathe's, round by round, medians with their quartiles.
+IREE compiles each shape ahead of time for this processor, with static sizes; neither side packs weights. Both are called
+in turns. Inputs are N(0, 1), the weights (N by K) rotate over four times 32 MiB, and both results are checked against
+float64 first. A ratio is IREE's time over Lathe's per round; printed are the median and the quartiles.
 """
 import argparse
 import ctypes
@@ -42,7 +42,7 @@ def iree_product(m, n, k, driver):
 
 
 def is_right(np, engine, d, a, b):
-    """64 elements against float64, as far off as rounding K products can make them."""
+    """Compares 64 elements with float64, within the rounding error of K products."""
     m, n = d.shape
     for i, j in zip(engine.integers(0, m, 64), engine.integers(0, n, 64)):
         products = a[i].astype("f8") * b[j].astype("f8")
@@ -53,12 +53,12 @@ def is_right(np, engine, d, a, b):
 
 
 def contest(seconds, ours, theirs):
-    """Medians of both in seconds, and the quartiles of their ratio."""
+    """Median seconds of both sides, and the quartiles of their ratio."""
     rounds, end, turn = [[], []], time.perf_counter() + seconds, 0
     while time.perf_counter() < end or turn < 7:
         for side in ((0, 1), (1, 0))[turn % 2]:
             call = (ours, theirs)[side]
-            time.sleep(0.03 if turn < 2 else 0)  # workers of the other side spin on for a while
+            time.sleep(0.03 if turn < 2 else 0)  # the other side's workers spin for a while
             call(turn)
             start = time.perf_counter()
             call(turn + 1)
@@ -86,9 +86,9 @@ def measure(lathe, driver, seconds, m, n, k):
 
     ours(0)
     if not is_right(np, engine, d, a, weights[0]):
-        sys.exit("Lathe is wrong")
+        sys.exit(f"Lathe's result is wrong: M={m} N={n} K={k}")
     if not is_right(np, engine, theirs(0).to_host(), a, weights[0]):
-        sys.exit("IREE is wrong")
+        sys.exit(f"IREE's result is wrong: M={m} N={n} K={k}")
     return contest(seconds, ours, theirs)
 
 
@@ -102,7 +102,7 @@ def main():
     options = parser.parse_args()
     os.environ["LATHE_WORKERS"] = str(options.threads)
     lathe = Lathe(options.lathe, "cpu")
-    # One worker a core is IREE's own choice for local-task.
+    # local-task uses one worker per core by default.
     driver = "local-sync" if options.threads == 1 else "local-task"
     rows = ["m,n,k,threads,lathe_us,iree_us,ratio,low,high"]
     print("| M x N x K | lathe us | IREE us | IREE over lathe | quartiles |\n| --- | --- | --- | --- | --- |")

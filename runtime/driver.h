@@ -1,4 +1,5 @@
-// What every device offers: facts, loading code, launching a recipe. Implemented in cpu/, cuda/ and hip/.
+// The interface of a device: facts, loading code, launching a recipe. cpu/ and gpu/ (for CUDA and HIP)
+// implement it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace lathe {
 
-// Code on a device. Lives until its driver is destroyed.
+// Code loaded on a device. It lives until its driver is destroyed.
 class LoadedKernel {
  public:
   virtual ~LoadedKernel() = default;
@@ -39,19 +40,19 @@ struct LaunchShape {
 // One launch. The driver may fill in workspace, counters and scratch of `args`.
 struct Launch {
   const LoadedKernel* kernel = nullptr;
-  const ProblemClass* problem = nullptr;  // the request's
-  ArgumentBlock* args = nullptr;          // m, n, k, batch, splits, k_chunk set
+  const ProblemClass* problem = nullptr;  // the class of the request
+  ArgumentBlock* args = nullptr;          // m, n, k, batch, splits and k_chunk are set
   LaunchConfig config;
   Dims dims;
   void* stream = nullptr;
   void* workspace = nullptr;  // the caller's, or null for the driver's own slab
   size_t workspace_bytes = 0;
-  bool workspace_is_zeroed = false;    // GPU: as lathe.h's LATHE_WORKSPACE_ZEROED has it
-  bool zero_product = false;           // GPU: A and B are to be zeros of the driver's own
+  bool workspace_is_zeroed = false;    // GPU: see LATHE_WORKSPACE_ZEROED in lathe.h
+  bool zero_product = false;           // GPU: A and B point to zeros that the driver owns
   const LaunchShape* shape = nullptr;  // null: evaluate the formulas
 };
 
-// Worker slots that a launch may have at most.
+// The maximum number of workers of a launch.
 inline constexpr int32_t kMaxWorkers = 1024;
 
 // A slice of one phase of a launch, for callers with threads of their own (CPU only).
@@ -59,17 +60,17 @@ struct Slice {
   int32_t phase = 0, worker = 0, workers = 1;
 };
 
-// A launch whose tasks its caller's thread runs one after the other, in no memory but its stack: to run it is
-// no more than to call them.
+// A launch whose tasks run one after the other on the caller's thread and use no memory but its stack. It is
+// run by calling the tasks directly.
 struct CallerTasks {
-  static constexpr size_t kStackBytes = 8 * 1024;  // memory from a pool costs two locked instructions
+  static constexpr size_t kStackBytes = 8 * 1024;  // memory from a pool would cost two atomic operations
 
-  CpuTask task = nullptr;  // null: launch() does more than that
+  CpuTask task = nullptr;  // null: the launch needs launch()
   int64_t count = 0;
-  uintptr_t misaligned = 0;  // bits that no operand's address may have
+  uintptr_t misaligned = 0;  // address bits that must be 0 in every operand
   bool needs_scratch = false;
 
-  // False: nothing was done, an operand is misaligned.
+  // Returns false, and has done nothing, if an operand is misaligned.
   bool run(ArgumentBlock* args) const {
     uintptr_t addresses = 0;
     for (const void* p : {args->a, args->b, args->c, args->d, args->bias, args->residual, args->values})
@@ -90,15 +91,15 @@ struct CallerTasks {
   }
 };
 
-// What a copy goes from and to.
+// Direction of a copy.
 enum class CopyKind : int32_t { kToDevice = 1, kToHost = 2, kOnDevice = 3 };
 
-// A device's memory and streams, for callers that have no means of their own. Thread-safe; the contract is
-// that of lathe.h's lathe_device_alloc and what follows it.
+// A device's memory and streams, for callers without their own allocator. Thread-safe. The contract is that
+// of lathe_device_alloc and the functions after it in lathe.h.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
-  // Null for 0 bytes. kResourceExhausted when there is no more.
+  // Returns null for 0 bytes. kResourceExhausted: not enough memory.
   virtual absl::StatusOr<void*> allocate(size_t bytes) = 0;
   virtual absl::Status release(void* memory) = 0;
   virtual absl::Status copy(void* stream, void* to, const void* from, size_t bytes, CopyKind kind) = 0;
@@ -112,73 +113,72 @@ class Driver {
   virtual ~Driver() = default;
 
   virtual const DeviceFacts& facts() const = 0;
-  // Worker slots a launch may use; 1 on a GPU.
+  // Number of worker slots that a launch may use; 1 on a GPU.
   virtual int32_t workers() const = 0;
-  // Links or loads the artifact's code. kInvalidArgument for code this device cannot take, naming the cause;
-  // kDataLoss when it is the form of the code (a cubin of another driver's time) and compiling again may
-  // help. Milliseconds, thread-safe.
-  // kUnavailable where an external library that it wants cannot be used.
+  // Links or loads the artifact's code. Takes milliseconds, thread-safe. kInvalidArgument: this device cannot
+  // run the code; the message has the cause. kDataLoss: the driver rejects this form of the code (for
+  // example, a cubin for another driver), and compiling again may help. kUnavailable: an external library
+  // that the recipe needs cannot be used.
   virtual absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) = 0;
-  // The artifact in the form that is worth keeping: PTX becomes a cubin where the driver can link one.
-  // Returned as it is where there is nothing to do or it fails: load() may still take it. Up to a second,
-  // thread-safe.
+  // Returns the artifact in the form that is worth storing: PTX becomes a cubin if the driver can link it.
+  // Otherwise it is returned unchanged, and load() may still accept it. Takes up to a second, thread-safe.
   virtual Artifact finish(Artifact artifact) { return artifact; }
   // Runs the recipe's steps. No allocation and no lock after the first launch of a size. Thread-safe.
-  // kUnavailable: an external library cannot do this launch, or failed in it before it wrote anything.
+  // kUnavailable: an external library cannot do this launch, or failed before it wrote anything.
   virtual absl::Status launch(const Launch& launch) = 0;
   virtual absl::Status launch_slice(const Launch& launch, const Slice& slice) = 0;
-  // What launch() of such a kernel comes to, without a stream or a workspace of the caller's.
+  // Describes launch() of this kernel as plain task calls, for a launch without a stream and workspace.
   virtual CallerTasks caller_tasks(const LoadedKernel& /*kernel*/, const LaunchConfig& /*config*/,
                                    const Dims& /*dims*/) const {
     return {};
   }
-  // The shape of launches with this kernel, config and dims.
+  // The shape of launches with this kernel, config and dims; not known if the launch must evaluate it.
   virtual LaunchShape launch_shape(const LoadedKernel& /*kernel*/, const LaunchConfig& /*config*/,
                                    const Dims& /*dims*/) const {
     return {};
   }
-  // Bytes a caller's workspace must have for this launch with that many workers.
+  // Bytes that a caller's workspace must have for this launch with that many workers.
   virtual size_t workspace_bytes(const LoadedKernel& kernel, const LaunchConfig& config,
                                  int32_t workers) const = 0;
   virtual DeviceMemory& memory() = 0;
-  // The external libraries that this backend may use, each opened at the first call, and why those that it
-  // may not use are absent. Milliseconds then; thread-safe.
+  // Lists the external libraries of this backend with their versions, or the reason why one is absent. The
+  // first call opens them, which takes milliseconds. Thread-safe.
   virtual std::vector<ExternalFound> find_externals() { return {}; }
-  // Threads that such a library may use in a launch.
+  // How many threads an external library may use in a launch.
   virtual int32_t external_threads() const { return 1; }
-  // Whether the caller captures this stream (or, for the default stream, any that forbids work on it).
+  // Whether the caller captures this stream. For the default stream: whether any capture forbids work on it.
   virtual absl::StatusOr<bool> is_capturing(void* /*stream*/) { return false; }
-  // Warm-up says how much launch memory its kernels need at most, so that launches need not take any.
-  // Thread-safe.
+  // Announces the most launch memory that a kernel will need, so that later launches need not allocate any.
+  // Called by warm-up. Thread-safe.
   virtual absl::Status reserve(size_t /*workspace_bytes*/, size_t /*counters*/) { return absl::OkStatus(); }
 };
 
-// A caller's parallel-for: body(index, worker) for index in [0, count), worker in [0, workers).
+// A caller's parallel-for. It calls body(index, worker) for index in [0, count) with worker in [0, workers).
 using ParallelBody = void (*)(void* context, int64_t index, int32_t worker);
 using ParallelFor = std::function<void(int64_t count, ParallelBody body, void* context)>;
 
 struct DriverOptions {
-  int32_t workers = 0;  // 0: one per core this process may run on
-  ParallelFor
-      parallel_for;        // empty: a pool of the driver's own, threads started at the first parallel launch
-  bool validate = false;   // GPU: look every pointer up before a launch
-  std::string cpu_target;  // CPU: a named target to take the processor for; "": what it is
-  bool perf_map = false;   // CPU: names of linked code for perf (runtime/cpu/perf_map.h)
+  int32_t workers = 0;  // 0: one per core that this process may run on
+  // Empty: the driver has its own pool, whose threads start at the first parallel launch.
+  ParallelFor parallel_for;
+  bool validate = false;   // GPU: check every pointer before a launch
+  std::string cpu_target;  // CPU: a named target to compile for; "": the best that the processor supports
+  bool perf_map = false;   // CPU: write names of linked code for perf (runtime/cpu/perf_map.h)
   Logger logger;
 };
 
-// One row a backend (runtime/registry.cc).
+// One row per backend (runtime/registry.cc).
 struct BackendRow {
   const char* prefix;  // "cpu", "cuda", "hip", "spirv"
-  // Names of the devices present, or kUnavailable with the reason.
+  // Names of the devices that are present. kUnavailable, with the reason, if there are none.
   absl::StatusOr<std::vector<std::string>> (*enumerate)();
-  // As open() would have them: of `options` the CPU's target counts.
+  // The facts that open() would use. Of `options`, only the CPU target matters.
   absl::StatusOr<DeviceFacts> (*query)(absl::string_view name, const DriverOptions& options);
   absl::StatusOr<std::unique_ptr<Driver>> (*open)(absl::string_view name, const DriverOptions& options);
 };
 const std::vector<BackendRow>& backends();
-// Opens by full name: kInvalidArgument for an unknown prefix (listing the known ones), kUnavailable with the
-// reason.
+// Opens a device by its full name, such as "cuda:0". kInvalidArgument: unknown prefix; the message lists the
+// known ones. kUnavailable: the device cannot be opened, with the reason.
 absl::StatusOr<std::unique_ptr<Driver>> open_driver(absl::string_view name, const DriverOptions& options);
 
 }  // namespace lathe

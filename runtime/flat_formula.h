@@ -1,5 +1,5 @@
-// A recipe's formulas in the form that a launch reads: evaluate() without its vectors of vectors. All of them
-// lie in one array, and terms without variables are folded when the kernel is loaded.
+// A recipe's formulas in a flat form that a launch can evaluate quickly. All terms lie in one array, and
+// terms without variables are folded when the kernel is loaded.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace lathe {
 
-// kInvalidArgument, which starts with `what`, for a formula that cannot be evaluated: artifacts come from
-// disk.
+// Rejects a formula that cannot be evaluated, because artifacts come from disk. kInvalidArgument; the message
+// starts with `what`.
 absl::Status check_formula(const Formula& formula, absl::string_view what);
 
 int64_t saturating_product(int64_t a, int64_t b);
@@ -23,7 +23,7 @@ class FlatFormulas {
   FlatFormulas() = default;
   explicit FlatFormulas(const std::vector<Formula>& formulas);
 
-  // The value of formula `index`; saturates.
+  // Returns the value of formula `index`; saturates on overflow.
   int64_t value(size_t index, const VarValues& v) const {
     const Entry& entry = entries_[index];
     return entry.term_count == 0 ? entry.constant : sum(entry, v);

@@ -10,7 +10,7 @@
 namespace lathe {
 
 const std::vector<BackendRow>& backends() {
-  // Never destroyed: a thread may still ask while the process exits.
+  // Never destroyed: a thread may still use it while the process exits.
   static const auto& rows = *new std::vector<BackendRow>{
       {"cpu", enumerate_cpu, query_cpu, open_cpu},
       {"cuda", enumerate_cuda, query_cuda, open_cuda},
@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<Driver>> open_driver(absl::string_view name, cons
     if (prefix == row.prefix) return row.open(name, options);
     absl::StrAppend(&known, known.empty() ? "" : ", ", row.prefix);
   }
-  return absl::InvalidArgumentError(absl::StrCat("no device ", name, ": the backends are ", known));
+  return absl::InvalidArgumentError(absl::StrCat("no device ", name, ": known backends are ", known));
 }
 
 }  // namespace lathe

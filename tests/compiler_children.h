@@ -1,4 +1,4 @@
-// The compiler processes of a process, as /proc has them.
+// Finds the compiler processes of a process in /proc.
 #pragma once
 
 #include <unistd.h>
@@ -17,10 +17,10 @@ namespace lathe {
 struct ProcessStat {
   std::string name, state;
   pid_t parent = 0, group = 0;
-  uint64_t ticks = 0;  // of the processor's time, in sysconf(_SC_CLK_TCK)ths of a second
+  uint64_t ticks = 0;  // processor time, in units of 1 / sysconf(_SC_CLK_TCK) seconds
 };
 
-// Of a process whose name has no space.
+// Works only for a process whose name contains no space.
 inline std::optional<ProcessStat> stat_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   ProcessStat s;
@@ -33,13 +33,13 @@ inline std::optional<ProcessStat> stat_of(pid_t pid) {
   return s;
 }
 
-// Gone, or a zombie.
+// Whether the process has ended; a zombie counts as ended.
 inline bool is_gone(pid_t pid) {
   const std::optional<ProcessStat> stat = stat_of(pid);
   return !stat || stat->state == "Z";
 }
 
-// Processes for which `wanted` holds, zombies aside.
+// The processes, except zombies, for which `wanted` is true.
 template <typename F>
 std::vector<pid_t> processes_where(F&& wanted) {
   std::vector<pid_t> found;
@@ -51,15 +51,14 @@ std::vector<pid_t> processes_where(F&& wanted) {
   return found;
 }
 
-// Compiler processes whose parent is `parent`.
+// The compiler processes that `parent` has started.
 inline std::vector<pid_t> children_of(pid_t parent) {
   return processes_where([&](const ProcessStat& s) {
     return s.parent == parent && s.name.find("lathe-compiler") != std::string::npos;
   });
 }
 
-// Looks for two minutes: what is compiled in the background gets 0.3 % of a core where other tests keep all
-// busy.
+// Waits up to two minutes: background compilation gets very little time when other tests keep all cores busy.
 template <typename F>
 bool comes_true(F&& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);

@@ -1,12 +1,12 @@
-// Records of plans and tuning for tests.
+// Sample records of plans and tuning.
 #pragma once
 
 #include "core/plan_record.h"
 
 namespace lathe {
 
-// Of a matmul of M = m by N = 40 and K = 33: the slower of two measured candidates is what the oracle had
-// first.
+// A record of a matmul with the given M, N = 40 and K = 33. The oracle's first choice is the slower of two measured
+// candidates.
 inline PlanRecord sample_record(RecordKind kind, int64_t m = 7) {
   PlanRecord r;
   r.kind = kind;

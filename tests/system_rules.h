@@ -21,7 +21,7 @@ namespace lathe {
 // Runs `body` in a child process and returns its answer.
 inline std::string in_child(const std::function<std::string()>& body) {
   int ends[2];
-  if (pipe(ends) != 0) return "no pipe";
+  if (pipe(ends) != 0) return "cannot create a pipe";
   const pid_t child = fork();
   if (child == 0) {
     alarm(60);

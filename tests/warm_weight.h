@@ -1,4 +1,4 @@
-// Warm-up of one weight: a manifest of one entry.
+// Warms up one weight, with a manifest of one entry.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -17,7 +17,7 @@ inline lathe_status add_to(lathe_manifest* manifest, const lathe_argmax_desc& de
   return lathe_manifest_add_argmax(manifest, nullptr, &desc);
 }
 
-// argmax takes no notice of m_max.
+// m_max has no effect on argmax.
 template <typename Desc>
 lathe_status warm_weight(lathe_device* device, const Desc& desc, int64_t m_max = 1,
                          lathe_warmup_report* report = nullptr) {

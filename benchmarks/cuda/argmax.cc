@@ -1,5 +1,5 @@
-// argmax of cold logits against the bandwidth of reading them, graph-replayed. torch.argmax as a peer is
-// vs_torch.py's.
+// argmax of cold logits, replayed as a graph, compared with the read bandwidth. vs_torch.py compares it with
+// torch.argmax.
 #include <cstdio>
 #include <stdexcept>
 
@@ -35,7 +35,7 @@ class CudaArgmax {
     table_.write_csv(options.csv_directory, "cuda_argmax_" + options.dtype_name + ".csv");
   }
 
-  // False: the answer was wrong or a call failed; the row says which.
+  // Returns false if the result is wrong or a call fails; the row says which.
   bool measure(int64_t rows, int64_t n) {
     std::vector<std::string> row = {std::to_string(rows), std::to_string(n), "WRONG", "-", "-", "-"};
     bool right = false;
@@ -46,11 +46,11 @@ class CudaArgmax {
       row[2] = "REFUSED";
     }
     table_.add(row);
-    if (!gpu_.driver.is_alive(gpu_.stream)) throw std::runtime_error("the device is lost");
+    if (!gpu_.driver.is_alive(gpu_.stream)) throw std::runtime_error("the CUDA context is lost");
     return right;
   }
 
-  // False: a row could not be written.
+  // Returns false if a row cannot be written.
   [[nodiscard]] bool report() const {
     table_.print();
     return table_.is_written();

@@ -20,8 +20,8 @@ Artifact single_artifact(const std::string& directory) {
   const std::unique_ptr<ArtifactCache> cache = make_cache(options);
   const CacheListing listing = value_or_throw(cache->list());
   if (listing.entries.size() != 1)
-    throw std::runtime_error(directory + " holds " + std::to_string(listing.entries.size()) +
-                             " kernels, not the one to launch");
+    throw std::runtime_error("bare launch: " + directory + " holds " +
+                             std::to_string(listing.entries.size()) + " kernels, expected 1");
   return *value_or_throw(cache->get(key_from_text(listing.entries[0].key_text))).artifact;
 }
 
@@ -35,7 +35,7 @@ BareKernel::BareKernel(const CudaDriver& driver, const std::string& directory, c
   const VarValues sizes = var_values(dims, launch);
   if (recipe.steps.size() != 1 || !recipe.steps[0].tensor_maps.empty() || launch.splits != 1 ||
       evaluate(recipe.workspace_bytes, sizes) != 0 || evaluate(recipe.counters, sizes) != 0)
-    throw std::runtime_error("the kernel of the bare launch needs more than its arguments");
+    throw std::runtime_error("bare launch: the kernel needs more than its arguments");
   const Step& step = recipe.steps[0];
   function_ = driver.load_kernel(artifact.code, step.symbol.c_str());
   unsigned count = 0;

@@ -1,4 +1,4 @@
-// A cached kernel launched with nothing around it: what a cached call on a CUDA device is measured against.
+// Launches a cached kernel directly. The cost of a cached call on a CUDA device is measured against it.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@ namespace lathe::bench {
 
 class BareKernel {
  public:
-  // Loads the single matmul kernel that the cache at `directory` holds, for these sizes and without splits:
-  // one step, neither tensor maps nor memory of its own. Throws std::runtime_error for any other.
+  // Loads the only matmul kernel in the cache at `directory`, for these sizes. The kernel must have one step
+  // and no splits, tensor maps, workspace or counters; else throws std::runtime_error.
   BareKernel(const CudaDriver& driver, const std::string& directory, const Dims& dims);
   BareKernel(const BareKernel&) = delete;
   BareKernel& operator=(const BareKernel&) = delete;
 
   ArgumentBlock* arguments() { return &arguments_; }
-  // cuLaunchKernelEx and nothing else; its result.
+  // Calls cuLaunchKernelEx and returns its result.
   int enqueue(void* stream) {
     config_.stream = static_cast<gpu::Stream>(stream);
     return launch_(&config_, function_, nullptr, extra_);

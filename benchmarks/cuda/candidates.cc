@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// With single spaces: a CSV file has no columns to line up.
+// Without the padding that aligns columns in the command's output.
 std::string text_of(const json& config, int64_t splits) {
   std::string text = cli::config_line(config, splits);
   absl::RemoveExtraAsciiWhitespace(&text);
@@ -28,7 +28,7 @@ Candidate candidate_of(const json& c) {
           c.value("predicted_seconds", 0.0)};
 }
 
-// Not so slow by its prediction that measuring it would take the time of all the others.
+// Leaves out candidates that are predicted to be so slow that they would take most of the measuring time.
 bool is_near(const json& candidate, const json& plan) {
   return candidate.value("predicted_seconds", 0.0) <= 2.5 * plan.value("predicted_seconds", 0.0);
 }
@@ -40,7 +40,7 @@ std::vector<Candidate> candidates_of(const std::string& explained, int most) {
   const int chosen = plan.value("rank", 0);
   std::vector<Candidate> first(1), others;
   std::set<std::tuple<std::string, int64_t, int64_t>>
-      kinds;  // kernel family, merge and tile_k of those taken
+      kinds;  // kernel family, merge and tile_k of the candidates so far
   for (const json& c : plan.value("candidates", json::array())) {
     if (!c.value("legal", false)) continue;
     const json config = c.value("config", json::object());

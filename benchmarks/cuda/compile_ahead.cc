@@ -33,7 +33,7 @@ void CompileAhead::work() {
       }
       const std::vector<Candidate> all = candidates_of(
           device_.explain(matmul_of(p, nullptr, nullptr, nullptr)), static_cast<int>(candidates_));
-      // The last one also takes what candidates_of adds beyond their number.
+      // The last index also plans the candidates that candidates_of() adds beyond the requested number.
       const size_t end = which + 1 == candidates_ ? all.size() : std::min(which + 1, all.size());
       for (size_t c = which; c < end; ++c) {
         const lathe_tuning tuning = forced(all[c].rank);

@@ -1,4 +1,4 @@
-// Compiles the kernels of problems to come on threads of its own, so that the GPU does not wait for them.
+// Compiles the kernels of later problems on separate threads, so that the GPU does not wait for them.
 #pragma once
 
 #include <atomic>
@@ -10,12 +10,12 @@ namespace lathe::bench {
 
 class CompileAhead {
  public:
-  // The problems from `first` on, in order, `candidates` of each (candidates_of). The threads plan, which
-  // compiles, loads and caches; they launch nothing. A failure here is not reported;
-  // it occurs again when the problem is measured.
+  // Plans the problems from `first` on, in order, with `candidates` candidates each (candidates_of()).
+  // Planning compiles, loads and caches a kernel but does not launch it. Failures are not reported: they
+  // occur again when the problem is measured.
   CompileAhead(const Device& device, const std::vector<LinearProblem>& problems, size_t first,
                int candidates);
-  // Waits for the compilations that have begun.
+  // Waits for the compilations that have started.
   ~CompileAhead();
   CompileAhead(const CompileAhead&) = delete;
   CompileAhead& operator=(const CompileAhead&) = delete;

@@ -1,4 +1,4 @@
-// A CSV file that outlives a killed process: every row is on its way to the disk before the next is measured.
+// A CSV file that keeps its rows if the process is killed: each row is flushed before the next is measured.
 #pragma once
 
 #include <fstream>
@@ -9,12 +9,12 @@ namespace lathe::bench {
 
 class CsvFile {
  public:
-  // `directory`/`file`, emptied first unless `appends`; an empty file gets `columns` as its header. Nothing
-  // is written when the directory is "".
+  // Opens `directory`/`file` and truncates it unless `appends`. An empty file gets `columns` as its header.
+  // Writes nothing if the directory is "".
   CsvFile(const std::string& directory, const std::string& file, const std::vector<std::string>& columns,
           bool appends);
   void add(const std::vector<std::string>& row);
-  // False: a row could not be written, which is reported.
+  // False if a row could not be written; a message was printed then.
   [[nodiscard]] bool is_written() const { return is_written_; }
 
  private:

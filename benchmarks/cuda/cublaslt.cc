@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{64} << 20;
 
-// The largest power of two that pointers (aligned to 256 bytes) and rows of that many bytes are multiples of.
+// The alignment of rows of that many bytes, for pointers that are aligned to 256 bytes.
 uint32_t alignment_of(int64_t row_bytes) {
   return static_cast<uint32_t>(std::min<int64_t>(256, row_bytes & -row_bytes));
 }
@@ -30,13 +30,13 @@ Types types_of(lathe_dtype dtype) {
     case LATHE_BF16: return {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
     case LATHE_F8_E4M3: return {CUDA_R_8F_E4M3, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
     case LATHE_I8: return {CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I};
-    default: throw std::runtime_error("no product of this type is asked of cuBLASLt");
+    default: throw std::runtime_error("this benchmark does not call cuBLASLt for this dtype");
   }
 }
 
 void check(const char* call, cublasStatus_t status) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    throw std::runtime_error(std::string(call) + " answered " + std::to_string(status));
+    throw std::runtime_error(std::string(call) + " returned " + std::to_string(status));
 }
 
 class OpenedLt final : public CublasLt {
@@ -53,7 +53,7 @@ class OpenedLt final : public CublasLt {
            (info.dli_fname == nullptr ? "?" : info.dli_fname) + ")";
   }
 
-  // cuBLASLt speaks of column-major matrices: D^T (n by m) = W^T's transpose times A^T.
+  // cuBLASLt matrices are column-major: it computes D^T (n by m) = W times A^T.
   std::vector<LtCall> algorithms(const LtGemm& g, int most) override {
     const Types types = types_of(g.dtype);
     auto problem = std::make_shared<Problem>();
@@ -82,7 +82,7 @@ class OpenedLt final : public CublasLt {
       calls.push_back([this, problem, matmul, is_whole, algorithm = found[i].algo](
                           const void* a, const void* w, void* d, void* stream) {
         const float one = 1;
-        const int32_t whole_one = 1, zero = 0;  // zero's bits are 0.0f's too
+        const int32_t whole_one = 1, zero = 0;  // zero is also 0.0f
         const void* alpha = is_whole ? static_cast<const void*>(&whole_one) : &one;
         check("cublasLtMatmul",
               matmul(handle_, problem->matmul, alpha, w, problem->w, a, problem->a, &zero, d, problem->d, d,
@@ -104,7 +104,7 @@ class OpenedLt final : public CublasLt {
     if (entry == nullptr) throw std::runtime_error(std::string("cuBLASLt has no ") + name);
     return reinterpret_cast<F>(entry);
   }
-  // As much workspace as there is, and sums of splits in f32 alone, as Lathe's are.
+  // Allows the whole workspace, and only algorithms that sum splits in f32, as Lathe does.
   cublasLtMatmulPreference_t preference_for(const LtGemm& g) const {
     cublasLtMatmulPreference_t preference = nullptr;
     check("cublasLtMatmulPreferenceCreate",
@@ -150,12 +150,12 @@ std::unique_ptr<CublasLt> CublasLt::open(const CudaDriver& driver) {
     tried += std::string("\n  ") + dlerror();
   }
   if (library == nullptr)
-    throw std::runtime_error("no cuBLASLt (LD_LIBRARY_PATH may name its directory; --alone goes without):" +
-                             tried);
+    throw std::runtime_error(
+        "cannot open cuBLASLt: add its directory to LD_LIBRARY_PATH or use --alone. Tried:" + tried);
   auto* allocate = reinterpret_cast<int (*)(void**, size_t)>(driver.entry("cuMemAlloc_v2"));
   void* workspace = nullptr;
   if (allocate(&workspace, kWorkspaceBytes) != 0)
-    throw std::runtime_error("no memory for cuBLASLt's workspace");
+    throw std::runtime_error("cannot allocate cuBLASLt's workspace of 64 MiB");
   return std::make_unique<OpenedLt>(library, workspace);
 }
 
@@ -165,7 +165,7 @@ std::unique_ptr<CublasLt> CublasLt::open(const CudaDriver& driver) {
 
 namespace lathe::bench {
 std::unique_ptr<CublasLt> CublasLt::open(const CudaDriver&) {
-  throw std::runtime_error("built without cublasLt.h: cuBLASLt is no peer; --alone goes without");
+  throw std::runtime_error("built without cublasLt.h: use --alone to measure without cuBLASLt");
 }
 }  // namespace lathe::bench
 

@@ -14,8 +14,8 @@ constexpr int kCaptureModeThreadLocal = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOC
 constexpr int kAttributeUnits = 16;         // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 constexpr int kAttributeL2 = 38;            // CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
 
-// Every thread keeps four loads of 16 bytes in flight and folds what it reads into a value that is stored
-// only if it is one that never comes.
+// Every thread keeps four loads of 16 bytes in flight. It combines what it reads into one value, which it
+// stores only if it equals a constant, so that the loads are not removed.
 constexpr char kReadPtx[] = R"(
 .version 7.0
 .target sm_80
@@ -83,7 +83,7 @@ END:
 
 void* CudaDriver::entry(const char* function) const {
   void* found = dlsym(library_, function);
-  if (found == nullptr) throw std::runtime_error(std::string("libcuda has no ") + function);
+  if (found == nullptr) throw std::runtime_error(std::string("libcuda.so.1 has no function ") + function);
   return found;
 }
 
@@ -95,7 +95,7 @@ int CudaDriver::result_of(const char* function, Arguments... arguments) const {
 template <typename... Arguments>
 void CudaDriver::call(const char* function, Arguments... arguments) const {
   const int result = result_of(function, arguments...);
-  if (result != 0) throw std::runtime_error(std::string(function) + " answered " + std::to_string(result));
+  if (result != 0) throw std::runtime_error(std::string(function) + " returned " + std::to_string(result));
 }
 
 CudaDriver::CudaDriver(int ordinal) : library_(dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL)) {
@@ -123,7 +123,7 @@ CudaDriver::Graph::Graph(const CudaDriver& driver, void* stream, const std::func
     driver_.call("cuStreamEndCapture", stream, &graph_);
     driver_.call("cuGraphInstantiateWithFlags", &executable_, graph_, 0ull);
   } catch (...) {
-    // The stream must not be left capturing. Where the capture has ended, this is refused.
+    // End the capture of the stream. This call fails if the capture has already ended.
     void* half = nullptr;
     driver_.result_of("cuStreamEndCapture", stream, &half);
     for (void* graph : {half, graph_})

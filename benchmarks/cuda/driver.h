@@ -1,5 +1,5 @@
-// The CUDA driver's calls that a benchmark makes itself: graphs to replay, a kernel of its own for the
-// ceilings. Opened at run time, as the library does.
+// CUDA driver calls that the benchmarks make themselves: graphs to replay, and a kernel that measures the
+// read bandwidth. The driver is opened at run time, as in the library.
 #pragma once
 
 #include <cstddef>
@@ -9,21 +9,21 @@
 
 namespace lathe::bench {
 
-// Throws std::runtime_error naming the call for every result but success.
+// Throws std::runtime_error with the name of the call if a call fails.
 class CudaDriver {
  public:
   // Opens libcuda.so.1 and makes the primary context of `ordinal` current on this thread.
   explicit CudaDriver(int ordinal);
 
-  // What `work` enqueues on `stream`, as a graph that can be replayed. Whatever `work` throws ends the
-  // capture.
+  // Captures what `work` enqueues on `stream` as a graph. If `work` throws, the capture ends and the
+  // exception is passed on.
   class Graph {
    public:
     Graph(const CudaDriver& driver, void* stream, const std::function<void()>& work);
     ~Graph();
     Graph(const Graph&) = delete;
     Graph& operator=(const Graph&) = delete;
-    // Replays it and waits.
+    // Replays the graph and waits for it.
     void replay() const;
 
    private:
@@ -33,17 +33,17 @@ class CudaDriver {
     void* executable_ = nullptr;
   };
 
-  // A kernel of a cubin or of PTX text.
+  // Loads a kernel from a cubin or from PTX text.
   void* load_kernel(const std::string& code, const char* name) const;
-  // The driver's function of that name.
+  // Returns the driver's function of that name.
   void* entry(const char* function) const;
-  // `parameters`: `bytes` of the kernel's parameter buffer.
+  // `parameters`: the kernel's parameter buffer of `bytes` bytes.
   void launch(void* kernel, unsigned groups, unsigned threads, void* stream, const void* parameters,
               size_t bytes) const;
   void synchronize(void* stream) const;
-  // False once a kernel has failed in a way that no later call of this process recovers from.
+  // False after an error that makes every later call of this process fail.
   bool is_alive(void* stream) const;
-  // `words` words of 32 bits.
+  // Fills `words` 32-bit words with `value`.
   void fill(void* data, uint32_t value, size_t words, void* stream) const;
   void copy_on_device(void* to, const void* from, size_t bytes, void* stream) const;
   int64_t l2_bytes() const { return l2_bytes_; }
@@ -63,12 +63,12 @@ class CudaDriver {
   std::string name_;
 };
 
-// Bytes a second that all multiprocessors read from `bytes` at `data`, the best of a few sweeps. `sink`: 4
+// Bytes per second that all multiprocessors together read from `data`, the best of a few sweeps. `sink`: 4
 // bytes that may be written.
 double measure_read_bandwidth(const CudaDriver& driver, void* stream, const void* data, size_t bytes,
                               void* sink);
-// Bytes a second, those read plus those written, of the driver's copies from `data` to `to`: `copied` bytes
-// at a time, of each whole part of that length in turn.
+// Bytes per second, read plus written, of the driver's copies from `data` to `to`. Copies each part of
+// `copied` bytes in turn.
 double measure_copy_bandwidth(const CudaDriver& driver, void* stream, const void* data, size_t bytes,
                               void* to, size_t copied);
 

@@ -25,7 +25,8 @@ void* DevicePool::copy(size_t operand_bytes, size_t index) const {
   return static_cast<char*>(memory_.data()) + stride(operand_bytes) * (index % copies(operand_bytes));
 }
 
-// Not run_contest, which waits for threads of this process that run: here they compile ahead.
+// run_contest() is not used because it waits until no thread of this process runs; here threads compile
+// ahead.
 std::vector<Standing> run_graph_contest(const std::vector<GraphEntrant>& entrants, double seconds) {
   constexpr int kFewest = 7, kMost = 200;
   std::vector<Standing> standings(entrants.size());
@@ -50,7 +51,7 @@ std::vector<Standing> run_graph_contest(const std::vector<GraphEntrant>& entrant
 GraphEntrant capture_calls(const Gpu& gpu, const std::string& name, size_t copies,
                            const std::function<void(size_t)>& call) {
   constexpr double kReplaySeconds = 4e-3;
-  constexpr double kMost = 1000;  // nodes of a graph
+  constexpr double kMost = 1000;  // nodes per graph
   const auto capture = [&](int calls) {
     return std::make_unique<CudaDriver::Graph>(gpu.driver, gpu.stream, [&] {
       for (int i = 0; i < calls; ++i) call(static_cast<size_t>(i));

@@ -1,4 +1,4 @@
-// What every CUDA benchmark stands on: a device of the library, a stream, the driver's graphs, operands.
+// Shared by the CUDA benchmarks: a device and a stream, operands, and timing by replayed graphs.
 #pragma once
 
 #include <functional>
@@ -13,17 +13,17 @@
 
 namespace lathe::bench {
 
-// Device memory of random_numbers, from one block of a prime length repeated: weights rotate over it and no
-// two within the cache's reach start alike.
+// Device memory filled with random_numbers(). Weights rotate over it. It repeats one block of prime length,
+// so that no two operands start alike.
 class DevicePool {
  public:
   DevicePool(const Device& device, size_t bytes, lathe_dtype dtype, uint64_t seed);
   size_t bytes() const { return bytes_; }
   const void* data() const { return memory_.data(); }
-  // How many operands of that size it holds, at multiples of 4 KiB.
+  // How many operands of that size it holds. Each starts at a multiple of 4 KiB.
   size_t copies(size_t operand_bytes) const { return bytes_ / stride(operand_bytes); }
   void* copy(size_t operand_bytes, size_t index) const;
-  // Element `i` of copy 0 of anything.
+  // Element `i` of the pool, which is element `i` of any operand's copy 0.
   double value(size_t i) const { return value_of(&block_[i % kBlockElements * size_of(dtype_)], dtype_); }
 
  private:
@@ -40,25 +40,24 @@ struct Gpu {
   const CudaDriver& driver;
   const Device& device;
   void* stream;
-  double read_bandwidth = 0;  // bytes a second, measured in this run
-  double matrix_peak = 0;  // operations a second: the most that any entrant reached on a large square product
+  double read_bandwidth = 0;  // bytes per second, measured in this run
+  double matrix_peak = 0;     // operations per second, see measure_matrix_peak()
 };
 
-// A replayable graph of `calls` enqueuings and how to time it against others: each replay is one call of the
-// contest.
+// A graph of `calls` calls, timed against others. One replay is one turn of the contest.
 struct GraphEntrant {
   std::string name;
   std::unique_ptr<CudaDriver::Graph> graph;
   int calls = 1;
 };
-// `call` (its argument the number of the call) often enough for a replay of some milliseconds, and for a turn
-// over `copies` of its operands. It must have been called once outside of a capture.
+// Captures call(0), call(1), ... as a graph: enough calls for a replay of some milliseconds and for all
+// `copies` of the operands. `call` must have run once outside of a capture, which loads its module.
 GraphEntrant capture_calls(const Gpu& gpu, const std::string& name, size_t copies,
                            const std::function<void(size_t)>& call);
-// How many operands of that size a turn passes through for the next one to find none in the L2, or as many as
-// the pool has.
+// How many operands of that size a replay must use so that the next replay finds none of them in L2, at most
+// as many as the pool holds.
 size_t cold_copies(const Gpu& gpu, const DevicePool& pool, size_t operand_bytes);
-// Seconds a call: each round replays every entrant once, in an order of its own. The first round is
+// Returns seconds per call. Each round replays every entrant once, in a random order. The first round is
 // discarded.
 std::vector<Standing> run_graph_contest(const std::vector<GraphEntrant>& entrants, double seconds);
 

@@ -8,10 +8,10 @@
 namespace lathe::bench {
 namespace {
 
-// A product of less than this many elements is looked at whole, for one that nobody wrote.
+// In results of up to this many elements, every element is checked to have been written.
 constexpr int64_t kReadWhole = 1 << 20;
 constexpr uint32_t kPoison =
-    0x7fff7fff;  // two NaNs of 16 bits; as an i32 above every sum of i8 up to K = 131071
+    0x7fff7fff;  // two 16-bit NaNs; as an i32 it is larger than every i8 sum up to K = 131071
 
 template <typename F>
 size_t largest(const std::vector<LinearProblem>& problems, size_t element_bytes, F elements) {
@@ -63,7 +63,7 @@ LinearBench::LinearBench(const Gpu& gpu, const CudaBenchOptions& options, const 
 
 Entry LinearBench::enter(const std::string& name, const LtCall& call, const LinearProblem& p) const {
   try {
-    // The check is the first call, outside of a capture: modules load in it.
+    // The check makes the first call, which loads the module; that is not allowed during a capture.
     if (!is_right(name, call, p)) return {std::nullopt, "WRONG"};
     return {capture_calls(gpu_, name, cold_copies(gpu_, weights_, p.weight_bytes()),
                           [&](size_t i) { call(a(), weights_.copy(p.weight_bytes(), i), d(), gpu_.stream); }),
@@ -110,8 +110,8 @@ const std::vector<LinearBench::Sample>& LinearBench::samples_of(const LinearProb
   if (!samples_.empty() && sampled_.m == p.m && sampled_.n == p.n && sampled_.k == p.k) return samples_;
   samples_.clear();
   sampled_ = p;
-  // f32 sums; of fp8, Hopper's tensor cores keep about 14 bits within a block of K (src/cli/reference.h),
-  // which blocks added in f32 limit to 2^-12; sums of i8 are exact.
+  // Error of f32 sums. For fp8, Hopper's tensor cores keep about 14 bits within a block of K
+  // (src/reference/reference.h); adding blocks in f32 limits that error to 2^-12. Sums of i8 are exact.
   const double of_sums = p.dtype == LATHE_I8 ? 0
                                              : 6 * std::sqrt(static_cast<double>(p.k) + 4) * 0x1p-24 +
                                                    (p.dtype == LATHE_F8_E4M3 ? 0x1p-12 : 0);
@@ -132,7 +132,8 @@ const std::vector<LinearBench::Sample>& LinearBench::samples_of(const LinearProb
   return samples_;
 }
 
-// Poisons D, runs once, compares 64 elements with float64 within the rounding of one store and of the sums.
+// Poisons D, runs once and compares 64 elements with float64. The bound covers the rounding of the stored
+// value and of the sums.
 bool LinearBench::is_right(const std::string& name, const LtCall& call, const LinearProblem& p) const {
   gpu_.driver.fill(d(), kPoison, d_.bytes() / 4, gpu_.stream);
   call(a(), weights_.copy(p.weight_bytes(), 0), d(), gpu_.stream);

@@ -1,5 +1,5 @@
-// A Linear layer's product on the device, whoever computes it: operands, the check against float64, a graph
-// to replay.
+// The product of a Linear layer on the device, for Lathe and its peer: operands, the check against float64,
+// and a graph to replay.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,14 @@ namespace lathe::bench {
 struct LinearProblem {
   std::string name;
   int64_t m = 0, n = 0, k = 0;
-  lathe_dtype dtype = LATHE_BF16;  // of A and W; D's is result_of(dtype)
-  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;  // of Lathe's call
+  lathe_dtype dtype = LATHE_BF16;                                        // of A and W; D has result_of(dtype)
+  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;  // for Lathe's call
 
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   }
   size_t weight_bytes() const { return static_cast<size_t>(n * k) * size_of(dtype); }
-  // Of A and W read once and D written once.
+  // Bytes to read A and W once and to write D once.
   double bytes() const {
     return static_cast<double>(m * k + n * k) * static_cast<double>(size_of(dtype)) +
            static_cast<double>(m * n) * static_cast<double>(size_of(result_of(dtype)));
@@ -29,24 +29,24 @@ struct LinearProblem {
 // `tuning` must live as long as the descriptor.
 lathe_matmul_desc matmul_of(const LinearProblem& p, const void* a, const void* w, const void* d,
                             const lathe_tuning* tuning = nullptr);
-// Has the candidate of that rank taken.
+// A tuning option that selects the candidate of that rank.
 lathe_tuning forced(int rank);
 
-// What became of one who was to compute a problem: a graph to time, or why there is none.
+// An entrant for one problem: a graph to time, or why there is none.
 struct Entry {
   std::optional<GraphEntrant> entrant;
-  std::string fault;  // "WRONG": an element was; "REFUSED": a call failed (the reason is on stderr)
+  std::string fault;  // "WRONG": an element is wrong; "REFUSED": a call failed; the reason is on stderr
 };
 
 class LinearBench {
  public:
-  // Operands for the largest of `problems`.
+  // Allocates operands for the largest of `problems`.
   LinearBench(const Gpu& gpu, const CudaBenchOptions& options, const DevicePool& weights,
               const std::vector<LinearProblem>& problems);
 
-  // Called once, checked, and captured.
+  // Calls it once, checks the result and captures a graph.
   Entry enter(const std::string& name, const LtCall& call, const LinearProblem& p) const;
-  // The median of a few replays, seconds a call.
+  // Seconds per call, the median of a few replays.
   double probe(const GraphEntrant& entrant) const;
 
  private:
@@ -55,10 +55,10 @@ class LinearBench {
   // An element of D in float64.
   struct Sample {
     int64_t i, j;
-    double sum, bound;  // what is expected, and how far from it a right answer may lie
+    double sum, bound;  // the expected value and the largest error that is allowed
   };
 
-  // Those that every entrant of the problem is held to, computed at the first's check.
+  // The samples that every entrant of the problem is checked against. Computed for the first one.
   const std::vector<Sample>& samples_of(const LinearProblem& p) const;
   bool is_right(const std::string& name, const LtCall& call, const LinearProblem& p) const;
   std::vector<uint8_t> read_d(int64_t first, int64_t count) const;
@@ -70,7 +70,7 @@ class LinearBench {
   DevicePool activations_;
   Buffer d_;
   mutable std::vector<Sample> samples_;
-  mutable LinearProblem sampled_;  // whose they are
+  mutable LinearProblem sampled_;  // the problem of samples_
 };
 
 }  // namespace lathe::bench

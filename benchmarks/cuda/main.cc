@@ -1,4 +1,4 @@
-// lathe_cuda_bench: Lathe on a CUDA device beside cuBLASLt and the rooflines measured in the same run. See
+// lathe_cuda_bench: measures Lathe on a CUDA device against cuBLASLt and the roofline of the same run. See
 // README.md.
 #include <algorithm>
 #include <cstdio>
@@ -15,40 +15,41 @@ namespace {
 const Strings kModes = {"startup", "argmax", "matmul"};
 }
 
-ABSL_FLAG(std::string, device, "0", "which CUDA device");
+ABSL_FLAG(std::string, device, "0", "ordinal of the CUDA device");
 ABSL_FLAG(Strings, mode, kModes, "what to measure: " + absl::StrJoin(kModes, ", "));
-ABSL_FLAG(std::string, shapes, "", "a file of weights: model,layer,n,k");
-ABSL_FLAG(Strings, models, Strings({"all"}), "models of the shapes to take; all: every one");
+ABSL_FLAG(std::string, shapes, "", "file of weights with lines model,layer,n,k; empty: none");
+ABSL_FLAG(Strings, models, Strings({"all"}), "models whose weights are measured; all: every model");
 ABSL_FLAG(Strings, m, Strings({"1", "8", "16", "512", "2048", "8192", "2", "4", "32", "64", "128"}),
-          "rows; those that come first are measured first");
+          "values of M, measured in this order");
 ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "128", "256"}),
-          "rows of argmax");
-ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths of argmax");
+          "rows for argmax");
+ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths for argmax");
 ABSL_FLAG(std::string, dtype, "bf16",
-          "f16 or bf16; for matmul alone also f8_e4m3 (D in bf16) and i8 (D in i32)");
-ABSL_FLAG(std::string, candidates, "1",
-          "of the oracle's candidates for a matmul, the choice first, measure so many, and the best of each "
-          "other family");
-ABSL_FLAG(std::string, skip, "0", "leave out the first so many problems of matmul, and add to its CSV files");
+          "f16 or bf16; with --mode=matmul also f8_e4m3 (D is bf16) and i8 (D is i32)");
+ABSL_FLAG(
+    std::string, candidates, "1",
+    "how many of the oracle's candidates are measured for each matmul, best rank first; more than 1: also "
+    "the best of each other family");
+ABSL_FLAG(std::string, skip, "0",
+          "leave out this many matmul problems at the start, and append to the CSV files");
 ABSL_FLAG(std::string, dependent_launch, "off",
-          "off, on or constant_b: whether Lathe's matmul may start beside the kernel before it");
-ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too");
-ABSL_FLAG(std::string, max_tflop, "20", "leave out shapes that need more");
-ABSL_FLAG(std::string, pool_mib, "2560", "memory that cold operands rotate over");
-ABSL_FLAG(std::string, seconds, "0.3", "time for one figure");
+          "off, on or constant_b: whether Lathe's matmul may start before the previous kernel has finished");
+ABSL_FLAG(bool, ragged, true, "also measure 123x456x51234");
+ABSL_FLAG(std::string, max_tflop, "20", "leave out shapes that need more TFLOP");
+ABSL_FLAG(std::string, pool_mib, "2560", "MiB of memory that cold operands rotate over");
+ABSL_FLAG(std::string, seconds, "0.3", "seconds for one figure");
 ABSL_FLAG(std::string, deadline, "0",
-          "begin no row after that many seconds, and report what there is; 0: none");
+          "start no row after this many seconds and report the rows so far; 0: no deadline");
 ABSL_FLAG(bool, alone, false, "measure matmul without cuBLASLt");
-ABSL_FLAG(bool, smoke, false, "tiny sizes: shows that it works, measures nothing");
-ABSL_FLAG(std::string, seed, "0", "of the inputs; 0: a fresh one, printed");
-ABSL_FLAG(std::string, roofline, "",
-          "a file to plot matmul's figures into, under the measured ceilings, as SVG");
-ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
+ABSL_FLAG(bool, smoke, false, "run with tiny sizes, to test the program; no figure is judged");
+ABSL_FLAG(std::string, seed, "0", "seed of the inputs; 0: a random one. The seed is printed");
+ABSL_FLAG(std::string, roofline, "", "SVG file for a roofline plot of the matmul figures; empty: none");
+ABSL_FLAG(std::string, csv, "", "directory for the tables as CSV files; empty: none");
 
 namespace lathe::bench {
 namespace {
 
-// For a device that an emulator plays.
+// Sizes that are small enough for the device emulator.
 void make_tiny(CudaBenchOptions* options) {
   options->shapes = {{"smoke", 128, 256}};
   options->m = {1};
@@ -75,17 +76,17 @@ CudaBenchOptions read_options() {
   if (!absl::GetFlag(FLAGS_shapes).empty())
     options.shapes = shapes_of(FLAGS_shapes, FLAGS_models);
   else
-    names_of(FLAGS_models, {"all"});  // without a file there is none to name
+    names_of(FLAGS_models, {"all"});  // without a file there are no other models
   options.m = counts_of(FLAGS_m, kMostRows);
   options.argmax_rows = counts_of(FLAGS_argmax_rows, kMostRows);
   options.argmax_n = counts_of(FLAGS_argmax_n, kMostOfRow);
   options.dtype_name = name_of(FLAGS_dtype, {"f16", "bf16", "f8_e4m3", "i8"});
   options.dtype = dtype_of(options.dtype_name);
   if (size_of(options.dtype) == 1 && options.modes != Strings{"matmul"})
-    refuse(FLAGS_dtype, options.dtype_name, "for --mode=matmul alone");
+    refuse(FLAGS_dtype, options.dtype_name, "allowed with --mode=matmul only");
   options.candidates = count_of(FLAGS_candidates, 1000);
   options.skip = static_cast<size_t>(integer_of(FLAGS_skip, 0, 1 << 20));
-  const Strings launches = {"off", "on", "constant_b"};  // of lathe_dependent_launch
+  const Strings launches = {"off", "on", "constant_b"};  // in the order of lathe_dependent_launch
   const auto launch = std::find(launches.begin(), launches.end(), name_of(FLAGS_dependent_launch, launches));
   options.dependent_launch = static_cast<lathe_dependent_launch>(launch - launches.begin());
   options.ragged = absl::GetFlag(FLAGS_ragged);
@@ -101,7 +102,7 @@ CudaBenchOptions read_options() {
   return options;
 }
 
-// Sets the bandwidth of reading; that of copying. The pool stays as it is.
+// Sets gpu->read_bandwidth and returns the copy bandwidth. Does not change the pool.
 double measure_memory(const DevicePool& pool, Gpu* gpu) {
   const size_t copied = pool.bytes() / 4;
   const Buffer target = gpu->device.allocate(copied);
@@ -129,7 +130,7 @@ bool run() {
   std::printf(
       "%s, cuBLASLt %s; seed %llu; weights rotate over %zu MiB; measured ceilings: read %.0f GB/s, copy "
       "%.0f GB/s, %s %.0f TFLOP/s\n",
-      driver.name().c_str(), peer ? peer->version().c_str() : "not asked for",
+      driver.name().c_str(), peer ? peer->version().c_str() : "not used",
       static_cast<unsigned long long>(options.seed), pool.bytes() >> 20, gpu.read_bandwidth * 1e-9,
       copy_bandwidth * 1e-9, options.dtype_name.c_str(), gpu.matrix_peak * 1e-12);
   std::fflush(stdout);

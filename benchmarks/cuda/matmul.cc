@@ -1,5 +1,6 @@
-// Matmul against cuBLASLt, its first answer and the best of its algorithms timed, and among the oracle's own
-// candidates. Cold weights, hot activations, graph replay, every entrant's result checked.
+// matmul against cuBLASLt (its first answer and the fastest of its algorithms) and among the oracle's
+// candidates. Weights are cold, activations hot, calls are replayed as graphs, and every entrant's result is
+// checked.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -13,7 +14,7 @@
 namespace lathe::bench {
 namespace {
 
-// Of those that its heuristics name, best first by their own estimate.
+// How many algorithms are taken from cuBLASLt's heuristics, best estimate first.
 constexpr int kAlgorithms = 8;
 
 const std::vector<std::string> kColumns = {"weight",  "M",        "N",           "K",         "lathe us",
@@ -33,8 +34,8 @@ class CudaMatmul {
         csv_(options.csv_directory, "cuda_matmul_" + options.dtype_name + ".csv", kColumns, options.skip > 0),
         candidates_(options) {}
 
-  // False: a result of Lathe's own was wrong, or a call failed; the rows say which. What the peer alone fails
-  // at is in its columns. Throws only where the device itself is lost.
+  // Returns false if a result of Lathe is wrong or a call of Lathe fails; the rows say which. Failures of the
+  // peer appear in its columns only. Throws only if the CUDA context is lost.
   bool measure(const LinearProblem& p) {
     if (pool_.copies(p.weight_bytes()) == 0) return true;
     Row row;
@@ -48,12 +49,12 @@ class CudaMatmul {
     }
     add(row);
     candidates_.add(p, ours);
-    if (!gpu_.driver.is_alive(gpu_.stream)) throw std::runtime_error("the device is lost");
+    if (!gpu_.driver.is_alive(gpu_.stream)) throw std::runtime_error("the CUDA context is lost");
     return row.ours != "REFUSED" && row.ours != "WRONG" &&
            std::all_of(ours.begin(), ours.end(), [](const Contender& c) { return c.entry.fault.empty(); });
   }
 
-  // False: a floor was missed by what was measured, or a row could not be written.
+  // Returns false if a floor is missed or a row cannot be written.
   bool report() const {
     constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
     table_.print();
@@ -86,14 +87,15 @@ class CudaMatmul {
     std::string kernel = "-", ours = "-", tflops = "-", gbs = "-", roofline = "-";
     std::string first = "-", best = "-", vs_first = "-", vs_best = "-", quartiles = "-", algorithms = "-";
   };
-  // The peer's first answer unless it failed (`fault` says how), and its fastest where that is another.
+  // The peer's first answer, unless it failed (then `fault` says how), and its fastest if that is another
+  // one.
   struct Theirs {
     std::optional<GraphEntrant> first, best;
     std::string fault = "-", count = "-";
   };
   struct Outcome {
     int64_t m;
-    double first, best, bandwidth;  // the latter of the read bandwidth
+    double first, best, bandwidth;  // ratios to the peer, share of the read bandwidth
   };
 
   void measure(Row* row, std::vector<Contender>* ours) {
@@ -122,8 +124,8 @@ class CudaMatmul {
     if (is_right) fill(standings[0], {end_of_ours, standings.end()}, has_first, row);
   }
 
-  // The choice, then the next candidates. A candidate's line on stdout comes before its first launch, so that
-  // whoever ends a hung run knows the kernel.
+  // Enters the choice and then the next candidates. Prints a candidate's line before its first launch, so
+  // that the log of a run that hangs shows the kernel.
   void enter_ours(const LinearProblem& p, std::vector<Contender>* ours) const {
     std::string fault;
     const std::string explained = prepare(p, &fault);
@@ -140,12 +142,12 @@ class CudaMatmul {
       };
       c.entry = linear_.enter(i == 0 ? "lathe" : "lathe's rank " + std::to_string(c.candidate.rank), call, p);
       if (c.entry.fault == "REFUSED" && !gpu_.driver.is_alive(gpu_.stream))
-        ours->resize(i + 1);  // the next ones would fail for this one's fault
+        ours->resize(i + 1);  // the context is lost, so the next ones would fail too
     }
   }
 
-  // Plans the problem as a call would. Where that fails `fault` is set, and what is explained is the oracle's
-  // ranking alone.
+  // Plans the problem as a call would and returns the explanation. If that fails, sets `fault` and returns
+  // the oracle's ranking.
   std::string prepare(const LinearProblem& p, std::string* fault) const {
     const lathe_matmul_desc desc = matmul_of(p, nullptr, nullptr, nullptr);
     try {
@@ -192,7 +194,7 @@ class CudaMatmul {
     return theirs;
   }
 
-  // `theirs`: the peer's first answer's standing unless that failed, and its best's if another.
+  // `theirs`: the peer's first answer, unless it failed, and its fastest algorithm if that is another one.
   void fill(const Standing& ours, const std::vector<Standing>& theirs, bool has_first, Row* row) {
     const LinearProblem& p = row->problem;
     const double bytes = p.bytes();
@@ -244,7 +246,7 @@ class CudaMatmul {
     table_.add(row);
   }
 
-  // Geometric means over the rows of these M, 0 where there are none: ratios, and percent of the bandwidth.
+  // Geometric means over rows of some M, 0 without rows: ratios, and percent of the read bandwidth.
   struct Means {
     double first = 0, best = 0, worst = 0, bandwidth = 0;
     size_t rows = 0;
@@ -284,7 +286,7 @@ class CudaMatmul {
   Roofline roofline_;
 };
 
-// The M that were asked for first come first, each with all shapes.
+// Problems in the order of --m, each M with all shapes.
 std::vector<LinearProblem> problems_of(const CudaBenchOptions& options) {
   std::vector<LinearProblem> problems;
   for (int64_t m : options.m) {
@@ -351,14 +353,14 @@ bool bench_cuda_matmul(const Gpu& gpu, const CudaBenchOptions& options, const De
       right &= matmul.measure(p);
     }
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "matmul ends at %s m=%ld: %s\n", problems[done].name.c_str(),
+    std::fprintf(stderr, "matmul stops at %s m=%ld: %s\n", problems[done].name.c_str(),
                  static_cast<long>(problems[done].m), e.what());
     right = false;
   }
   right &= matmul.report();
   if (done < problems.size())
     std::printf("matmul: %zu of %zu rows measured\n", done - first, problems.size() - first);
-  std::fflush(stdout);  // compilations that are under way are waited for next
+  std::fflush(stdout);  // CompileAhead's destructor may wait for compilations
   return right;
 }
 

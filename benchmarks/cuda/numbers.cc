@@ -15,7 +15,7 @@ T as(const void* at) {
   return value;
 }
 
-// OCP e4m3: 4 bits of exponent biased by 7, 3 of fraction, subnormals below 2^-6, NaN 0x7f.
+// OCP e4m3: 4 exponent bits with bias 7, 3 fraction bits, subnormals below 2^-6, NaN 0x7f.
 std::array<double, 256> e4m3_values() {
   std::array<double, 256> values;
   for (int code = 0; code < 256; ++code) {
@@ -28,7 +28,7 @@ std::array<double, 256> e4m3_values() {
   return values;
 }
 
-uint8_t e4m3_of(float value) {  // finite values below 448 only
+uint8_t e4m3_of(float value) {  // for finite values below 448
   const auto bits = as<uint32_t>(&value);
   const uint32_t magnitude = bits & 0x7fffffff;
   const auto sign = static_cast<uint8_t>(bits >> 24 & 0x80);
@@ -43,7 +43,7 @@ uint16_t half_of(float value, lathe_dtype dtype) {
     return as<uint16_t>(&x);
   }
   const auto wide = as<uint32_t>(&value);
-  return static_cast<uint16_t>((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);  // finite values only
+  return static_cast<uint16_t>((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);  // for finite values
 }
 
 }  // namespace

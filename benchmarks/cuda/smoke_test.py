@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""lathe_cuda_bench on the emulated driver: what its rows say of answers that are good, bad, slow or missing.
+"""lathe_cuda_bench on the emulated driver: its rows for results that are right, wrong, slow or missing.
 
     smoke_test.py lathe_cuda_bench EMULATOR_DIRECTORY STUB_DIRECTORY [--peer]
 
---peer: the program was built with cuBLASLt's header, and the stub of it can be told to misbehave.
+--peer: the program was built with cuBLASLt's header; LATHE_STUB_BLASLT makes its stub misbehave.
 """
 import csv
 import os
@@ -16,8 +16,8 @@ program, emulator, stub = sys.argv[1:4]
 
 
 def bench(directory, *flags, libraries=(emulator, stub), **environment):
-    """One run's exit status, text and rows: {"matmul": [...], "argmax": [...]}. CSV files of an earlier run stay only
-    for a run with --skip."""
+    """Runs it; returns exit status, output and rows: {"matmul": [...], "argmax": [...]}. Removes the CSV files of an
+    earlier run first, except with --skip."""
     env = {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries), "LATHE_CACHE_DIR": directory + "/cache", **environment}
     dtype = next((flag.split("=")[1] for flag in flags if flag.startswith("--dtype=")), "bf16")
     tables = {name: f"{directory}/cuda_{name}_{dtype}.csv" for name in ("matmul", "argmax", "candidates")}
@@ -35,11 +35,11 @@ def bench(directory, *flags, libraries=(emulator, stub), **environment):
     return done.returncode, done.stdout, rows
 
 
-def with_peer(directory):
+def reports_peer_results(directory):
     status, _, rows = bench(directory, "--mode=matmul", LATHE_STUB_BLASLT="several")
     row, = rows["matmul"]
     assert status == 0 and row["algorithms"] == "4 (1 WRONG) (1 REFUSED)", row
-    # The first answer is the fastest: no other takes its place.
+    # The first answer is the fastest, so it is also the best.
     assert row["first us"] == row["best us"] and row["vs first"] == row["vs best"], row
     assert row["plan"] in ("simt", "mma", "wgmma", "skinny"), row
 
@@ -60,16 +60,16 @@ def with_peer(directory):
     assert status == 1 and "cublaslt" in text.lower() and "matmul" not in rows, text
 
 
-def candidates(directory, *flags):
+def reports_candidates(directory, *flags):
     status, text, rows = bench(directory, "--mode=matmul", "--candidates=3", *flags)
     assert status == 0 and "begin 0 smoke M=1 N=128 K=256\n" in text, text
     assert re.search(r"measured ceilings: read \d+ GB/s, copy \d+ GB/s, bf16 \d+ TFLOP/s", text), text
-    # The choice is among those that its best candidate is taken from.
+    # The choice is among the candidates that it is compared with.
     line = re.search(r"oracle's choice over its best candidate: (\S+) \(geometric mean of 1 rows\), "
                      r"worst (\S+) \(smoke M=1\)", text)
     assert line and line[1] == line[2] and 0 < float(line[1]) <= 1, text
     assert [row["rank"] for row in rows["candidates"]][:3] == ["1", "2", "3"], rows
-    # Behind them the best of each other family.
+    # The best candidate of each other family follows.
     assert {row["candidate"].split()[0] for row in rows["candidates"]} >= {"wgmma", "mma", "skinny"}, rows
     for row in rows["candidates"]:
         assert [row[name] for name in ("weight", "M", "N", "K", "state")] == ["smoke", "1", "128", "256", "right"], row
@@ -77,13 +77,13 @@ def candidates(directory, *flags):
         assert f"  candidate rank {row['rank']}: {row['candidate']}\n" in text, row
     assert rows["candidates"][0]["measured us"] == rows["matmul"][0]["lathe us"], rows
 
-    # All is left out, and what was written stays; a file that is not there gets its header.
+    # --skip leaves out every problem and keeps the rows; a missing file gets its header.
     os.remove(f"{directory}/cuda_candidates_bf16.csv")
     status, text, after = bench(directory, "--mode=matmul", "--candidates=3", "--skip=1", *flags)
     assert status == 0 and "begin" not in text and after == {"matmul": rows["matmul"], "candidates": []}, after
 
 
-def goes_on(directory):
+def appends_with_skip(directory):
     shapes = directory + "/shapes.csv"
     with open(shapes, "w", encoding="utf-8") as file:
         file.write("a,x,64,64\n")
@@ -97,7 +97,7 @@ def goes_on(directory):
         assert after[name][:2] == rows[name] and [row["M"] for row in after[name]] == ["2", "1", "1"], after
 
 
-def bytes_by_bytes(directory, *flags):
+def measures_one_byte_types(directory, *flags):
     for dtype in ("f8_e4m3", "i8"):
         status, text, rows = bench(directory, "--mode=matmul", f"--dtype={dtype}", "--candidates=2", *flags)
         row, = rows["matmul"]
@@ -105,25 +105,25 @@ def bytes_by_bytes(directory, *flags):
         assert f" {dtype} " in text.split("measured ceilings")[1].split("\n")[0], text
         if not flags:
             assert float(row["first us"]) > 0 and row["algorithms"] == "1", row
-        # Weights and activations of a byte, and D of two or four.
+        # Weights and activations have one byte per element, D two or four.
         size = 128 * 256 + 256 + 128 * {"f8_e4m3": 2, "i8": 4}[dtype]
         assert abs(float(row["GB/s"]) - size / float(row["lathe us"]) * 1e-3) <= 0.51, row
     status, text, _ = bench(directory, "--dtype=i8")
-    assert status == 2 and "--mode=matmul alone" in text, text
+    assert status == 2 and "--mode=matmul only" in text, text
 
 
 def main():
     with tempfile.TemporaryDirectory() as directory:
         if "--peer" in sys.argv:
-            with_peer(directory)
+            reports_peer_results(directory)
         peerless = [] if "--peer" in sys.argv else ["--alone"]
-        candidates(directory, *peerless)
-        bytes_by_bytes(directory, *peerless)
-        goes_on(directory)
+        reports_candidates(directory, *peerless)
+        measures_one_byte_types(directory, *peerless)
+        appends_with_skip(directory)
         status, text, rows = bench(directory, "--alone")
         assert status == 0 and float(rows["argmax"][0]["lathe us"]) > 0 and float(rows["matmul"][0]["lathe us"]) > 0, rows
         assert "first use p50: " in text and "cached call over a bare launch: " in text, text
-        # Lathe's own failures are rows, too, and the exit status.
+        # Failures of Lathe appear in the rows and in the exit status.
         status, _, rows = bench(directory, "--alone", "--mode=argmax,matmul", LATHE_CACHE_DIR=directory + "/empty",
                                 LATHE_COMPILER_LIBRARY=directory + "/none.so")
         assert status == 1 and [rows[name][0]["lathe us"] for name in ("argmax", "matmul")] == ["REFUSED"] * 2, rows

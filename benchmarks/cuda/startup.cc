@@ -1,5 +1,5 @@
-// What a first use costs, call to result, on an empty cache; and what a cached call costs the host beside a
-// bare launch of the same kernel.
+// Time of a first use, from a call with an empty cache to its result; and the host's time for a cached call,
+// compared with a direct launch of the same kernel.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -20,7 +20,7 @@ lathe_matmul_desc small(void* a, void* w, void* d, lathe_dtype dtype, int64_t m,
 bool first_use(const std::string& device_name, const CudaBenchOptions& options) {
   std::vector<double> seconds, compile, link;
   for (int i = 0; i < options.first_use_classes && !is_over(options); ++i) {
-    // A context of its own without a disk: nothing is warm but the driver and the compiler library.
+    // A new context without a disk cache: only the driver and the compiler library are warm.
     lathe_context_options none = LATHE_CONTEXT_OPTIONS_INIT;
     const char* const no_bundle = nullptr;
     none.cache_dir = none.remote = "";
@@ -35,7 +35,7 @@ bool first_use(const std::string& device_name, const CudaBenchOptions& options) 
     const double start = now_seconds();
     device.run(small(data.data(), data.data(), d.data(), options.dtype, m, n, k), stream);
     stream.synchronize();
-    if (i > 0) seconds.push_back(now_seconds() - start);  // the first maps the compiler library
+    if (i > 0) seconds.push_back(now_seconds() - start);  // the first call loads the compiler library
     compile.push_back(context.statistics().compile_milliseconds);
     link.push_back(context.statistics().link_milliseconds);
   }
@@ -47,8 +47,8 @@ bool first_use(const std::string& device_name, const CudaBenchOptions& options) 
   return meets_bar("first use p50", p50, 200, " ms", options.judged);
 }
 
-// The host's seconds for an enqueuing, a round of `options.enqueued` of each in turn; the stream is empty
-// before and after.
+// Host seconds per enqueued call. Each round enqueues `options.enqueued` calls of every entrant in turn; the
+// stream is empty before and after.
 std::vector<Standing> contest_of_enqueuing(const Gpu& gpu, const std::vector<Entrant>& entrants,
                                            const CudaBenchOptions& options) {
   std::vector<Standing> standings(entrants.size());
@@ -68,7 +68,7 @@ std::vector<Standing> contest_of_enqueuing(const Gpu& gpu, const std::vector<Ent
 
 bool dispatch(const Gpu& gpu, const std::string& device_name, const CudaBenchOptions& options) {
   constexpr int64_t kN = 64, kK = 64;
-  // The one kernel of a directory of its own; of f32, which takes no tensor maps.
+  // The only kernel in a new cache directory. It is f32, because f32 kernels need no tensor maps.
   const TemporaryDirectory cache;
   lathe_context_options own = LATHE_CONTEXT_OPTIONS_INIT;
   const char* const no_bundle = nullptr;
@@ -95,14 +95,15 @@ bool dispatch(const Gpu& gpu, const std::string& device_name, const CudaBenchOpt
   arguments.ldc = arguments.ldd = arguments.ldr = kN;
   const auto launch = [&] {
     if (const int answer = bare.enqueue(stream.get()); answer != 0)
-      throw std::runtime_error("cuLaunchKernelEx answered " + std::to_string(answer));
+      throw std::runtime_error("cuLaunchKernelEx returned " + std::to_string(answer));
   };
   d.upload(result.data(), d.bytes(), stream.get());
   launch();
   d.download(result.data(), d.bytes(), stream.get());
   stream.synchronize();
   if (std::any_of(result.begin(), result.end(), [](float x) { return x != 2 * kK; })) {
-    std::fprintf(stderr, "the bare launch computed %g, not %ld\n", result[0], static_cast<long>(2 * kK));
+    std::fprintf(stderr, "bare launch: the kernel computed %g, expected %ld\n", result[0],
+                 static_cast<long>(2 * kK));
     return false;
   }
   const Gpu there{gpu.driver, device, stream.get()};

@@ -3,10 +3,10 @@
 
     vs_torch.py liblathe.so [--csv FILE] [--seconds S] [--deadline S]
 
-Both sides are captured into CUDA graphs and replayed in turn; inputs are N(0, 1), rotate over four times the L2 and are
-checked against PyTorch's float64 answer first. The head's peer is PyTorch's matmul, then its argmax. Ratios are torch's time
-over Lathe's, round by round, medians with their quartiles. A wrong or refused result is a word in its row and the exit
-status. With --self-test the bindings alone are tried on the CPU, without PyTorch.
+Both sides are captured into CUDA graphs and replayed in turns. Inputs are N(0, 1) and rotate over four times the L2.
+Results are checked against PyTorch in float64 first. The head is compared with PyTorch's matmul followed by its argmax.
+A ratio is PyTorch's time over Lathe's per round; printed are the median and the quartiles. A wrong or failed result is
+marked in its row and sets the exit status. --self-test only tests the bindings, on the CPU and without PyTorch.
 """
 import argparse
 import ctypes
@@ -94,7 +94,7 @@ def self_test(path):
     weight, d = (ctypes.c_float * 3)(1, 2, 3), (ctypes.c_float * 2)()
     lathe.matmul(None, ctypes.addressof(x), ctypes.addressof(weight), ctypes.addressof(d), 2, 1, 3, F32)
     assert list(d) == [1 + 10 + 6, 7 + 21], list(d)
-    rows = (ctypes.c_float * 6)(1, 0, 0, 1, -1, -1)  # of W: the logits of (1, 5) are 1, 5, -6, and of (2, 7) 2, 7, -9
+    rows = (ctypes.c_float * 6)(1, 0, 0, 1, -1, -1)  # W: (1, 5) has the logits 1, 5, -6 and (2, 7) has 2, 7, -9
     pairs = (ctypes.c_float * 4)(1, 5, 2, 7)
     lathe.matmul_argmax(None, ctypes.addressof(pairs), ctypes.addressof(rows), ctypes.addressof(indices), 2, 3, 2, F32)
     assert list(indices) == [1, 1], list(indices)
@@ -122,7 +122,7 @@ class Bench:
         print("  ".join(row), file=sys.stderr, flush=True)
 
     def measure(self, name, measure):
-        """A row of `measure`, whatever it comes to."""
+        """Calls `measure`, which adds a row; adds a row for its failure too."""
         try:
             measure()
         except ArithmeticError as error:
@@ -134,7 +134,7 @@ class Bench:
             self.add((name, "REFUSED", "-", "-", "-", "-"))
 
     def graph(self, calls, call):
-        """`calls` calls as a graph; each gets its number."""
+        """Captures call(0) to call(calls - 1) as a graph."""
         torch = self.torch
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
@@ -185,7 +185,7 @@ class Bench:
 
         ours(0)
         torch.cuda.synchronize()
-        # An index out of range would lose the device to gather's own check.
+        # gather() with an index out of range would make the CUDA context unusable.
         picked = x[0].double().gather(1, got.clamp(0, n - 1)[:, None])[:, 0]
         if bool((got < 0).any()) or bool((got >= n).any()) or not torch.equal(picked, x[0].double().max(dim=1).values):
             raise ArithmeticError("not the maximum")
@@ -207,13 +207,13 @@ class Bench:
         torch.cuda.synchronize()
         logits = torch.cat([a.double() @ part.double().T for part in w[0].split(16384)], dim=1)
         picked, best = logits.gather(1, got.clamp(0, n - 1)[:, None])[:, 0], logits.max(dim=1).values
-        # Logits are compared as rounded to bf16: whatever rounds to the maximum may be picked.
+        # Logits are rounded to bf16 before they are compared, so any that rounds to the maximum is right.
         if bool((got < 0).any()) or bool((got >= n).any()) or bool((best - picked > best.abs() * 2**-7).any()):
             raise ArithmeticError("not the greatest logit")
         self.contest("head", f"head {m}x{n}x{k}", size, copies, ours, lambda i: torch.argmax(a @ w[i % copies].T, dim=1))
 
     def report(self):
-        """Whether all was right and the floor of what was measured was reached."""
+        """Prints the tables. True if every result was right and the measured figures reach their floor."""
         print("| " + " | ".join(HEADER) + " |\n|" + " --- |" * len(HEADER))
         for row in self.rows:
             print("| " + " | ".join(row) + " |")
@@ -232,9 +232,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("liblathe")
     parser.add_argument("--csv", default="")
-    parser.add_argument("--seconds", type=float, default=0.3, help="time for one figure")
-    parser.add_argument("--deadline", type=float, default=float("inf"), help="seconds after which no row is begun")
-    parser.add_argument("--short", action="store_true", help="argmax of 1, 32 and 256 rows of 128256 and one head alone")
+    parser.add_argument("--seconds", type=float, default=0.3, help="seconds for one figure")
+    parser.add_argument("--deadline", type=float, default=float("inf"), help="start no row after this many seconds")
+    parser.add_argument("--short", action="store_true", help="only argmax of 1, 32, 256 rows of 128256 and one head")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if arguments.self_test:
@@ -243,7 +243,7 @@ def main():
     import torch  # pylint: disable=import-outside-toplevel
     bench = Bench(torch, Lathe(arguments.liblathe, "cuda:0"), arguments)
     kinds = {"f32": (torch.float32, F32), "f16": (torch.float16, F16), "bf16": (torch.bfloat16, BF16)}
-    # The floor's rows first; then the heads of llama3-8b and qwen3-8b.
+    # First the rows that have a floor, then the heads of llama3-8b and qwen3-8b.
     work = [(f"argmax {name} {rows}x{n}", lambda a=(name, *kinds[name], rows, n): bench.argmax(*a))
             for rows in (1, 8, 32, 2, 4, 16) for name in kinds for n in (32000, 128256, 151936, 201088)]
     work += [(f"head {m}x{n}x4096", lambda a=(m, n, 4096): bench.head(*a)) for m in (1, 8, 16) for n in (128256, 151936)]

@@ -1,4 +1,4 @@
-// The greatest of each row.
+// Argmax of each row.
 func.func @argmax(%x: tensor<64x32000xf32>) -> (tensor<64xf32>, tensor<64xi64>) {
   %low = arith.constant 0xFF800000 : f32
   %none = arith.constant 0 : i64

@@ -1,4 +1,4 @@
-// The greatest along the last of three dimensions.
+// Argmax along the last of three dimensions.
 func.func @argmax_batched(%x: tensor<16x256x1024xf32>) -> (tensor<16x256xf32>, tensor<16x256xi64>) {
   %low = arith.constant 0xFF800000 : f32
   %none = arith.constant 0 : i64

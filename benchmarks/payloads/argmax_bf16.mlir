@@ -1,4 +1,4 @@
-// The greatest logit, logits in bfloat16.
+// Argmax of logits in bf16.
 func.func @argmax_bf16(%x: tensor<8x128256xbf16>) -> (tensor<8xf32>, tensor<8xi64>) {
   %low = arith.constant 0xFF800000 : f32
   %none = arith.constant 0 : i64

@@ -1,4 +1,4 @@
-// The greatest of each row, and whether that is one of the last 1000 columns.
+// Argmax of each row, and whether it lies in the last 1000 columns.
 func.func @argmax_compared(%x: tensor<64x5000xf32>) -> (tensor<64xf32>, tensor<64xi32>) {
   %low = arith.constant 0xFF800000 : f32
   %none = arith.constant 0 : i64

@@ -1,4 +1,4 @@
-// Where a dimension in the middle is greatest.
+// Argmax along a dimension in the middle.
 func.func @argmax_middle(%x: tensor<12x500x33xf32>) -> (tensor<12x33xf32>, tensor<12x33xi32>) {
   %low = arith.constant 0xFF800000 : f32
   %none = arith.constant 0 : i32

@@ -1,4 +1,4 @@
-// The greatest of each row, reduced beside what column each element is in: how StableHLO lowers JAX's argmax.
+// Argmax of each row as a reduction over values and column numbers, as StableHLO lowers JAX's argmax.
 func.func @argmax_reduce(%x: tensor<96x5000xf32>) -> (tensor<96xf32>, tensor<96xi32>) {
   %low = arith.constant 0xFF800000 : f32
   %none = arith.constant 0 : i32

@@ -1,4 +1,4 @@
-// A layer as graph compilers write it by name: the row of biases is broadcast, then added.
+// A layer with bias as graph compilers write it with named ops: the bias row is broadcast, then added.
 func.func @bias_broadcast(%a: tensor<128x256xf32>, %b: tensor<256x192xf32>, %o: tensor<192xf32>) -> tensor<128x192xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<128x192xf32>

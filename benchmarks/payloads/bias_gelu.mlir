@@ -1,4 +1,4 @@
-// A layer: bias and gelu, by erf.
+// A layer with bias and gelu (erf).
 func.func @bias_gelu(%a: tensor<256x512xf32>, %b: tensor<1024x512xf32>, %o: tensor<1024xf32>) -> (tensor<256x1024xf32>) {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<256x1024xf32>

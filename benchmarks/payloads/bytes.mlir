@@ -1,4 +1,4 @@
-// Signed bytes, exact sums of 32 bits.
+// int8 matmul with exact 32-bit sums.
 func.func @bytes(%a: tensor<512x1024xi8>, %b: tensor<1024x512xi8>) -> tensor<512x512xi32> {
   %zero = arith.constant 0 : i32
   %empty = tensor.empty() : tensor<512x512xi32>

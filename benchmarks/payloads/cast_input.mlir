@@ -1,4 +1,4 @@
-// Activations of f32 rounded to the weights' f16 before they are multiplied; M open.
+// f32 activations are rounded to f16, the dtype of the weights, before the product. M is dynamic.
 func.func @cast_input(%x: tensor<?x96xf32>, %h0: tensor<?x96xf16>, %w: tensor<96x48xf16>, %d0: tensor<?x48xf32>) -> tensor<?x48xf32> {
   %zero = arith.constant 0.0 : f32
   %h = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}

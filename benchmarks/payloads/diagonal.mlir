@@ -1,4 +1,4 @@
-// A diagonal matrix times another: each row times its own factor.
+// A diagonal matrix times a matrix: each row is multiplied by its own factor.
 func.func @diagonal(%a: tensor<512xf32>, %b: tensor<512x384xf32>) -> tensor<512x384xf32> {
   %empty = tensor.empty() : tensor<512x384xf32>
   %d = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],

@@ -1,4 +1,4 @@
-// A product times a diagonal matrix: each column of it times its own factor.
+// A product times a diagonal matrix: each column is multiplied by its own factor.
 func.func @diagonal_right(%a: tensor<96x64xf32>, %b: tensor<64x80xf32>, %s: tensor<80xf32>) -> tensor<96x80xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<96x80xf32>

@@ -1,4 +1,4 @@
-// Two batch dimensions, which are one to a product.
+// Two batch dimensions, which become one.
 func.func @four_dimensions(%a: tensor<2x6x48x64xf32>, %b: tensor<2x6x64x40xf32>) -> tensor<2x6x48x40xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<2x6x48x40xf32>

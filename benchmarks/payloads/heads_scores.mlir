@@ -1,4 +1,4 @@
-// Scores of heads that lie side by side: q k^T.
+// Attention scores q k^T of heads that are stored side by side.
 func.func @heads_scores(%a: tensor<128x8x64xf16>, %b: tensor<128x8x64xf16>) -> (tensor<8x128x128xf32>) {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<8x128x128xf32>

@@ -1,4 +1,4 @@
-// Heads written side by side: probabilities by v.
+// Attention probabilities times v; the heads are written side by side.
 func.func @heads_values(%a: tensor<8x128x128xf16>, %b: tensor<128x8x64xf16>) -> (tensor<128x8x64xf32>) {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<128x8x64xf32>

@@ -1,4 +1,4 @@
-// Integers beyond 2^53, which a double cannot hold: a product that wraps around, a clamp, and a conversion.
+// Integers above 2^53, which a double cannot represent: a product that wraps around, a clamp and a conversion.
 func.func @integers(%x: tensor<64x100xi64>, %y: tensor<64x100xi64>, %z: tensor<64x100xi32>)
     -> (tensor<64x100xi64>, tensor<64x100xf32>, tensor<64x100xi64>) {
   %odd = arith.constant 9007199254740993 : i64

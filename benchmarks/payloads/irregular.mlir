@@ -1,4 +1,4 @@
-// Extents that no tile divides.
+// Sizes that are not multiples of any tile.
 func.func @irregular(%a: tensor<821x294xf32>, %b: tensor<294x592xf32>) -> tensor<821x592xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<821x592xf32>

@@ -1,4 +1,4 @@
-// Greedy decoding's output layer, M open: the argmax of x W^T. The logits are never stored.
+// The output layer of greedy decoding: argmax of x W^T without storing the logits. M is dynamic.
 func.func @lm_head(%x: tensor<?x96xbf16>, %w: tensor<1000x96xbf16>, %l0: tensor<?x1000xf32>, %v0: tensor<?xf32>,
                    %i0: tensor<?xi64>) -> tensor<?xi64> {
   %zero = arith.constant 0.0 : f32

@@ -1,4 +1,4 @@
-// The lower triangle of a product, zeros above it.
+// The lower triangle of a product, with zeros above it.
 func.func @lower_triangular(%a: tensor<192x192xf32>, %b: tensor<192x192xf32>) -> tensor<192x192xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<192x192xf32>

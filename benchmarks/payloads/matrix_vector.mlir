@@ -1,4 +1,4 @@
-// A matrix by a vector.
+// A matrix times a vector.
 func.func @matrix_vector(%a: tensor<4096x4096xf32>, %b: tensor<4096xf32>) -> (tensor<4096xf32>) {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<4096xf32>

@@ -1,4 +1,4 @@
-// A layer of an MLP, M open: x W1^T + b1, gelu, then W2^T with the residual added.
+// A layer of an MLP: x W1^T + b1, gelu, then times W2^T plus the residual. M is dynamic.
 func.func @mlp(%x: tensor<?x64xf32>, %w1: tensor<256x64xf32>, %b1: tensor<256xf32>, %w2: tensor<64x256xf32>,
                %h0: tensor<?x256xf32>, %y0: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %zero = arith.constant 0.0 : f32

@@ -1,4 +1,4 @@
-// What is multiplied is made of an argument first: half of its positive part.
+// A producer before the product: half of the positive part of an argument.
 func.func @relu_input(%x: tensor<64x96xf32>, %w: tensor<96x48xf32>) -> tensor<64x48xf32> {
   %zero = arith.constant 0.0 : f32
   %half = arith.constant 0.5 : f32

@@ -1,5 +1,5 @@
-// A product, of it the positive part, a factor for each column, and the lower triangle: what follows the epilogue is
-// kernels of their own.
+// A product, relu, a factor for each column, then the lower triangle. The ops after the epilogue become
+// separate kernels.
 func.func @scaled_mask(%a: tensor<128x96xf16>, %b: tensor<96x160xf16>, %s: tensor<160xf32>) -> tensor<128x160xf16> {
   %zero = arith.constant 0.0 : f32
   %none = arith.constant 0.0 : f16

@@ -1,4 +1,4 @@
-// Both operands are widened to f32 first, and the queries scaled: the product of f16 does both.
+// Both operands are converted to f32 and the queries are scaled. The f16 product includes both.
 func.func @scaled_widened(%q: tensor<64x96xf16>, %k: tensor<96x48xf16>) -> tensor<64x48xf32> {
   %zero = arith.constant 0.0 : f32
   %scale = arith.constant 0.125 : f32

@@ -1,4 +1,4 @@
-// One matrix by a batch of weights.
+// One matrix times a batch of weights.
 func.func @shared_input(%a: tensor<64x512xf32>, %b: tensor<12x512x128xf32>) -> (tensor<12x64x128xf32>) {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<12x64x128xf32>

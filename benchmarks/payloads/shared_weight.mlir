@@ -1,4 +1,4 @@
-// A three-dimensional tensor by one matrix.
+// A three-dimensional tensor times one matrix.
 func.func @shared_weight(%a: tensor<16x128x512xf32>, %b: tensor<512x192xf32>) -> (tensor<16x128x192xf32>) {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<16x128x192xf32>

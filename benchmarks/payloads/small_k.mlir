@@ -1,4 +1,4 @@
-// Little to add up: the result is the traffic.
+// Small K: writing the result dominates.
 func.func @small_k(%a: tensor<2048x32xf32>, %b: tensor<32x2048xf32>) -> tensor<2048x2048xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<2048x2048xf32>

@@ -1,4 +1,4 @@
-// The shape that wants K split and divides by nothing.
+// The odd split-K shape 123 x 456 x 51234.
 func.func @split_k(%a: tensor<123x51234xf32>, %b: tensor<51234x456xf32>) -> tensor<123x456xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<123x456xf32>

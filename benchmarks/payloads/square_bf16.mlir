@@ -1,4 +1,4 @@
-// bfloat16, summed in f32.
+// bf16 matmul with f32 sums.
 func.func @square_bf16(%a: tensor<1024x1024xbf16>, %b: tensor<1024x1024xbf16>) -> tensor<1024x1024xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<1024x1024xf32>

@@ -1,4 +1,4 @@
-// Half precision, summed in f32.
+// f16 matmul with f32 sums.
 func.func @square_f16(%a: tensor<1024x1024xf16>, %b: tensor<1024x1024xf16>) -> tensor<1024x1024xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<1024x1024xf32>

@@ -1,4 +1,4 @@
-// Three different extents.
+// A matmul with three different sizes.
 func.func @standard(%a: tensor<512x2048xf32>, %b: tensor<2048x1024xf32>) -> tensor<512x1024xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<512x1024xf32>

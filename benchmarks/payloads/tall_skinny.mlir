@@ -1,4 +1,4 @@
-// A tall factor by a narrow one.
+// A tall matrix times a narrow one.
 func.func @tall_skinny(%a: tensor<8192x32xf32>, %b: tensor<32x32xf32>) -> tensor<8192x32xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<8192x32xf32>

@@ -1,4 +1,4 @@
-// A tensor of four dimensions times a matrix: its three outer ones are the rows.
+// A four-dimensional tensor times a matrix. The three outer dimensions become the rows.
 func.func @tensor_matrix(%a: tensor<4x16x32x64xf32>, %b: tensor<64x96xf32>) -> tensor<4x16x32x96xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<4x16x32x96xf32>

@@ -1,4 +1,4 @@
-// A stored K by M.
+// A is stored as [K, M].
 func.func @transposed_a(%a: tensor<1024x512xf32>, %b: tensor<1024x768xf32>) -> (tensor<512x768xf32>) {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<512x768xf32>

@@ -1,4 +1,4 @@
-// B stored N by K, as a Linear keeps its weight.
+// B is stored as [N, K], like the weight of a Linear.
 func.func @transposed_b(%a: tensor<512x1024xf32>, %b: tensor<768x1024xf32>) -> (tensor<512x768xf32>) {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<512x768xf32>

@@ -1,4 +1,4 @@
-// The result N by M.
+// The result is stored as [N, M].
 func.func @transposed_result(%a: tensor<512x1024xf32>, %b: tensor<768x1024xf32>) -> (tensor<768x512xf32>) {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<768x512xf32>

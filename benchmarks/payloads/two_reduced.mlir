@@ -1,4 +1,4 @@
-// Heads put together again: two dimensions are reduced, which lie side by side in both operands.
+// The heads are combined: two dimensions, adjacent in both operands, are reduced.
 func.func @two_reduced(%a: tensor<200x8x32xf32>, %b: tensor<8x32x256xf32>) -> tensor<200x256xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<200x256xf32>

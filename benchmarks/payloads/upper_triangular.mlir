@@ -1,4 +1,4 @@
-// The product of two matrices' upper triangles.
+// The product of the upper triangles of two matrices.
 func.func @upper_triangular(%a: tensor<160x160xf32>, %b: tensor<160x160xf32>) -> tensor<160x160xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<160x160xf32>

@@ -1,4 +1,4 @@
-// A vector by a matrix.
+// A vector times a matrix.
 func.func @vector_matrix(%a: tensor<4096xf32>, %b: tensor<4096x2048xf32>) -> (tensor<2048xf32>) {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<2048xf32>

@@ -80,8 +80,8 @@ typedef enum lathe_compiler_mode {
 typedef struct lathe_context_options {
   size_t struct_size;
   const lathe_chain* next;
-  /* Cache directory; "": no disk cache. NULL: $LATHE_CACHE_DIR, else $XDG_CACHE_HOME/lathe, else
-   * $HOME/.cache/lathe. */
+  /* Cache directory; "": no disk cache. NULL: $LATHE_CACHE_DIR, else $XDG_CACHE_HOME/lathe, else $HOME/.cache/lathe,
+   * else no disk cache, with a warning. */
   const char* cache_dir;
   /* Path of liblathe-compiler.so. dlopen searches for a name without a '/'. NULL: $LATHE_COMPILER_LIBRARY, else the
    * file beside this library. */

@@ -11,19 +11,20 @@
 namespace lathe {
 namespace {
 
-// How much longer a library takes than its work: multiply-adds at the peak of its threads, or each operand
-// once from memory. By the most rows of A in the class.
+// A library's time over the time its work needs: multiply-adds at the threads' peak, overlapped with moving
+// each operand once. `m`: the largest M that the row holds for.
 struct Slowdown {
   int64_t m;
   double times;
 };
-// The libraries' times over Lathe's own kernels' (lathe run --external), f32, 4096 by 4096 stored [N, K],
-// one thread of Zen 4: OpenBLAS 0.3.21 6.4, 4.2, 3.6, 1.7 and 1.1, oneDNN 2.6 2.5, 1.75, 1.9, 1.1 and 0.97
-// (the last within the noise, so that no library is chosen for it). Above M = 16 times what Lathe's own
-// prediction lies above the roofline, 1.14 and 1.02: the ratio is what the choice rests on.
+// Measured with `lathe run --external` for f32, 4096 x 4096 weights stored [N, K], one thread of a Zen 4
+// core; OpenBLAS 0.3.21 and oneDNN 2.6. Entries above M = 16 include the ratio of Lathe's own prediction to
+// the roofline, because the choice compares two predictions. oneDNN's last entry is rounded up so that noise
+// never selects it.
 constexpr Slowdown kOpenBlas[] = {{1, 6.4}, {4, 4.2}, {16, 3.6}, {64, 1.9}, {INT64_MAX, 1.12}};
 constexpr Slowdown kOneDnn[] = {{1, 2.5}, {4, 1.75}, {16, 1.9}, {64, 1.25}, {INT64_MAX, 1.05}};
-// Looking a primitive up and entering it; OpenBLAS enters a product at once. With threads, waking them.
+// Fixed cost of a call: oneDNN looks up its primitive, OpenBLAS starts at once. Waking threads (kForkSeconds)
+// is added to both.
 constexpr double kOneDnnCall = 2e-6, kOpenBlasCall = 0.3e-6;
 
 template <size_t kRows>
@@ -50,10 +51,8 @@ double onednn_seconds(const CandidateContext& context, int32_t threads) {
   return cpu_seconds(context, threads, kOneDnn, kOneDnnCall);
 }
 
-// What cuBLASLt reaches of the peak on large products, and hipBLASLt: NVIDIA's and AMD's own figures for
-// their devices are 70 to 80 and 60 to 70 per cent. Small products pay for workgroups that do nothing, in
-// tiles of 128 by 128, and all of them for the call itself. Estimates: nothing here has been measured beside
-// Lathe's kernels.
+// Estimates, not fitted to measurements. Shares of the peak on large products: NVIDIA and AMD report 70 to 80
+// and 60 to 70 per cent. Small products waste part of their 128 x 128 tiles, and every call has a fixed cost.
 constexpr double kCublasLtOfPeak = 0.75, kHipblasLtOfPeak = 0.65, kLtOfMemory = 0.8, kLtCall = 2e-6;
 
 double lt_seconds(const CandidateContext& context, int32_t) {
@@ -79,15 +78,16 @@ double lt_seconds(const CandidateContext& context, int32_t) {
   return kLtCall + rates.launch_seconds + std::max(compute, memory);
 }
 
-// K = 1 stands for products of nothing too, whose A and B are one zero that rows share.
+// A product with K = 0 runs as K = 1, with one zero that all rows of A and B share. Libraries do not accept
+// rows that overlap.
 std::string lt_refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (c.alignment == Alignment::kByte) return "operands below their elements' alignment";
   if (c.k == 1) return "K = 1 may be a product of nothing, of rows that lie on each other";
   return "";
 }
-// "Regular" kernels of bytes want both operands with K contiguous and sizes of 4 (cuBLASLt's table of
-// supported types).
+// cuBLASLt's "regular" int8 kernels need K-contiguous operands and sizes that are multiples of 4 (its table
+// of supported types).
 std::string lt_bytes_refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (c.trans_a || !c.trans_b) return "of bytes it takes operands with K contiguous alone";
@@ -99,16 +99,15 @@ std::string lt_bytes_refusal(const CandidateContext& context) {
 
 std::string none(const CandidateContext&) { return ""; }
 
-// Without VNNI its sums of two products of bytes saturate at 16 bits; its own sums saturate at 32 where
-// Lathe's wrap.
+// Without VNNI, oneDNN adds two products of bytes in 16 bits, which may saturate. With VNNI its i32 sums
+// saturate where Lathe's wrap.
 std::string bytes_refusal(const CandidateContext& context) {
   if (!context.facts.target.has("avx512vnni")) return "without AVX512-VNNI its sums of bytes may saturate";
   if (context.problem.k > 131071)
     return absl::StrCat("k ", context.problem.k, " > 131071: its sums saturate");
   return "";
 }
-// It rounds to bf16 and multiplies in bf16 pairs where the processor does, and emulates them where it does
-// not.
+// oneDNN multiplies bf16 pairs where the processor has the instruction and emulates it elsewhere.
 std::string bf16_refusal(const CandidateContext& context) {
   if (!context.facts.target.has("avx512bf16")) return "without AVX512-BF16 it emulates products of bf16";
   return "";
@@ -119,7 +118,7 @@ ExternalRow of(ExternalRow row, DType a, std::vector<DType> d) {
   row.d = std::move(d);
   return row;
 }
-// Sums of bytes, which have no epilogue.
+// int8 products to i32, without an epilogue.
 ExternalRow of_bytes(ExternalRow row, std::string (*refusal)(const CandidateContext&)) {
   row = of(std::move(row), DType::kI8, {DType::kI32});
   row.adds_c = false;
@@ -133,7 +132,7 @@ std::vector<ExternalRow> make_rows() {
   constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16;
   static constexpr char kFma[] = "fma f32; order and splits of K as the library has them";
   static constexpr char kLt[] = "products summed in f32; order and splits of K as the library has them";
-  // library, backend, op, routine, A and B, D, C, bias, residual
+  // Field order: library, backend, op, routine, dtype of A and B, dtypes of D, C, bias, residual.
   const ExternalRow openblas = {
       ExternalId::kOpenBlas, Backend::kCpu, Op::kMatmul, "cblas_sgemm", kF32, {kF32}, true, {}, false, none,
       openblas_seconds,      kFma};

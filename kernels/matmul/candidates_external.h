@@ -1,4 +1,4 @@
-// External libraries' products.
+// The matmul routines of external libraries.
 #pragma once
 
 #include "kernels/candidates_external.h"

@@ -1,4 +1,5 @@
-// What the GPU families share: the cost of merging splits, and whose numeric recipe is batch invariant.
+// Shared by the GPU families: the cost of merging splits, and which family may serve batch-invariant
+// requests.
 #include <algorithm>
 #include <cmath>
 
@@ -11,18 +12,18 @@ namespace {
 
 // Cost of a cluster merge: two cluster barriers, and reading the sums of each split (docs/gpu-speed.md).
 constexpr double kClusterSeconds = 0.7e-6, kClusterSecondsOfSplit = 0.15e-6;
-// From the shared memory of a cluster's other workgroups, when all read at once: 3.3 TB/s over H100's 132
-// units (W. Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking and Multiple
-// Level Analysis", 2025).
+// Bytes a cycle that an SM reads from the shared memory of its cluster's other workgroups when all read at
+// once: 3.3 TB/s over H100's 132 SMs (W. Luo et al., "Dissecting the NVIDIA Hopper Architecture through
+// Microbenchmarking and Multiple Level Analysis", 2025).
 constexpr double kClusterBytesPerCycle = 14;
-// From L2 into one unit: 64 bytes a cycle is its port's width, half of it sustained (estimate).
+// From L2 into one SM: its port is 64 bytes wide, and half of that is sustained (estimate).
 constexpr double kPortBytesPerCycle = 32;
-// Cost of launching a second step, and of the count and the fences of a merge by the last workgroup
+// Cost of launching a second step, and of the counter and fences when the last workgroup merges
 // (docs/gpu-speed.md).
 constexpr double kStepSeconds = 1.2e-6, kLastSeconds = 1.05e-6;
 // Elements that a workgroup merges per memory latency: four for each of 256 threads.
 constexpr double kMergedByTurn = 1024;
-// The part of the first memory latency that the count hides (docs/gpu-speed.md).
+// The part of the first memory latency that hides behind the counter update (docs/gpu-speed.md).
 constexpr double kHiddenTurn = 0.4;
 
 }  // namespace
@@ -38,7 +39,7 @@ double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double spl
     return kClusterSeconds + splits * kClusterSecondsOfSplit +
            tile * elsewhere / (kClusterBytesPerCycle * rates.clock_hz);
   }
-  // Only as many units merge as there are tiles; each draws no more than its port gives.
+  // Only as many SMs merge as there are tiles, and each is limited by its port.
   const double ports = std::min(tiles, rates.units) * kPortBytesPerCycle * rates.clock_hz;
   const double turns = double(s.m) * s.n / tiles / kMergedByTurn * std::ceil(splits / 4);
   return kLastSeconds +
@@ -50,8 +51,8 @@ double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile
   const double once = (double(s.m) + s.n) * s.k * s.input_bytes;
   if (once <= rates.l2_bytes / 2) return once;
   const double tiles_m = std::ceil(s.m / tile.m), tiles_n = std::ceil(s.n / tile.n), all = tiles_m * tiles_n;
-  const double wave = std::min(all * tile.splits, slots);  // workgroups at work together
-  const double planes = std::max(1.0, wave / all);         // splits that they belong to
+  const double wave = std::min(all * tile.splits, slots);  // workgroups that run at the same time
+  const double planes = std::max(1.0, wave / all);         // splits of K that they cover
   high = std::min({high, tiles_m, wave / planes});
   const double wide = std::clamp(wave / planes / high, 1.0, tiles_n);
   const double waves = std::max(1.0, all * tile.splits / slots);
@@ -64,9 +65,9 @@ void append_mma_splits(const CandidateContext& context, const MatmulSizes& s, co
                        const std::function<std::string(int32_t)>& recipe, std::vector<RankedPlan>* out) {
   const double tiles = double(ceil_div(s.m, shape.tile_m)) * ceil_div(s.n, shape.tile_n);
   const double slots = GpuRates(context.facts).units * plan.resident;
-  constexpr int64_t kLeastBlocks = 4;  // of K in a split
+  constexpr int64_t kLeastBlocks = 4;  // in a split of K
   for (int32_t wanted : split_options(context, s.k, tiles, slots, kLeastBlocks * shape.tile_k)) {
-    // Unless told how many, none ends within a block.
+    // A split that the oracle chooses ends at a block boundary; a forced one may end inside a block.
     const int64_t granularity = context.split_k > 0 ? mma_split_granularity(shape.instruction.amd(), s.k,
                                                                             shape.tile_k, shape.element_bytes)
                                                     : shape.tile_k;

@@ -27,8 +27,8 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   if (step.is_merge()) {
     FailureOr<TileProgram> program = step.at(e, step.block(e));
     if (failed(program)) return failure();
-    // Room for 64 registers, which do without spills whatever the epilogue. Told nothing, ptxas takes 32, and
-    // what compiles for linking, nvJitLink, 94.
+    // Allow 1024 resident threads, that is 64 registers each: enough to avoid spills with any epilogue.
+    // Without this hint ptxas limits itself to 32 registers, and nvJitLink takes 94.
     constexpr int64_t kResidentThreads = 1024;
     kernel.facts.function_attributes.push_back(
         {"nvvm.minctasm", std::to_string(std::max<int64_t>(kResidentThreads / kernel.threads(), 1))});
@@ -44,7 +44,7 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   return emitError(e.loc, "no GPU matmul kernel is named '") << name << "'";
 }
 
-// Through the epilogue to D, or to the workspace.
+// Stores to D through the epilogue, or to the workspace.
 class StoreSink : public OutputSink {
  public:
   StoreSink(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p, const GridPosition& position)
@@ -127,9 +127,9 @@ Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j, int64_t l
 
 namespace {
 
-// The sums of the partial results at `at`, the first split's, in ascending order of the split; `type` a
-// scalar or a vector of neighbours. Four loads are under way together: one after the other, each waits for
-// L2.
+// Adds the partial results in ascending order of the split. `at`: offset of the first split's; `type`: a
+// scalar or a vector of adjacent elements. Four loads are in flight together, because a single one would wait
+// for L2 each time.
 Value merge_splits(Emit& e, const View& partial, Value at, Value splits, Value split_stride, Type type) {
   constexpr int64_t kTogether = 4;
   const auto add = [&](Value sum, Value x) -> Value {
@@ -161,8 +161,8 @@ Value merge_splits(Emit& e, const View& partial, Value at, Value splits, Value s
 void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, TileProgram& p) {
   const View& partial = p.views.find(p.reduction.getDpsInputs()[0])->second;
   Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
-  // Row by row: neighbouring threads take neighbouring columns, four each where rows of D and of the
-  // workspace, which is N wide, are aligned to that.
+  // Adjacent threads take adjacent columns of a row: four each if the rows of D and of the workspace (N wide)
+  // are aligned for vectors of four.
   constexpr int64_t kLanes = 4;
   const bool aligned = kernel.alignment() == Alignment::k16 && kernel.config().getTileN() % kLanes == 0 &&
                        Emit::known(partial.row_stride).value_or(1) % kLanes == 0;

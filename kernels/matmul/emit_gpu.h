@@ -1,4 +1,4 @@
-// matmul on GPUs: one row a kernel family (emit_gpu.cc), and what the families share.
+// matmul on GPUs: the table of kernel families (emit_gpu.cc) and what the families share.
 #pragma once
 
 #include <memory>
@@ -8,50 +8,51 @@
 
 namespace lathe::emit {
 
-// Emits every step of a distributed matmul payload: the family that the plan names, and merges.
+// Emits every step of a distributed matmul payload with the family that the plan names, and the merge steps.
 llvm::LogicalResult emit_matmul_gpu(mlir::ModuleOp module);
 
-// A family emits the contraction's step: the tile's sums go to the step's sink, or (matmul alone, p.argmax
-// being null) the family's own way to the step's output, with merge_last at the end where the plan merges
-// within the launch.
+// Emits the contraction's step. The tile's accumulators go to the step's sink. For matmul alone (p.argmax is
+// null) a family may instead store them to the step's output itself, and then call merge_last if the plan
+// merges within the launch.
 using MatmulFamily = llvm::LogicalResult (*)(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_simt(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_wgmma(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step);
 
-// Where a tile's sums (f32; of i8 products i32) go once all of K is in them: through the epilogue to D, as
-// they are to the workspace (a split), or into a comparison along the row (matmul_argmax). Made by all
-// threads of the workgroup before the family's loops, fed by any of them in any control flow, ended by all.
+// Where a tile's accumulators (f32; i32 for i8 products) go after all of K: through the epilogue to D,
+// unchanged to the workspace (split-K), or into a comparison along the row (matmul_argmax). All threads of
+// the workgroup create the sink before the family's loops and end it together; row() may be called by any of
+// them in any control flow.
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
-  // The calling thread's sums of row `i` of the tile, in `columns`: ascending, index or i32 like `i`. Rows
-  // and columns beyond the tile's edge are left out here. `lanes`: bits of the lane's number in which lanes
-  // differ that hold other columns of the same row; where it is not 0, every lane of the wave must come here
-  // together.
+  // The calling thread's accumulators of row `i` of the tile at `columns` (ascending; index or i32, like
+  // `i`). Rows and columns beyond the tile's edge are skipped here. `lanes`: the bits of the lane number that
+  // differ among the lanes that hold other columns of the same row. If it is not 0, all lanes of the warp
+  // must call row() together.
   virtual void row(Value i, llvm::ArrayRef<Value> columns, llvm::ArrayRef<Value> sums, int32_t lanes = 0) = 0;
-  // After the last row; merges where the plan merges within the launch.
+  // Call after the last row. Merges if the plan merges within the launch.
   virtual mlir::LogicalResult done() = 0;
 };
 // The sink of the step's tile `p` at `position`; both must outlive it.
 std::unique_ptr<OutputSink> make_sink(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p,
                                       const GridPosition& position);
 
-// Of an operand's element.
+// The dtype of an operand's element type.
 DType dtype_of(mlir::Type element);
 
-// Element (i, j) of a view, as an offset into its memory.
+// The offset of element (i, j) in the view's memory.
 Value inside(Emit& e, const View& v, Value i, Value j);
-// The epilogue of one product (f32, i32) at (i, j) of the tile; the product itself where there is no
-// epilogue. With `lanes` of so many products from column j on, of operands all of whose rows are aligned to
-// 16 bytes, j being a multiple.
+// Applies the epilogue to one product (f32 or i32) at (i, j) of the tile; returns the product if there is no
+// epilogue. With `lanes` > 0, `product` is a vector of that many products from column j on; then j must be a
+// multiple of `lanes` and all operands' rows must be aligned to 16 bytes.
 Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j, int64_t lanes = 0);
-// Sums the partial results of the merge program's tile in ascending order of the split, with the epilogue.
-// The work of all of the kernel's workers.
+// Adds the partial results of the merge program's tile in ascending order of the split and applies the
+// epilogue. All of the kernel's workers share the work.
 void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, TileProgram& p);
-// kMergeLast: to be called by all workers after each has stored its part of the tile at `position`. The
-// workgroup whose ticket is the last merges the tile. `tiles` along x and y number the counters.
+// kMergeLast: all workers call this after each has stored its part of the tile at `position`. The workgroup
+// that takes the last ticket merges the tile. The counters are numbered by the tile's x, y and batch.
 llvm::LogicalResult merge_last(Emit& e, GpuKernel& kernel, const GpuStep& step, const GridPosition& position);
 
 }  // namespace lathe::emit

@@ -1,5 +1,5 @@
-// The matrix instructions that the "mma" family is built from, one row each: how large they are and how their
-// operands and sums lie in a wave's registers. Plain data, read by the candidates' table and by the emitter.
+// The matrix instructions of the "mma" family, one row each: their sizes and how their operands and
+// accumulators lie in a wave's registers. Plain data, read by the candidate tables and by the emitter.
 #pragma once
 
 #include <algorithm>
@@ -12,61 +12,63 @@
 
 namespace lathe {
 
-// Hopper and the data centre's Blackwell have no mma.sync of 8-bit floats: ptxas 13.0 makes two of f16 of
-// one, and twelve conversions of a pair, of which those of a warp's other products along M and N need fewer.
+// Hopper and datacenter Blackwell have no mma.sync for 8-bit floats: ptxas 13.0 expands one into two f16
+// instructions and twelve conversions, fewer where products along M or N share a converted fragment.
 inline bool widens_f8(absl::string_view arch) {
   return absl::StartsWith(arch, "sm_9") || absl::StartsWith(arch, "sm_10");
 }
 
-// Where a lane's sums lie in D. Lane l has row l / row_divisor % row_lanes; its columns begin at
-// l / column_divisor % column_lanes * column_step and come in runs of `run` neighbours, each run_rows rows
-// and run_columns columns further than the run before.
+// Where a lane's accumulators lie in D. Lane l has row l / row_divisor % row_lanes. Its columns begin at
+// l / column_divisor % column_lanes * column_step and come in runs of `run` adjacent columns. Each run is
+// run_rows rows and run_columns columns after the previous one.
 struct SumLayout {
   int64_t row_divisor, row_lanes;
   int64_t column_divisor, column_lanes, column_step;
   int64_t run, run_rows, run_columns;
-  // Bits of the lane's number in which lanes differ that hold other columns of the same row; 0 on AMD, where
-  // lanes of a row do not combine what they have of it.
+  // The bits of the lane number that differ among lanes holding other columns of the same row. 0 on AMD,
+  // where lanes do not combine their columns of a row.
   int32_t lanes_of_row;
 };
 
 struct MatrixInstruction {
   enum Unit {
-    kMmaSync,  // CUDA: operands as ldmatrix gives them
+    kMmaSync,  // CUDA: fragments as ldmatrix loads them
     kMfma,     // CDNA, waves of 64
     kWmma,     // RDNA, waves of 32
   };
-  // The LLVM type of a lane's operand on AMD.
+  // AMD: the LLVM type of a lane's operand.
   enum Operand { kFloat, kHalves, kBfloats, kShorts, kInt, kLong, kInts };
 
   Unit unit;
-  absl::string_view targets;  // prefix of the architectures' names
+  absl::string_view targets;  // prefix of the architecture's name
   DType type;
-  // Of D. AMD's instructions are given B's columns as rows and A's rows as columns, so that a lane's sums are
-  // neighbours along N; those are square.
+  // Size of D. On AMD the instruction gets B's columns as its rows and A's rows as its columns, so that a
+  // lane's accumulators are adjacent along N. D is square there, so the sizes are the same either way.
   int64_t rows, columns;
-  // AMD: what a lane holds of each operand, contiguous along K, and over how many groups of lanes K is
-  // spread. A lane's row is its number modulo rows; on gfx11 both halves of a wave hold the same.
+  // AMD: the bytes of each operand that a lane holds (contiguous along K), and the number of lane groups over
+  // which K is spread. A lane's row is its number modulo `rows`. On gfx11 both halves of a wave hold the same
+  // elements.
   int64_t lane_bytes, groups;
   Operand operand;
   const char* name;  // AMD: LLVM's intrinsic
-  // AMD: cycles that it keeps its SIMD's matrix unit busy (CDNA2, CDNA3 and CDNA4 instruction set guides:
-  // their "passes" are of 4 cycles; RDNA: AMD Matrix Instruction Calculator).
+  // AMD: cycles that the instruction occupies its SIMD's matrix unit (CDNA2, CDNA3 and CDNA4 instruction set
+  // guides, whose "passes" are 4 cycles each; RDNA: AMD Matrix Instruction Calculator).
   int64_t cycles;
-  // It multiplies FNUZ numbers, the operands are OCP e4m3: the same bits are half as much there, but for -0
-  // and NaN, which are changed on the way to shared memory. A sum is four times what it makes of them,
-  // exactly. (e5m2 has infinities, which FNUZ has not.)
+  // The instruction multiplies FNUZ numbers but the operands are OCP e4m3. The same bits mean half the value
+  // in FNUZ, so the accumulators are multiplied by 4, which is exact; -0 and NaN are converted on the way to
+  // shared memory. (Not possible for e5m2: OCP has infinities, FNUZ has none.)
   bool fnuz_of_ocp = false;
 
   constexpr int64_t wave() const { return unit == kMfma ? 64 : 32; }
   constexpr bool amd() const { return unit != kMmaSync; }
-  // K that one read of shared memory serves, in bytes. AMD: every lane reads chunks of 16 bytes, which hold
-  // its operands of one instruction or of several; K's order within a step is then another one, the same for
-  // A and B.
+  // Bytes of K that one read of shared memory serves. AMD: a lane reads chunks of 16 bytes, which hold its
+  // operands of one or more instructions. That permutes K within a step, in the same way for A and B.
   constexpr int64_t step_bytes() const { return amd() ? groups * read_bytes() : 32; }
   constexpr int64_t read_bytes() const { return std::max<int64_t>(lane_bytes, 16); }
-  constexpr int64_t products() const { return amd() ? read_bytes() / lane_bytes : 1; }  // instructions a step
-  constexpr int64_t sums() const { return rows * columns / wave(); }                    // registers of a lane
+  // Instructions per step.
+  constexpr int64_t products() const { return amd() ? read_bytes() / lane_bytes : 1; }
+  // Accumulators of a lane.
+  constexpr int64_t sums() const { return rows * columns / wave(); }
   SumLayout layout() const {
     if (unit == kMmaSync) return {4, 8, 1, 4, 2, 2, 8, 0, 0b00011};
     if (unit == kMfma && rows == 16) return {1, 16, 16, 4, 4, 4, 0, 0, 0};
@@ -76,12 +78,12 @@ struct MatrixInstruction {
   }
 };
 
-// mma.sync of 16 x 8: 32 bytes of K, whatever the type.
+// mma.sync m16n8: 32 bytes of K for every type.
 inline constexpr MatrixInstruction kMmaSyncInstruction = {
     MatrixInstruction::kMmaSync, "sm_", DType::kNone, 16, 8, 0, 1, MatrixInstruction::kInt, "", 0};
 
 inline constexpr MatrixInstruction kAmdInstructions[] = {
-    // The same on all of CDNA.
+    // f32: the same on all CDNA targets.
     {MatrixInstruction::kMfma, "gfx9", DType::kF32, 16, 16, 4, 4, MatrixInstruction::kFloat,
      "llvm.amdgcn.mfma.f32.16x16x4f32", 32},
     {MatrixInstruction::kMfma, "gfx9", DType::kF32, 32, 32, 4, 2, MatrixInstruction::kFloat,
@@ -160,9 +162,8 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
      "llvm.amdgcn.wmma.f32.16x16x16.bf8.bf8", 8},
 };
 
-// AMD's instruction with D of `edge` x `edge`; null if the architecture has none for the type. Generic
-// targets
-// ("gfx9-4-generic") have none: what their members share is left to FMAs.
+// AMD's instruction whose D is `edge` x `edge`; null if the architecture has none for the type. Generic
+// targets ("gfx9-4-generic") have none: their kernels use FMAs, which all members have.
 inline const MatrixInstruction* find_amd_instruction(absl::string_view arch, DType type, int64_t edge) {
   if (absl::StrContains(arch, "generic")) return nullptr;
   const bool cdna = absl::StartsWith(arch, "gfx90a") || absl::StartsWith(arch, "gfx942") ||

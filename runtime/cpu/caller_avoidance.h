@@ -1,26 +1,24 @@
-// Keeps a worker off the processor on which the caller whose step it shares runs.
-//
-// A scheduler may wake a worker where its waker runs and leave both there for many milliseconds, while
-// another processor idles (512 x 17 x 8191 on two processors: 1.65 ms a call, 0.9 where the worker was
-// elsewhere).
+// Keeps a worker off the processor of the caller whose step it shares. A scheduler may wake a worker on its
+// waker's processor and leave both there for many milliseconds while another processor is idle
+// (docs/cpu-speed.md, What changes brought).
 #pragma once
 
 #include <sched.h>
 
 namespace lathe {
 
-// Of one thread, to be used by it alone.
+// For one thread, and used by that thread only.
 class CallerAvoidance {
  public:
-  // Moves the calling thread to another of its processors if it runs on `processor` (sched_getcpu()'s; < 0:
-  // unknown). Its affinity lacks that one from then on, until it is met on another. Another affinity
-  // that somebody else gave the thread in between counts as a new one, and is left as it is where it has no
-  // other processor. Costs a few nanoseconds, or three system calls where the thread moves.
+  // Moves the calling thread to another of its processors if it runs on `processor` (from sched_getcpu(); < 0
+  // if unknown). The thread's affinity then lacks that processor until the next move. If somebody else
+  // changes the thread's affinity in between, the new one is the base of the next move. Does nothing if there
+  // is no other processor. Costs a few nanoseconds, or three system calls if the thread moves.
   void leave(int processor);
 
  private:
-  cpu_set_t allowed_ = {};  // as others gave it
-  cpu_set_t without_ = {};  // the same but for the processor that was left
+  cpu_set_t allowed_ = {};  // the affinity that others gave the thread
+  cpu_set_t without_ = {};  // the same without the processor that was left
 };
 
 }  // namespace lathe

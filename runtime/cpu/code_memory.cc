@@ -27,7 +27,7 @@ struct Pages {
   size_t bytes = 0;
 };
 
-// A linked object's pages and its deallocation actions. FinalizedAlloc holds the address of this.
+// The pages of a linked object and its deallocation actions. FinalizedAlloc holds the address of this.
 struct Linked {
   Pages pages;
   std::vector<llvm::orc::shared::WrapperFunctionCall> at_end;
@@ -43,15 +43,16 @@ int protection_of(MemProt rights) {
 
 std::string failed(const char* call, int error) { return absl::StrCat(call, ": ", std::strerror(error)); }
 
-// Makes a file in memory; -1 with errno. Since Linux 6.3 the system may require MFD_EXEC for an executable
-// file; older kernels refuse the flag.
+// Creates a file in memory; returns -1 with errno on failure. Since Linux 6.3 the system may require MFD_EXEC
+// for an executable file; older kernels reject the flag.
 int make_memory_file() {
   constexpr unsigned kExecutable = 0x10;
   const int file = memfd_create("lathe-kernel", MFD_CLOEXEC | kExecutable);
   return beyond_standard_streams(file >= 0 ? file : memfd_create("lathe-kernel", MFD_CLOEXEC));
 }
 
-// At places of its own: what a daemon printed into the file before it was moved above 2 is overwritten.
+// Writes at fixed offsets, to overwrite what a daemon may have printed into the file before it was moved
+// above 2.
 bool write_all(int file, const char* bytes, size_t size) {
   const FileSizeSignalHeld held;
   for (size_t done = 0; done < size;) {
@@ -63,7 +64,7 @@ bool write_all(int file, const char* bytes, size_t size) {
   return true;
 }
 
-// Replaces `pages` by a mapping of a file with the same bytes. Returns "" or what failed.
+// Replaces `pages` by a mapping of a memory file with the same bytes. Returns "" or the cause of the failure.
 std::string replace_by_mapping(const Pages& pages, int protection) {
   const int file = make_memory_file();
   if (file < 0) return failed("memfd_create", errno);
@@ -75,7 +76,8 @@ std::string replace_by_mapping(const Pages& pages, int protection) {
     cause = failed("mmap of a memory file", errno);
   close(file);
   if (mapped == MAP_FAILED) return cause;
-  // mmap with MAP_FIXED may fail after it unmapped the old pages, and another thread could fill the hole.
+  // Not mmap with MAP_FIXED: it may fail after it has unmapped the old pages, and another thread could use
+  // the hole.
   if (mremap(mapped, pages.bytes, pages.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages.begin) != MAP_FAILED)
     return "";
   cause = failed("mremap of a memory file", errno);
@@ -90,8 +92,8 @@ absl::Status protect(const Pages& pages, MemProt rights) {
     if ((protection & PROT_EXEC) == 0) return absl::UnavailableError(refused);
     const std::string also_refused = replace_by_mapping(pages, protection);
     if (!also_refused.empty())
-      return absl::UnavailableError(absl::StrCat("the system lets this process make no code executable (",
-                                                 refused, "; ", also_refused, ")"));
+      return absl::UnavailableError(absl::StrCat(
+          "the system does not let this process make code executable (", refused, "; ", also_refused, ")"));
   }
   if ((protection & PROT_EXEC) != 0) __builtin___clear_cache(pages.begin, pages.begin + pages.bytes);
   return absl::OkStatus();

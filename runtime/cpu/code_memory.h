@@ -8,8 +8,8 @@
 namespace lathe {
 
 // Links code in anonymous memory and then makes that memory executable. If the system forbids this
-// (PR_SET_MDWE, SELinux's execmem), it maps a memory file with the same bytes in its place, executable from
-// the start.
+// (PR_SET_MDWE, SELinux's execmem), it is replaced by a mapping of a memory file with the same bytes, which
+// is executable from the start.
 //
 // Not thread-safe: each linking session has its own.
 class CodeMemory final : public llvm::jitlink::JITLinkMemoryManager {
@@ -20,8 +20,8 @@ class CodeMemory final : public llvm::jitlink::JITLinkMemoryManager {
   using JITLinkMemoryManager::allocate;
   using JITLinkMemoryManager::deallocate;
 
-  // Returns and clears the error of the last allocation; OK if it succeeded. kUnavailable, with the system's
-  // causes: code may not be executable. kResourceExhausted: memory is short.
+  // Returns and clears the error of the last allocation; OK if it succeeded. kUnavailable: the system forbids
+  // executable code; the message has its errors. kResourceExhausted: memory is short.
   absl::Status take_failure();
 
  private:

@@ -23,13 +23,13 @@ absl::Status refusal(const Launch& launch, absl::string_view cause) {
                                                  launch.dims.k, " batch=", launch.dims.batch, ": ", cause));
 }
 
-// Where a launch's memory is: the shared workspace, then one scratch area a worker, each on cache lines of
-// its own.
+// Where a launch's memory is: the shared workspace, then one scratch area per worker, each on its own cache
+// lines.
 struct Layout {
   explicit Layout(const LaunchConfig& config)
       : shared(line_up(config.workspace_bytes)), scratch_stride(line_up(config.scratch_bytes_per_worker)) {}
 
-  // SIZE_MAX if no memory could hold it.
+  // SIZE_MAX if the sum overflows.
   size_t bytes(int32_t workers) const {
     size_t scratch, total;
     if (__builtin_mul_overflow(scratch_stride, static_cast<size_t>(workers), &scratch) ||
@@ -48,11 +48,11 @@ struct Layout {
   }
 };
 
-// What the caller's parallel-for carries from task to task.
+// The context of the caller's parallel-for.
 struct ParallelStep {
   TaskSet tasks;
   int32_t workers;
-  std::atomic<bool> broken{false};  // the parallel-for broke its contract
+  std::atomic<bool> broken{false};  // the parallel-for passed a bad index or worker
 
   static void body(void* context, int64_t index, int32_t worker) {
     const ExecutionEnvironment environment;  // the thread belongs to the host
@@ -90,7 +90,8 @@ class CpuDriver final : public Driver {
   }
   DeviceMemory& memory() override { return memory_; }
   std::vector<ExternalFound> find_externals() override { return externals_.find(); }
-  // A caller's parallel-for lends its threads for tasks; a library would start others beside them.
+  // A caller's parallel-for lends its threads to tasks. A library cannot use those and would start more
+  // beside them.
   int32_t external_threads() const override { return parallel_for_ ? 1 : workers_; }
 
  private:
@@ -150,9 +151,10 @@ absl::Status CpuDriver::launch(const Launch& launch) {
     counts[i] = kernel.count(i, sizes);
     most = std::max(most, counts[i]);
   }
-  if (most > WorkerPool::kMaxTasks) return refusal(launch, absl::StrCat("a step of ", most, " tasks"));
+  if (most > WorkerPool::kMaxTasks)
+    return refusal(launch, absl::StrCat("a step has ", most, " tasks, at most ", WorkerPool::kMaxTasks));
 
-  // The pool is held for the whole launch: its steps follow each other without a gap.
+  // Hold the pool for the whole launch, so that its steps follow each other without a gap.
   bool parallel = most > 1 && workers_ > 1;
   bool entered = false;
   if (parallel && !parallel_for_) parallel = entered = pool_.try_enter();
@@ -229,7 +231,7 @@ absl::Status CpuDriver::run_parallel(const Launch& launch, const CpuKernel& kern
     const TaskSet tasks{kernel.steps()[i].task, &args, counts[i], static_cast<char*>(args.scratch),
                         scratch_stride};
     if (tasks.count == 1) {
-      tasks.task(&args, 0);  // args carries worker 0's scratch
+      tasks.task(&args, 0);  // args.scratch is worker 0's
     } else if (tasks.count > 1 && !parallel_for_) {
       pool_.run(tasks);
     } else if (tasks.count > 1) {
@@ -264,7 +266,8 @@ absl::Status CpuDriver::launch_slice(const Launch& launch, const Slice& slice) {
   }
   const CpuKernel::CompiledStep& step = kernel.steps()[static_cast<size_t>(slice.phase)];
   const int64_t count = step.count(var_values(launch.dims, launch.config));
-  if (count > WorkerPool::kMaxTasks) return refusal(launch, absl::StrCat("a step of ", count, " tasks"));
+  if (count > WorkerPool::kMaxTasks)
+    return refusal(launch, absl::StrCat("a step has ", count, " tasks, at most ", WorkerPool::kMaxTasks));
 
   ArgumentBlock args = *launch.args;
   char* memory = static_cast<char*>(launch.workspace);
@@ -273,9 +276,9 @@ absl::Status CpuDriver::launch_slice(const Launch& launch, const Slice& slice) {
   args.scratch = layout.scratch_stride != 0
                      ? memory + layout.shared + static_cast<size_t>(slice.worker) * layout.scratch_stride
                      : nullptr;
-  if (step.external != nullptr)  // no task of Lathe's: the first slice's thread alone
+  if (step.external != nullptr)  // a library call cannot be split: the first slice does it all
     return slice.worker == 0 ? step.external->run(args, {}) : absl::OkStatus();
-  // Contiguous shares, as even as they can be: kMaxTasks * workers stays far below 2^63.
+  // Contiguous shares that are as even as possible. No overflow: kMaxTasks * workers is far below 2^63.
   const int64_t begin = count * slice.worker / slice.workers;
   const int64_t end = count * (int64_t{slice.worker} + 1) / slice.workers;
   for (int64_t index = begin; index < end; ++index) step.task(&args, index);

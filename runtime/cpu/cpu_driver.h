@@ -1,4 +1,5 @@
-// The CPU as a device: name "cpu", stream always NULL, a launch returns when its results are written.
+// The CPU as a device. Its name is "cpu", its stream is always NULL, and a launch returns when its results
+// are written.
 #pragma once
 
 #include <memory>
@@ -11,8 +12,8 @@
 
 namespace lathe {
 
-// This backend's row. enumerate answers {"cpu"}; query and open take "cpu" alone (kInvalidArgument
-// otherwise).
+// The functions of this backend's row. enumerate returns {"cpu"}; query and open accept only "cpu" (otherwise
+// kInvalidArgument).
 absl::StatusOr<std::vector<std::string>> enumerate_cpu();
 absl::StatusOr<DeviceFacts> query_cpu(absl::string_view name, const DriverOptions& options);
 absl::StatusOr<std::unique_ptr<Driver>> open_cpu(absl::string_view name, const DriverOptions& options);

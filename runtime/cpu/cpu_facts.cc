@@ -18,8 +18,8 @@
 namespace lathe {
 namespace {
 
-// Never the momentary clock (/proc/cpuinfo's "cpu MHz"): plans follow from it, and ranks and processes must
-// agree.
+// Never the momentary clock ("cpu MHz" in /proc/cpuinfo): plans depend on it, and all ranks and processes
+// must get the same plans.
 Fact clock_fact(const CpuSystem& system, const CpuIdentity& id, const MachineRow& row) {
   if (id.clock_hz > 0) return {id.clock_hz, id.clock_source};
   if (const double hertz = parse_brand_hertz(id.name); hertz > 0) return {hertz, "cpuid brand string"};
@@ -57,7 +57,7 @@ Fact cache_fact(const CpuSystem& system, const CacheLevel& cache) {
     const int64_t bytes = parse_cache_size(read_system_file(system, folder + "size"));
     if (bytes > 0) return {static_cast<double>(bytes), folder + "size"};
   }
-  // glibc asks cpuid leaf 4 (Intel) or 0x8000001d (AMD).
+  // glibc reads cpuid leaf 4 (Intel) or 0x8000001d (AMD).
   if (const long bytes = sysconf(cache.sysconf_name); bytes > 0) {
     return {static_cast<double>(bytes), absl::StrCat("sysconf level ", cache.level, " cache size")};
   }
@@ -69,7 +69,7 @@ Fact cache_fact(const CpuSystem& system, const CacheLevel& cache) {
 DeviceFacts cpu_facts(const CpuSystem& system, const CpuIdentity& id, const Target& target) {
   const Machine machine = find_machine(id);
   const MachineRow& row = *machine.row;
-  // "default: " marks what comes from a table rather than from this machine.
+  // "default: " marks facts that come from a table and not from this machine.
   const std::string table = absl::StrCat("default: ", row.name, ", ");
 
   DeviceFacts facts;
@@ -87,10 +87,10 @@ DeviceFacts cpu_facts(const CpuSystem& system, const CpuIdentity& id, const Targ
   facts.facts["core_bytes_per_second"] = {row.core_bytes_per_second, table + "one core's reads, an estimate"};
   if (row.pace_bytes_per_second > 0)
     facts.facts["pace_bytes_per_second"] = {row.pace_bytes_per_second,
-                                            table + "what a loop over memory is held to"};
+                                            table + "the rate that loops over memory are throttled to"};
   if (row.ahead_bytes_per_second > 0)
     facts.facts["ahead_bytes_per_second"] = {row.ahead_bytes_per_second,
-                                             table + "one core's reads where it fetches them ahead"};
+                                             table + "one core's reads with software prefetch"};
   if (row.stream_bytes_per_second > 0)
     facts.facts["stream_bytes_per_second"] = {row.stream_bytes_per_second,
                                               table + "one core's reads of one stream"};

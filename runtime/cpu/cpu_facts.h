@@ -1,5 +1,5 @@
-// The facts of the processor this process runs on, each with its source. Nothing is measured: ranks on equal
-// machines get equal facts.
+// The facts of the processor that this process runs on, each with its source. Nothing is measured, so ranks
+// on equal machines get equal facts.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace lathe {
 
-// A few hundred microseconds (system files); call once and keep.
+// Costs a few hundred microseconds (it reads system files); call it once and keep the result.
 DeviceFacts query_cpu_facts();
-// The same, code being for a named target ("x86-64-avx2"). kInvalidArgument for one that is unknown or asks
-// for what this processor lacks, which is named.
+// The same for code that targets a named target ("x86-64-avx2"). kInvalidArgument: the target is unknown, or
+// the processor lacks a feature, which the message names.
 absl::StatusOr<DeviceFacts> query_cpu_facts_as(absl::string_view target);
 
 // The facts of the processor `id` in `system`. If its cores differ, the facts are those of the first allowed
-// one. If the system reports no cache sizes, they come from the C library, which knows only the processor
+// one. If the system reports no cache sizes, they come from the C library, which only knows the processor
 // that this process runs on.
 DeviceFacts cpu_facts(const CpuSystem& system, const CpuIdentity& id, const Target& target);
 
-// Threads that can run at once: the logical processors of the affinity mask, or fewer if a cgroup's CPU
-// quota keeps fewer busy (threads_for in cpu_quota.h).
+// How many threads can run at once: the logical processors of the affinity mask, or fewer if a cgroup's CPU
+// quota allows fewer (threads_for in cpu_quota.h).
 int32_t allowed_processors(const CpuSystem& system = this_system());
-// Worker slots when the caller names none: the physical cores of the mask, or fewer if a quota keeps fewer
-// busy. More threads would use up the quota early and be stopped for the rest of each period.
+// The default number of workers: the physical cores of the mask, or fewer if a quota allows fewer. More
+// threads would use up the quota early and be stopped for the rest of each period.
 int32_t default_workers(const CpuSystem& system = this_system());
 
-// Parsers of the system's texts; -1 when the text says nothing.
+// Parsers of system texts; -1 if the text has no value.
 int64_t parse_cache_size(const std::string& text);   // "48K\n" -> 49152
 double parse_brand_hertz(const std::string& brand);  // "... CPU @ 2.20GHz" -> 2.2e9
 

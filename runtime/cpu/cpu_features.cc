@@ -24,7 +24,7 @@
 namespace lathe {
 namespace {
 
-// Bits of XCR0: which register state the system saves.
+// Bits of XCR0: the register state that the system saves.
 constexpr uint64_t kYmm = 0x6, kZmm = 0xe6, kTiles = 0x60000;
 
 #if defined(__x86_64__)
@@ -70,10 +70,11 @@ void read_clock(CpuIdentity* id) {
 
 struct FeatureBit {
   absl::string_view name;
-  uint64_t word;  // bit 0 says whether there is such a feature
+  uint64_t word;  // bit 0 is 1 if the processor has the feature
 };
 
-// The first of `sets` that is there whole, "" where none is. A name without a row is never there.
+// Returns the first of `sets` whose features are all present; "" if there is none. A name without a row is
+// never present.
 template <size_t kSets, size_t kBits>
 std::string widest_set(const absl::string_view (&sets)[kSets], const FeatureBit (&bits)[kBits]) {
   const auto offered = [&](absl::string_view feature) {
@@ -90,7 +91,7 @@ std::string widest_set(const absl::string_view (&sets)[kSets], const FeatureBit 
 
 struct CpuFeatureBit {
   CpuFeature feature;
-  uint64_t word;  // bit 0 says whether there is such a feature
+  uint64_t word;  // bit 0 is 1 if the processor has the feature
 };
 template <size_t kBits>
 uint32_t set_of(const CpuFeatureBit (&bits)[kBits]) {

@@ -1,4 +1,4 @@
-// What this processor's instruction set offers, as far as code generation asks, and which processor it is.
+// The features of this processor's instruction set that code generation uses, and the processor's identity.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace lathe {
 
 // Features that distinguish microarchitectures (machine_table.h), as bits of a set. Unlike the features of a
-// target, they do not depend on the registers that the system saves or that the process asks for.
+// target, they do not depend on the registers that the system saves or that the process requests.
 enum CpuFeature : uint32_t {
   kClwb = 1u << 0,
   kVaes = 1u << 1,
@@ -37,7 +37,7 @@ struct NamedCpuFeature {
   absl::string_view name;  // as LLVM names it
 };
 absl::Span<const NamedCpuFeature> named_cpu_features();
-// The names of a set, in the order of the table: "amx-tile avx512fp16".
+// The names of the features in a set, in the order of the table: "amx-tile avx512fp16".
 std::string cpu_feature_names(uint32_t features);
 
 // Identity of an x86-64 processor (cpuid) or an AArch64 one (MIDR).
@@ -57,29 +57,28 @@ CpuIdentity identity_from_midr(uint64_t midr);
 // MIDR_EL1 of the first processor in `system` whose value can be read; 0 if there is none.
 uint64_t read_midr(const CpuSystem& system);
 
-// The x86 registers that features_from_cpuid reads; plain data so that tests describe processors they do not
-// run on.
+// The x86 registers that features_from_cpuid reads. Plain data, so that tests can describe other processors.
 struct X86Registers {
   uint32_t leaf1_ecx = 0, leaf7_ebx = 0, leaf7_ecx = 0, leaf7_edx = 0, leaf7_1_eax = 0, leaf7_1_edx = 0;
   uint32_t extended1_ecx = 0;  // leaf 0x80000001
   uint64_t xcr0 = 0;           // what the operating system saves; 0 without OSXSAVE
 };
-// The widest of kX86FeatureSets that the processor has whole and whose registers the system saves; "" where
-// there is none: such a host runs plain x86-64 code.
+// The widest of kX86FeatureSets that the processor fully has and whose registers the system saves; "" if
+// there is none, and the host then runs plain x86-64 code.
 std::string features_from_cpuid(const X86Registers& r);
-// Likewise of kArmFeatureSets, from Linux's AT_HWCAP and AT_HWCAP2.
+// The same for kArmFeatureSets, from Linux's AT_HWCAP and AT_HWCAP2.
 std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2);
 // The CpuFeature set, from the same inputs.
 uint32_t cpu_features_from_cpuid(const X86Registers& r);
 uint32_t cpu_features_from_hwcap(uint64_t hwcap, uint64_t hwcap2);
 
-// What the processor this process runs on and its system offer.
+// The target that this processor and its system support.
 Target host_target();
-// Asks Linux for the registers of the target's instructions that a process has by asking alone: AMX's, for
-// all of its threads, which then need alternate signal stacks of 11 KiB at least. Once given they stay.
-// kUnavailable, with the system's error, if Linux refuses.
+// Requests the registers that Linux gives a process only on request: those of AMX, if the target has it. The
+// request holds for all threads and cannot be undone; each thread's alternate signal stack then needs at
+// least 11 KiB. kUnavailable, with the system's error, if Linux refuses.
 absl::Status acquire_registers(const Target& target);
-// host_target(), whose registers this process was given; without AMX where they were refused.
+// host_target() after acquire_registers; without AMX if the registers were refused.
 Target permitted_target();
 
 }  // namespace lathe

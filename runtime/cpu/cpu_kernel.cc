@@ -36,7 +36,8 @@ absl::Status check_step(const Step& step) {
     return f.size() == 1 && f[0].coefficient == 1 && f[0].factors.empty();
   });
   if (step.kind == StepKind::kHostExtern && !once)
-    return refusal(absl::StrCat("step ", step.symbol, " of an external library is not called once"));
+    return refusal(
+        absl::StrCat("step ", step.symbol, " calls an external library, so its grid must be 1, 1, 1"));
   for (const Formula& formula : step.grid) {
     const absl::Status status = check_formula(formula, absl::StrCat("the grid of step ", step.symbol));
     if (!status.ok()) return refusal(status.message());

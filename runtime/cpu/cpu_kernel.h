@@ -1,4 +1,4 @@
-// A linked kernel with its recipe in the form that a launch reads: addresses for symbols, flat arrays for
+// A linked kernel with its recipe in the form that a launch reads: addresses instead of symbols, flat
 // formulas.
 #pragma once
 
@@ -19,13 +19,13 @@
 
 namespace lathe {
 
-// A step's number of tasks as a function of the sizes.
+// The number of tasks of a step as a function of the sizes.
 class TaskCount {
  public:
   TaskCount() : TaskCount(std::array<Formula, 3>{}) {}
   explicit TaskCount(const std::array<Formula, 3>& grid) : axes_({grid[0], grid[1], grid[2]}) {}
 
-  // The product of the three axes' values; saturates at INT64_MAX. A value below one on any axis gives 0.
+  // The product of the values of the three axes; saturates at INT64_MAX. A value below 1 on any axis gives 0.
   int64_t operator()(const VarValues& v) const;
 
  private:
@@ -34,7 +34,7 @@ class TaskCount {
 
 class CpuKernel final : public LoadedKernel {
  public:
-  static constexpr size_t kMaxSteps = 8;  // so that a launch counts its tasks on its own stack
+  static constexpr size_t kMaxSteps = 8;  // so that a launch keeps its task counts on its stack
 
   struct CompiledStep {
     CpuTask task = nullptr;  // null: `external` does the step, which counts as one task
@@ -42,15 +42,15 @@ class CpuKernel final : public LoadedKernel {
     std::unique_ptr<ExternalCall> external;
   };
 
-  // Refuses (kInvalidArgument, naming the cause) what the CPU cannot run, then links the code and finds the
-  // routines of external libraries (kUnavailable).
+  // Rejects what the CPU cannot run (kInvalidArgument with the cause), then links the code and finds the
+  // routines of external libraries (kUnavailable if one is missing).
   static absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact, ObjectLoader& loader,
                                                             ExternalLibraries& externals,
                                                             const Driver* owner);
 
   const std::vector<CompiledStep>& steps() const { return steps_; }
-  // steps()[step].count(v), which the last sizes' answer is kept of: an engine repeats them, and formulas
-  // divide.
+  // steps()[step].count(v). The result for the last sizes is cached, because engines repeat sizes and
+  // evaluating the formulas takes divisions.
   int64_t count(size_t step, const VarValues& v) const {
     const uint64_t sizes = packed_sizes(v), last = last_counts_[step].load(std::memory_order_relaxed);
     if (sizes != 0 && last >> kCountBits == sizes)
@@ -62,8 +62,8 @@ class CpuKernel final : public LoadedKernel {
  private:
   CpuKernel(const Recipe& recipe, const Driver* owner);
 
-  // M, the batch and the splits in 36 bits, above a count of 28: one atomic word. 0 where they do not fit,
-  // and where a count depends on N or K that are not the first launch's, as a generic kernel's may be.
+  // M, the batch and the splits in 36 bits, above a task count of 28 bits: one atomic word. 0 if they do not
+  // fit, or if a count depends on N or K and these differ from the first launch's (a generic kernel).
   static constexpr unsigned kCountBits = 28, kMBits = 16, kBatchBits = 12, kSplitBits = 8;
   uint64_t packed_sizes(const VarValues& v) const {
     const auto at = [&](Var var) { return static_cast<uint64_t>(v[static_cast<size_t>(var)]); };
@@ -74,7 +74,7 @@ class CpuKernel final : public LoadedKernel {
       return 0;
     return (m << kBatchBits | batch) << kSplitBits | splits;
   }
-  // Of sizes that 32 bits hold.
+  // N and K in one word; each must fit in 32 bits.
   static uint64_t packed_n_k(const VarValues& v) {
     return static_cast<uint64_t>(v[static_cast<size_t>(Var::kN)]) << 32 |
            static_cast<uint64_t>(v[static_cast<size_t>(Var::kK)]);
@@ -83,7 +83,7 @@ class CpuKernel final : public LoadedKernel {
 
   std::vector<CompiledStep> steps_;
   bool counts_by_m_ = true;                     // no step's count depends on N or K
-  mutable std::atomic<uint64_t> first_n_k_{0};  // packed_n_k of the first launch; 0: there was none
+  mutable std::atomic<uint64_t> first_n_k_{0};  // packed_n_k of the first launch; 0: no launch yet
   mutable std::array<std::atomic<uint64_t>, kMaxSteps> last_counts_{};
   const Driver* owner_;
 };

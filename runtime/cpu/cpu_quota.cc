@@ -19,10 +19,10 @@ constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 
 enum class Version { kOther, k1, k2 };
 
-// A mount of a cgroup hierarchy that may have CPU quotas.
+// A mounted cgroup hierarchy that may have CPU quotas.
 struct Mount {
   Version version;
-  std::string root;   // the group that is mounted at `point`
+  std::string root;   // the group that appears at `point`
   std::string point;  // "" for "/"
 };
 
@@ -33,9 +33,9 @@ struct GroupPath {
   std::vector<std::string> names;
 };
 
-// The process's group in each cgroup version.
+// The group of the process in each cgroup version.
 struct Membership {
-  std::string version1, version2;  // "": the process is in none
+  std::string version1, version2;  // "": the process is in no group
 
   const std::string& of(Version version) const { return version == Version::k2 ? version2 : version1; }
 };
@@ -52,7 +52,7 @@ GroupPath parse_group(const std::string& path) {
   return group;
 }
 
-// mountinfo writes space, tab, newline and backslash in octal: "\040".
+// mountinfo writes space, tab, newline and backslash as octal escapes such as "\040".
 std::string unescape(absl::string_view text) {
   const auto digit = [&](size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '7'; };
   std::string out;
@@ -76,7 +76,7 @@ Version version_of(absl::string_view file_system, absl::string_view options) {
 
 // Linux, Documentation/filesystems/proc.rst, section 3.5.
 std::vector<Mount> parse_mounts(const std::string& mountinfo) {
-  std::map<std::string, Mount> at_point;  // a later mount hides the earlier ones at its point
+  std::map<std::string, Mount> at_point;  // a later mount at the same point hides earlier ones
   for (const absl::string_view line : absl::StrSplit(mountinfo, '\n')) {
     const std::vector<absl::string_view> fields = absl::StrSplit(line, ' ');
     if (fields.size() < 10) continue;
@@ -91,7 +91,7 @@ std::vector<Mount> parse_mounts(const std::string& mountinfo) {
   return mounts;
 }
 
-// Lines "ID:controllers:path"; version 2 has ID 0 and no controllers.
+// Parses lines "ID:controllers:path"; version 2 has ID 0 and no controllers.
 Membership parse_membership(const std::string& cgroup) {
   Membership membership;
   for (const absl::string_view line : absl::StrSplit(cgroup, '\n')) {
@@ -105,8 +105,8 @@ Membership parse_membership(const std::string& cgroup) {
   return membership;
 }
 
-// The folders of `group` and of the groups above it in this mount. None if the mount shows another branch of
-// the hierarchy. Only the root of the mount if the names below it lie outside the namespace and are unknown.
+// The folders of `group` and of the groups above it in this mount. Empty if the mount shows another branch of
+// the hierarchy. If the group's names lie outside the namespace and are unknown, only the root of the mount.
 std::vector<std::string> group_folders(const Mount& mount, const GroupPath& group) {
   const GroupPath top = parse_group(mount.root);
   const auto& names = group.names;

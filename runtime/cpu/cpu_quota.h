@@ -8,14 +8,14 @@
 
 namespace lathe {
 
-// In CPUs: the smallest quota of the process's own group and of the groups above it that a mounted hierarchy
-// shows; infinity if none has a quota. Groups and mounts come from /proc/self/cgroup and
-// /proc/self/mountinfo; without these, the usual mount points are read. Malformed files are ignored. Groups
-// above the root of a cgroup namespace are visible only through a mount that is older than the namespace.
+// The smallest quota, in CPUs, of the process's group and of the groups above it; infinity if none has a
+// quota. Groups and mounts come from /proc/self/cgroup and /proc/self/mountinfo; without these, the usual
+// mount points are read. Malformed files are ignored. Groups above the root of a cgroup namespace are visible
+// only through a mount that is older than the namespace.
 double cpu_quota(const CpuSystem& system);
 
-// Threads that a quota keeps busy, rounded up: with 1.5 CPUs, one thread would leave a third unused. At least
-// 1; INT32_MAX for infinity.
+// How many threads a quota can keep busy, rounded up: with 1.5 CPUs, one thread would leave a third unused.
+// At least 1; INT32_MAX for infinity.
 int32_t threads_for(double quota);
 
 // The quota in a cgroup file, in CPUs; infinity if the text has none.

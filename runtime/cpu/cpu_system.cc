@@ -18,7 +18,7 @@ namespace {
 
 std::vector<int32_t> processors_in_mask() {
   std::vector<int32_t> processors;
-  // A fixed cpu_set_t ends at 1024 processors, and the system refuses a mask that is shorter than its own.
+  // A fixed cpu_set_t holds 1024 processors, and the system rejects a mask that is shorter than its own.
   for (int capacity = CPU_SETSIZE; capacity <= 64 * CPU_SETSIZE; capacity *= 2) {
     cpu_set_t* mask = CPU_ALLOC(capacity);
     if (mask == nullptr) throw std::bad_alloc();
@@ -34,7 +34,7 @@ std::vector<int32_t> processors_in_mask() {
   return processors;
 }
 
-// Processor -> "socket, core", for processors whose socket and core are in /proc/cpuinfo (x86).
+// Maps a processor to "socket, core", if /proc/cpuinfo has these numbers (x86).
 std::map<int32_t, std::string> cores_of_cpuinfo(const CpuSystem& system) {
   std::map<int32_t, std::string> cores;
   const std::string text = read_system_file(system, "/proc/cpuinfo");

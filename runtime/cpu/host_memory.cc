@@ -23,13 +23,14 @@ absl::Status check_stream(const void* stream) {
 
 absl::StatusOr<void*> HostMemory::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
-  // aligned_alloc wants a multiple of the alignment. Weights are streamed: huge pages, where there are any.
+  // aligned_alloc needs a multiple of the alignment. Large blocks hold weights, which are streamed, so ask
+  // for huge pages.
   const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   const size_t whole = (bytes + alignment - 1) & ~(alignment - 1);
   void* memory = bytes > PTRDIFF_MAX - alignment ? nullptr : std::aligned_alloc(alignment, whole);
   if (memory == nullptr)
     return absl::ResourceExhaustedError(absl::StrCat("cpu: no memory for ", bytes, " bytes"));
-  if (alignment == kHugePage) madvise(memory, whole, MADV_HUGEPAGE);  // a wish
+  if (alignment == kHugePage) madvise(memory, whole, MADV_HUGEPAGE);  // only a hint
   return memory;
 }
 

@@ -1,11 +1,11 @@
-// Host memory as a device's memory, and NULL as its only stream: what the CPU offers.
+// The CPU's DeviceMemory: host memory, and NULL as the only stream.
 #pragma once
 
 #include "runtime/driver.h"
 
 namespace lathe {
 
-// Every call is done when it returns. kInvalidArgument for a stream that is not null.
+// Every call has finished when it returns. kInvalidArgument for a stream that is not null.
 class HostMemory final : public DeviceMemory {
  public:
   absl::StatusOr<void*> allocate(size_t bytes) override;

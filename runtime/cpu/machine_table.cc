@@ -6,10 +6,10 @@
 namespace lathe {
 namespace {
 
-// Features that the cores can have, from the vendors' instruction set references.
-// tests/runtime/cpu/machine_table_test.cc compares them with LLVM's lists and names the exceptions.
+// Features that the cores can have, from the vendors' instruction set references. machine_table_test.cc
+// compares them with LLVM's lists and names the exceptions.
 
-// Cooper Lake has the model number of Skylake-SP, and has bf16.
+// Cooper Lake has the model number of Skylake-SP, but also has bf16.
 constexpr uint32_t kSkylakeServer = kClwb | kAvx512Vl | kAvx512Bf16;
 constexpr uint32_t kIceLake = kVaes | kAvx512Vl | kAvx512Vbmi2, kIceLakeServer = kIceLake | kClwb;
 constexpr uint32_t kTigerLake = kIceLakeServer | kAvx512Vp2intersect;
@@ -23,14 +23,9 @@ constexpr uint32_t kZen4 = kZen3 | kAvx512Vl | kAvx512Vbmi2 | kAvx512Bf16;
 constexpr uint32_t kZen5 = kZen4 | kAvxVnni | kAvx512Vp2intersect;
 constexpr uint32_t kNeoverseV1 = kSve | kArmBf16Dot, kNeoverseN2 = kNeoverseV1 | kSve2;
 
-// Memory rates are channels * 8 bytes * transfers per second, from the vendors' product pages. Clocks are
-// what all cores hold under vectors: "all core boost" of AMD's product pages where they name one (EPYC 9654,
-// 9754, 9755; in virtual machines a 7003 3.1e9 to 3.3e9, 99 to 106 GFLOP/s, a 9004 3.55e9 to 3.65e9, 115 of
-// 3.6e9 * 32 GFLOP/s, and a 9005 3.9e9, 248 of 3.9e9 * 64, whose core reads 40 to 44 GB/s), or was
-// measured (an Emerald Rapids of 2.7e9, 173 to 177 GFLOP/s, whose core reads 19 to 24 GB/s, of
-// one stream 11 to 13, of four 16 to 18), else a usual base
-// clock. A core of a 7003 reads 16 to 21 GB/s, 8 rows side by side 17 and 18, fetched 0.5 to 4 KiB ahead 10.5
-// to 14.
+// Memory rates are channels * 8 bytes * transfers per second (vendors' product pages). Clocks are AMD's "all
+// core boost" or were measured (Emerald Rapids, EPYC 7003 to 9005), otherwise typical base clocks. Read rates
+// of one core were measured on those processors (docs/cpu-speed.md) and are estimates for the others.
 // clang-format off
 constexpr MachineRow kRows[] = {
     {"GenuineIntel", 6, {{0x55, 0x55}}, "Skylake-SP, Cascade Lake", kSkylakeServer,
@@ -43,7 +38,7 @@ constexpr MachineRow kRows[] = {
      2, 2, 358.4e9, "8 channels DDR5-5600", 21e9, 2.7e9, 0, 0, 13e9},
     {"GenuineIntel", 6, {{0xad, 0xae}}, "Granite Rapids", kGraniteRapids,
      2, 2, 614.4e9, "12 channels DDR5-6400", 15e9, 2.1e9},
-    // Client cores with AVX-512 lack the second 512-bit multiplier.
+    // Client cores with AVX-512 lack the second 512-bit FMA unit.
     {"GenuineIntel", 6, {{0x7d, 0x7e}}, "Ice Lake", kIceLake,
      1, 2, 51.2e9, "2 channels DDR4-3200", 20e9, 1.3e9},
     {"GenuineIntel", 6, {{0x8c, 0x8d}}, "Tiger Lake", kTigerLake,
@@ -54,7 +49,7 @@ constexpr MachineRow kRows[] = {
      1, 2, 76.8e9, "2 channels DDR5-4800", 25e9, 3.2e9},
     {"GenuineIntel", 6, {{0xb7, 0xba}, {0xbf, 0xbf}}, "Raptor Lake", kRaptorLake,
      1, 2, 89.6e9, "2 channels DDR5-5600", 25e9, 3.4e9},
-    // Zen 1 starts two 128-bit halves; Zen 4 passes 512-bit operations in two halves of 256.
+    // Zen 1 executes a 256-bit operation as two halves of 128 bits, Zen 4 a 512-bit one as two of 256 bits.
     {"AuthenticAMD", 0x17, {{0x01, 0x2f}}, "Zen 1", 0,
      1, 1, 170.6e9, "8 channels DDR4-2666", 18e9, 2.2e9},
     {"AuthenticAMD", 0x17, {{0x31, 0x31}}, "Zen 2 EPYC", kZen2,
@@ -88,7 +83,7 @@ constexpr MachineRow kRows[] = {
 };
 // clang-format on
 
-// An unknown processor is taken for a desktop.
+// An unknown processor is treated as a desktop.
 constexpr MachineRow kDefault = {"",   0,    {}, "unknown processor", 0, 1, 2, 51.2e9, "2 channels DDR4-3200",
                                  20e9, 2.5e9};
 
@@ -99,8 +94,8 @@ struct FeatureRule {
   uint32_t features;
   const char* name;
 };
-// Every Intel client with AVX-512 has a row, so an unknown model with AVX-512 is a server. AMD servers and
-// clients have the same features, so an unknown model is treated as a desktop.
+// All Intel client models with AVX-512 have a row, so an unknown model with AVX-512 is a server. AMD servers
+// and clients have the same features, so an unknown model is treated as a desktop.
 constexpr FeatureRule kRules[] = {
     {"GenuineIntel", kAmxFp16, "Granite Rapids"},
     {"GenuineIntel", kAmxTile, "Sapphire Rapids"},
@@ -140,7 +135,7 @@ const MachineRow& row_named(absl::string_view name) {
   return kDefault;
 }
 
-// "(family 0x6, model 0xcf)"; for AArch64 "(part 0xd40)".
+// Returns "(family 0x6, model 0xcf)", or "(part 0xd40)" for AArch64.
 std::string model_text(const CpuIdentity& id) {
   if (id.family == 0) return absl::StrCat("(part 0x", absl::Hex(id.model), ")");
   return absl::StrCat("(family 0x", absl::Hex(id.family), ", model 0x", absl::Hex(id.model), ")");
@@ -161,7 +156,7 @@ Machine find_machine(const CpuIdentity& id) {
   const FeatureRule* const rule = rule_of_features(id);
   if (rule == nullptr)
     return {&kDefault, MachineMatch::kDefault,
-            absl::StrCat(kDefault.name, ", from defaults: ", cause, ", and its features tell no other")};
+            absl::StrCat(kDefault.name, ", from defaults: ", cause, ", and its features match no processor")};
   return {&row_named(rule->name), row == nullptr ? MachineMatch::kFeatures : MachineMatch::kOtherFeatures,
           absl::StrCat("like ", rule->name, ", by its features (", cpu_feature_names(rule->features),
                        "): ", cause)};

@@ -1,4 +1,5 @@
-// Numbers that no instruction and no file of the system tells, by processor: one row a microarchitecture.
+// Properties of processors that neither an instruction nor a system file reports: one row per
+// microarchitecture.
 #pragma once
 
 #include <string>
@@ -17,29 +18,29 @@ struct MachineRow {
   int32_t family;
   ModelRange models[2];
   const char* name;
-  // All CpuFeatures that a processor of these models can have. If it has any other feature, its hypervisor
-  // reports a false model. Missing features prove nothing: hypervisors hide them.
+  // All CpuFeatures that a processor of these models can have. If it reports any other, its hypervisor
+  // reports a false model. A missing feature proves nothing, because hypervisors hide features.
   uint32_t features;
-  // Fused multiply-adds of the kernels' widest vectors that one core starts in a cycle: with 512-bit vectors,
-  // and with the next narrower (256-bit; 128-bit on AArch64).
+  // Fused multiply-adds of full vectors that one core can start per cycle: with 512-bit vectors, and with the
+  // next narrower ones (256-bit; 128-bit on AArch64).
   int32_t fma_units_512, fma_units;
   double memory_bytes_per_second;  // one socket, all channels at the platform's rated speed
   const char* memory_source;
-  // What one core reads from memory: bounded by the lines it can have in flight over the latency, so far
-  // below the socket's share. An estimate for the class of processor, not a rated number.
+  // What one core can read from memory. It is limited by the cache lines in flight over the latency, far
+  // below the socket's rate. An estimate for the class of processor.
   double core_bytes_per_second;
-  // What the class holds on all cores, for systems that name no clock (virtual machines of AMD and Arm
+  // The clock that all cores sustain, for systems that report none (virtual machines of AMD and Arm
   // processors).
   double clock_hz;
-  // What a core's loop over memory is held to: one that could go faster than memory asks for more lines than
-  // can be under way and gets fewer (kernels/matmul/cpu/shape.h). 0: nobody measured it, and loops are not
-  // held.
+  // The rate that loops over memory are throttled to: a faster loop requests more cache lines than can be in
+  // flight and becomes slower (CompileConfig::pace). 0: not measured; loops are not throttled.
   double pace_bytes_per_second = 0;
-  // What a core reads where it fetches ahead, by instructions, in the rows that it reads: each line holds one
-  // of L1's few buffers for as long as memory takes, which the core's own prefetchers do not. 0: nobody
-  // measured it, and it is taken for no less.
+  // What one core reads with software prefetch. A prefetched line occupies an L1 fill buffer for the whole
+  // memory latency; the hardware prefetchers do not need one. 0: not measured; taken as
+  // core_bytes_per_second.
   double ahead_bytes_per_second = 0;
-  // What a core reads of one stream, for which its prefetchers look only so far ahead. 0: as ahead.
+  // What one core reads from a single stream, which hardware prefetchers follow only a limited distance. 0:
+  // taken as ahead_bytes_per_second.
   double stream_bytes_per_second = 0;
 };
 
@@ -57,7 +58,7 @@ struct Machine {
 };
 Machine find_machine(const CpuIdentity& id);
 
-// For tests.
+// All rows, for tests.
 absl::Span<const MachineRow> machine_rows();
 
 }  // namespace lathe

@@ -25,7 +25,7 @@ absl::Status refusal(absl::string_view cause) {
 
 absl::Status refusal(llvm::Error error) { return refusal(llvm::toString(std::move(error))); }
 
-// The linker's own names, which it defines while it links.
+// Symbols that the linker itself defines while it links.
 bool defined_by_linker(llvm::StringRef name) { return name == "_GLOBAL_OFFSET_TABLE_"; }
 
 absl::Status check_graph(LinkGraph& graph, const llvm::Triple& host) {
@@ -42,7 +42,7 @@ absl::Status check_graph(LinkGraph& graph, const llvm::Triple& host) {
   return absl::OkStatus();
 }
 
-// Checked before linking: what a lookup would report is less precise, and data would be called as code.
+// Checked before linking, because a failed lookup is less precise, and a data symbol would be called as code.
 absl::Status check_wanted(LinkGraph& graph, const std::vector<std::string>& symbols) {
   for (const std::string& wanted : symbols) {
     bool found = false;
@@ -57,7 +57,7 @@ absl::Status check_wanted(LinkGraph& graph, const std::vector<std::string>& symb
   return absl::OkStatus();
 }
 
-// Sees every graph when its addresses are final.
+// Writes the perf map lines of each graph when its addresses are final.
 class Mapping final : public llvm::orc::LinkGraphLinkingLayer::Plugin {
  public:
   explicit Mapping(const PerfMap& map) : map_(map) {}
@@ -87,7 +87,7 @@ class Mapping final : public llvm::orc::LinkGraphLinkingLayer::Plugin {
   const PerfMap& map_;
 };
 
-// Where its own containers find no memory LLVM ends the process, unless told what to do.
+// LLVM ends the process when its own containers run out of memory, unless this handler is installed.
 void throw_bad_alloc(void*, const char*, bool) { throw std::bad_alloc(); }
 
 }  // namespace
@@ -98,7 +98,7 @@ struct ObjectLoader::Session {
           const std::optional<PerfMap>& map)
       : execution(std::move(process)), memory(code), layer(execution) {
     if (map.has_value()) layer.addPlugin(std::make_shared<Mapping>(*map));
-    // A lookup reports only that it failed. The cause comes here; by default LLVM prints it to stderr.
+    // A lookup reports only that it failed. The cause is reported here; by default LLVM prints it to stderr.
     execution.setErrorReporter([this](llvm::Error error) { note(std::move(error)); });
   }
 
@@ -134,7 +134,7 @@ ObjectLoader::~ObjectLoader() {
     try {
       llvm::consumeError(session->execution.endSession());
     } catch (const std::bad_alloc&) {
-      (void)session.release();  // it has not ended
+      (void)session.release();  // leaked, because it has not ended
     }
   }
 }
@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<ObjectLoader::Session>> ObjectLoader::take() {
       return session;
     }
   }
-  // In place: linking runs on the calling thread, and no thread of LLVM's outlives a load.
+  // In place: linking runs on the calling thread, and no LLVM thread outlives a load.
   auto memory = std::make_unique<CodeMemory>();
   CodeMemory* const code = memory.get();
   auto process = llvm::orc::SelfExecutorProcessControl::Create(
@@ -192,7 +192,7 @@ absl::StatusOr<std::vector<void*>> ObjectLoader::link_in(Session& session, absl:
   llvm::orc::JITDylib& library = execution.createBareJITDylib(name);
   llvm::orc::SymbolLookupSet wanted;
   for (const std::string& symbol : symbols) wanted.add(execution.intern(symbol));
-  // Two steps may name one symbol; the lookup takes each once.
+  // Two steps may use one symbol, but a lookup must have each only once.
   wanted.sortByAddress();
   wanted.removeDuplicates();
 

@@ -1,11 +1,11 @@
 // Links ELF objects into this process with LLVM's JITLink.
 //
-// Each object becomes a library of its own: it sees no symbol but its own, so a kernel that needs libm, an
-// f16 helper or any other outside symbol is refused by name instead of binding to whatever the host process
-// happens to carry. Linked code stays until the loader is destroyed (code_memory.h).
+// Each object becomes its own library and sees no symbols but its own. So a kernel that needs libm, an f16
+// helper or any other outside symbol is rejected with the symbol's name, instead of binding to a function of
+// the host process. Linked code stays until the loader is destroyed (code_memory.h).
 //
-// LLVM's sessions are made as links need them, none before the first. They register no signal handlers, start
-// no threads and keep no state outside this object, so other copies of LLVM in the process are not disturbed.
+// LLVM's sessions are created when a link needs one. They register no signal handlers, start no threads and
+// keep no state outside this object, so other copies of LLVM in the process are not disturbed.
 #pragma once
 
 #include <memory>
@@ -22,19 +22,20 @@ namespace lathe {
 
 class ObjectLoader {
  public:
-  // With a map, every function that is linked gets a line in it.
+  // With a map, every linked function gets a line in it.
   explicit ObjectLoader(std::optional<PerfMap> map = std::nullopt);
   ~ObjectLoader();
 
-  // Links `object` and returns the addresses of `symbols`, in order. kInvalidArgument for a corrupt object,
-  // one of another architecture, an undefined symbol (named), or a wanted symbol that is absent or is not
-  // code (named). kUnavailable, with the system's causes: no memory may become executable.
-  // kResourceExhausted: no memory for the code. Thread-safe: each link has a session to itself, so there are
-  // as many sessions as concurrent links.
-  // About 0.1 ms for a small kernel, and about as much for a session. `object` is not kept.
+  // Links `object` and returns the addresses of `symbols`, in order. `object` is not kept. kInvalidArgument,
+  // with the name of the symbol if there is one: the object is corrupt or for another architecture, has an
+  // undefined symbol, or a wanted symbol is absent or not a function. kUnavailable: the system forbids
+  // executable memory. kResourceExhausted: no memory for the code.
   //
-  // std::bad_alloc where memory is short, past LLVM's frames, which do not unwind: what they held is leaked
-  // and their session, whose locks may be held, is used no more. Code linked before runs on.
+  // Thread-safe: each link uses its own session, so there are as many sessions as concurrent links. Costs
+  // about 0.1 ms for a small kernel, and as much again for a new session.
+  //
+  // Throws std::bad_alloc if memory is short. LLVM's frames do not unwind then: their memory leaks, and the
+  // session, whose locks may be held, is not used again. Code that was linked before stays valid.
   absl::StatusOr<std::vector<void*>> link(absl::string_view object, const std::vector<std::string>& symbols);
 
  private:
@@ -44,9 +45,9 @@ class ObjectLoader {
                                              const std::vector<std::string>& symbols);
 
   const std::optional<PerfMap> map_;
-  // Guards idle_. A child of a fork links in sessions that are idle there, and what is linked stays.
+  // Guards idle_. The child of a fork uses the sessions that are idle then, and linked code stays valid.
   ForkSafeMutex mutex_;
-  std::unique_ptr<Session> idle_;  // and behind it, by `next`, the others
+  std::unique_ptr<Session> idle_;  // head of a list, linked by `next`
 };
 
 }  // namespace lathe

@@ -14,9 +14,9 @@
 namespace lathe {
 namespace {
 
-// Null: all of it is there.
+// Appends the whole text to the file. Returns null, or the cause of the failure.
 const char* append(const std::string& path, const std::string& text) {
-  // No link is followed: the directory is everybody's.
+  // Do not follow links, because anybody can create files in /tmp.
   const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   const int file = beyond_standard_streams(open(path.c_str(), flags, S_IRUSR | S_IWUSR));
   if (file < 0) return std::strerror(errno);
@@ -24,15 +24,15 @@ const char* append(const std::string& path, const std::string& text) {
   const char* cause = nullptr;
   if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
       status.st_nlink != 1) {
-    cause = "it is no file of this user alone";
+    cause = "it is not a regular file that only this user owns";
   } else {
     const FileSizeSignalHeld held;
     ssize_t written;
     do {
       written = write(file, text.data(), text.size());
     } while (written < 0 && errno == EINTR);
-    // Continued, a line might have another's in its middle.
-    if (written != static_cast<ssize_t>(text.size())) cause = written < 0 ? std::strerror(errno) : "no room";
+    // Do not continue a short write: another writer's line could end up inside a line.
+    if (written != static_cast<ssize_t>(text.size())) cause = written < 0 ? std::strerror(errno) : "no space";
   }
   close(file);
   return cause;
@@ -49,7 +49,8 @@ void PerfMap::add(const std::vector<Code>& codes) const {
   if (text.empty()) return;
   const std::string file = path();
   if (const char* cause = append(file, text))
-    logger_.log(LogLevel::kWarning, absl::StrCat("perf gets no names of kernels: ", file, ": ", cause));
+    logger_.log(LogLevel::kWarning,
+                absl::StrCat("perf will not show kernel names: cannot write ", file, ": ", cause));
 }
 
 }  // namespace lathe

@@ -1,10 +1,9 @@
-// Names of linked code for `perf`: a line "START SIZE NAME" a function in /tmp/perf-PID.map, where perf (and
-// what reads its format) looks for code that no file holds.
+// Names of linked code for `perf`: one line "START SIZE NAME" per function in /tmp/perf-PID.map, where perf
+// and similar tools look for code that belongs to no file.
 //
-// Every batch of lines is one append to the file of the process that writes them: no lock, no state, so
-// threads, other just-in-time compilers of the process (Python's and Node's append to the same file) and
-// forks do not disturb one another. perf takes what a parent had over to its forks itself. The file stays:
-// perf reads it after the end.
+// Each batch of lines is one append, with no lock and no state. So threads, other JIT compilers in the
+// process (Python and Node append to the same file) and forks do not disturb each other. perf itself copies a
+// parent's names to its children. The file is not deleted, because perf reads it after the process ends.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +21,13 @@ class PerfMap {
     std::string name;
   };
 
-  // `directory` is perf's own unless a test has another.
+  // `directory` is the one that perf reads; tests pass another.
   explicit PerfMap(Logger logger, std::string directory = "/tmp")
       : logger_(std::move(logger)), directory_(std::move(directory)) {}
 
-  // A file that cannot be written, or that is a link or another user's, is a warning: nothing depends on the
-  // names.
+  // If the file cannot be written, or is a link or another user's, this logs a warning and does nothing else.
   void add(const std::vector<Code>& codes) const;
-  // Of this process.
+  // The file of this process.
   std::string path() const;
 
  private:

@@ -8,12 +8,13 @@ namespace lathe {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-// From there on a slab is given whole huge pages: a matmul's panels lie on some hundred small ones otherwise.
+// From this size on, a slab gets whole huge pages, because the panels of a matmul would need hundreds of
+// small ones.
 constexpr size_t kHugeFrom = kHugePage / 2;
 
 size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// A 2 MiB-aligned mapping: a larger one is made and its ends are cut off.
+// Maps memory that is aligned to 2 MiB: maps more and cuts off both ends.
 void* map_huge(size_t bytes) {
   const size_t reserved = bytes + kHugePage;
   void* base = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -24,11 +25,11 @@ void* map_huge(size_t bytes) {
   const size_t tail = begin + reserved - (aligned + bytes);
   if (tail > 0) munmap(reinterpret_cast<void*>(aligned + bytes), tail);
   void* data = reinterpret_cast<void*>(aligned);
-  madvise(data, bytes, MADV_HUGEPAGE);  // a wish: small pages serve as well
+  madvise(data, bytes, MADV_HUGEPAGE);  // only a hint: small pages work, too
   return data;
 }
 
-// What `allocate` really allocates for a request.
+// The number of bytes that `allocate` is called with for a request.
 size_t capacity_for(size_t bytes) {
   return bytes >= kHugeFrom ? rounded(bytes, kHugePage) : rounded(bytes, SlabPool::kAlignment);
 }
@@ -45,7 +46,8 @@ void deallocate(void* data, size_t capacity) {
   }
 }
 
-// Where this thread last found a slab, in any pool: a hint, so that a thread meets warm memory again.
+// Where this thread last found a slab, in any pool. A hint, so that a thread gets memory that its caches
+// still hold.
 uint32_t& last_slot() {
   static std::atomic<uint32_t> next{0};
   thread_local uint32_t slot = next.fetch_add(1, std::memory_order_relaxed) % SlabPool::kSlots;
@@ -69,14 +71,14 @@ SlabPool::Slab SlabPool::take(size_t bytes) {
     slab.data_ = slots_[index].data;
     hint = index;
   };
-  // A slab that fits, else an idle one to grow.
+  // First look for a slab that fits, then for an idle one to grow.
   for (uint32_t i = 0; i < kSlots; ++i) {
     const uint32_t index = (hint + i) % kSlots;
     Slot& slot = slots_[index];
     if (slot.bytes.load(std::memory_order_relaxed) < bytes || slot.taken.load(std::memory_order_relaxed))
       continue;
     if (!try_take(slot)) continue;
-    if (slot.bytes.load(std::memory_order_relaxed) < bytes) {  // lost meanwhile: its growth failed
+    if (slot.bytes.load(std::memory_order_relaxed) < bytes) {  // another thread failed to grow it
       slot.taken.store(false, std::memory_order_release);
       continue;
     }

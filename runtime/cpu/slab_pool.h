@@ -1,10 +1,10 @@
-// Launch memory that a driver owns: partial results and per-worker scratch when the caller brings no
+// Launch memory that a driver owns: partial results and per-worker scratch for launches without a caller's
 // workspace.
 //
 // A launch takes one slab and gives it back, so launches in flight never share memory. Taking a slab that
-// fits costs one compare-and-swap; no lock, and no allocation once as many slabs of a size exist as there are
-// launches at once. A thread starts its search at the slab it had last. Slabs only grow, and are returned to
-// the system with the pool.
+// fits costs one compare-and-swap. There is no lock, and no allocation once there are as many slabs of a size
+// as concurrent launches. A thread starts its search at the slab that it had last. Slabs only grow, and are
+// freed with the pool.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,7 @@ namespace lathe {
 
 class SlabPool {
  public:
-  // Launches beyond this many at once still work: their memory is allocated for the launch and freed after
-  // it.
+  // More concurrent launches than this still work: their memory is allocated and freed for each launch.
   static constexpr uint32_t kSlots = 64;
   static constexpr size_t kAlignment = 64;
 
@@ -28,15 +27,15 @@ class SlabPool {
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
 
-  // At least `bytes` of memory aligned to 64 bytes (from 1 MiB on to 2 MiB, with huge pages where the system
-  // grants them), contents unspecified. data() is null if the system has no memory left. bytes > 0.
+  // Returns at least `bytes` (> 0) of memory, aligned to 64 bytes; from 1 MiB on, aligned to 2 MiB and in
+  // huge pages if the system grants them. The contents are unspecified. data() is null if there is no memory.
   Slab take(size_t bytes);
 
  private:
   struct alignas(64) Slot {
     std::atomic<bool> taken{false};
-    std::atomic<size_t> bytes{0};  // written by the taker alone
-    void* data = nullptr;          // likewise
+    std::atomic<size_t> bytes{0};  // written only by the thread that took the slot
+    void* data = nullptr;          // written only by the thread that took the slot
   };
   bool try_take(Slot& slot) { return !slot.taken.exchange(true, std::memory_order_acquire); }
 
@@ -62,7 +61,7 @@ class SlabPool::Slab {
   friend class SlabPool;
   Slot* slot_ = nullptr;
   void* data_ = nullptr;
-  size_t own_bytes_ = 0;  // allocated for this launch alone
+  size_t own_bytes_ = 0;  // not 0: allocated for this launch only
 };
 
 }  // namespace lathe

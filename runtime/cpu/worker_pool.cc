@@ -45,7 +45,7 @@ WorkerPool::WorkerPool(int32_t workers, int32_t processors)
 
 WorkerPool::~WorkerPool() {
   if (process_ != 0 && process_ != getpid()) {
-    // They stayed behind in the parent: here they can be neither joined nor detached, only forgotten.
+    // The threads exist only in the parent. Here they can neither be joined nor detached, so leak them.
     new std::vector<std::thread>(std::move(threads_));
     return;
   }
@@ -64,7 +64,7 @@ void WorkerPool::start_threads() {
     for (int32_t worker = 1; worker < workers_; ++worker)
       threads_.emplace_back([this, worker] { worker_main(worker); });
   } catch (const std::exception&) {
-    // The system grants no more threads: those that started and the caller do the work.
+    // The system grants no more threads. The caller and the threads that did start do the work.
   }
 }
 
@@ -78,8 +78,8 @@ void WorkerPool::run(const TaskSet& tasks) {
   if (spin_nanoseconds_ > 0) step_.processor.store(sched_getcpu(), std::memory_order_relaxed);
   finished_.store(0, std::memory_order_relaxed);
   const uint64_t number = (unclaimed_.load(std::memory_order_relaxed) >> kCountBits) + 1;
-  // Sequentially consistent, as are a sleeper's steps in wait_for_work: either it sees these tasks or we see
-  // it.
+  // Sequentially consistent, like the steps of a worker that goes to sleep in wait_for_work: either it sees
+  // these tasks or we see the sleeper.
   unclaimed_.store(number << kCountBits | static_cast<uint64_t>(tasks.count), std::memory_order_seq_cst);
   if (const int32_t sleepers = sleepers_.load(std::memory_order_seq_cst); sleepers > 0) {
     wake_.fetch_add(1, std::memory_order_relaxed);
@@ -88,7 +88,7 @@ void WorkerPool::run(const TaskSet& tasks) {
 
   const int64_t mine = claim_and_run(0);
   if (mine > 0) finished_.fetch_add(mine, std::memory_order_acq_rel);
-  // The others are inside their last tasks. Yielding lets them run where threads outnumber processors.
+  // The others still run their last tasks. Yield after a while, in case threads outnumber processors.
   for (int spins = 0; finished_.load(std::memory_order_acquire) < tasks.count; ++spins) {
     if (spins < 1000) {
       pause_briefly();
@@ -108,12 +108,14 @@ int64_t WorkerPool::claim_and_run(int32_t worker) {
     const int64_t count = step_.count.load(std::memory_order_relaxed);
     char* scratch = step_.scratch.load(std::memory_order_relaxed);
     const size_t stride = step_.scratch_stride.load(std::memory_order_relaxed);
-    // On success the step is the one read above: its fields stay until the task claimed here has returned.
+    // If the swap succeeds, the step is the one read above, and its fields stay until the claimed task
+    // returns.
     if (!unclaimed_.compare_exchange_weak(word, word - 1, std::memory_order_acq_rel,
                                           std::memory_order_acquire)) {
       continue;
     }
-    if (done == 0) {  // later claims are of the same step: the next cannot start before `done` is reported
+    if (done ==
+        0) {  // the next step cannot start before `done` is reported, so later claims are of this step
       args = *source;
       args.scratch = scratch + worker * stride;
     }

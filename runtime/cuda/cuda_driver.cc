@@ -7,7 +7,7 @@
 namespace lathe {
 
 const gpu::Platform& cuda_platform() {
-  // Never destroyed: drivers point to it.
+  // Never destroyed, because drivers point to it.
   static const auto& platform =
       *new gpu::Platform{"cuda", {"libcuda.so.1"}, /*is_cuda=*/true, cuda_results(), query_cuda_facts};
   return platform;

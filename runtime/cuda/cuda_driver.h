@@ -1,5 +1,5 @@
-// CUDA as a backend: devices "cuda:0", "cuda:1", ... What is said of them here is in the tables of this
-// folder; what they do is runtime/gpu's.
+// CUDA as a backend: devices "cuda:0", "cuda:1", ... This folder has the tables in which CUDA differs from
+// HIP; runtime/gpu has the code.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace lathe {
 
-// Tests make others of it.
+// CUDA's row of GPU backend differences. Tests make modified copies of it.
 const gpu::Platform& cuda_platform();
 
 absl::StatusOr<std::vector<std::string>> enumerate_cuda();

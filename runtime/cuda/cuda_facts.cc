@@ -6,13 +6,12 @@
 namespace lathe {
 namespace {
 
-// One row a compute capability that code is made for: the target, and per multiprocessor and clock the lanes
-// that multiply and add f32 and the f16 operations of the matrix units (dense, f32 sums), as NVIDIA's
-// whitepaper of each architecture and the CUDA C++ Programming Guide's table of arithmetic throughput state
-// them.
+// One row per compute capability that Lathe compiles for: the target, and per multiprocessor and clock the
+// f32 FMA lanes and the f16 operations of the tensor cores (dense, f32 accumulators). The numbers are from
+// NVIDIA's whitepapers and the CUDA C++ Programming Guide's table of arithmetic throughput.
 struct Architecture {
   int capability;      // 10 * major + minor
-  const char* target;  // parse_target's name
+  const char* target;  // as parse_target reads it
   int f32_lanes;
   int matrix_f16_operations;
   const char* source;
@@ -30,9 +29,8 @@ constexpr Architecture kArchitectures[] = {
     {121, "sm_121", 128, 1024, "NVIDIA RTX Blackwell GPU Architecture whitepaper"},
 };
 
-// A capability without a row runs what the newest generic row below it runs, as PTX that the driver
-// assembles. Rows whose target ends in "a" are for exactly their device; sm_90 is what such a generation
-// understands.
+// A capability without a row uses the newest generic row below it, as PTX that the driver assembles. A target
+// that ends in "a" runs only on exactly that device, so sm_90 is used instead, which later generations run.
 struct Match {
   const Architecture* row;
   const char* target;
@@ -55,7 +53,7 @@ class FactReader {
  public:
   FactReader(const gpu::Library& library, gpu::Device device) : library_(library), device_(device) {}
 
-  // 0 where the driver does not know.
+  // Returns 0 if the driver does not know the attribute.
   int attribute(gpu::DeviceAttribute attribute) const {
     int value = 0;
     const int result = library_.call().device_attribute(&value, attribute, device_);
@@ -95,7 +93,7 @@ absl::StatusOr<DeviceFacts> query_cuda_facts(const gpu::Library& library, gpu::D
                      "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR");
   read.add_attribute("max_workgroup_size", gpu::kMaxThreadsPerBlock,
                      "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK");
-  // Memory moves data at both edges of its clock.
+  // DDR memory transfers data on both edges of its clock.
   read.add("memory_bytes_per_second",
            2e3 * read.attribute(gpu::kMemoryClockRate) * (read.attribute(gpu::kMemoryBusWidth) / 8.0),
            "2 * CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE * CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH / 8");
@@ -106,7 +104,7 @@ absl::StatusOr<DeviceFacts> query_cuda_facts(const gpu::Library& library, gpu::D
            absl::StrCat("compute_units * clock_hz * ", row.f32_lanes, " lanes * 2; ", row.source));
   read.add("flops_matrix_f16", unit_clocks * row.matrix_f16_operations,
            absl::StrCat("compute_units * clock_hz * ", row.matrix_f16_operations, "; ", row.source));
-  read.add("launch_seconds", 2.5e-6, "estimate: an empty kernel between two others in one stream");
+  read.add("launch_seconds", 2.5e-6, "estimate: time for an empty kernel between two others in one stream");
   return std::move(read.facts);
 }
 

@@ -4,8 +4,8 @@
 
 namespace lathe {
 
-// Numbers and meanings from the CUDA Driver API's reference (CUresult), through CUDA 13. What is in no row is
-// INTERNAL.
+// Numbers and meanings are from the CUDA Driver API's reference (CUresult), up to CUDA 13. A result without a
+// row is INTERNAL.
 std::vector<gpu::ResultRow> cuda_results() {
   using absl::StatusCode;
   constexpr StatusCode kInvalid = StatusCode::kInvalidArgument, kUnavailable = StatusCode::kUnavailable,
@@ -35,7 +35,7 @@ std::vector<gpu::ResultRow> cuda_results() {
       refused(225, kInternal),              // UNSUPPORTED_DEVSIDE_SYNC
       lost(226),                            // CONTAINED: an error of another process of the same MPS server
       refused(300, kInternal),              // INVALID_SOURCE
-      {400, kInvalid},                      // INVALID_HANDLE: of a stream, as a rule
+      {400, kInvalid},                      // INVALID_HANDLE: usually a stream
       {401, kInvalid},                      // ILLEGAL_STATE
       lost(700),                            // ILLEGAL_ADDRESS
       {701, kInternal},                     // LAUNCH_OUT_OF_RESOURCES
@@ -60,14 +60,14 @@ std::vector<gpu::ResultRow> cuda_results() {
       {808, kUnavailable},                  // MPS_MAX_CLIENTS_REACHED
       {809, kUnavailable},                  // MPS_MAX_CONNECTIONS_REACHED
       lost(810),                            // MPS_CLIENT_TERMINATED
-      // The caller's stream is being captured, and what was asked cannot be in a graph.
+      // The caller's stream is being captured, and the requested work cannot be part of a graph.
       {900, kCapturing},  // STREAM_CAPTURE_UNSUPPORTED
       {901, kInvalid},    // STREAM_CAPTURE_INVALIDATED
       {902, kInvalid},    // STREAM_CAPTURE_MERGE
       {903, kInvalid},    // STREAM_CAPTURE_UNMATCHED
       {904, kInvalid},    // STREAM_CAPTURE_UNJOINED
       {905, kInvalid},    // STREAM_CAPTURE_ISOLATION
-      {906, kCapturing},  // STREAM_CAPTURE_IMPLICIT: the legacy stream beside a captured one
+      {906, kCapturing},  // STREAM_CAPTURE_IMPLICIT: work on the legacy stream during a capture
       {907, kInvalid},    // CAPTURED_EVENT
       {908, kInvalid},    // STREAM_CAPTURE_WRONG_THREAD
       {909, StatusCode::kDeadlineExceeded},  // TIMEOUT

@@ -1,4 +1,4 @@
-// Every CUresult and what it means to a caller.
+// The CUresult codes and the status that each becomes.
 #pragma once
 
 #include <vector>

@@ -1,8 +1,10 @@
-// cuBLASLt and hipBLASLt, which have one interface under two sets of names and numbers: one table a library,
-// one logic. Declarations after cublasLt.h (CUDA 12, 13) and hipblaslt.h (ROCm 6, 7).
+// cuBLASLt and hipBLASLt. They have the same interface with different names and numbers, so there is one
+// table per library and one implementation. The declarations follow cublasLt.h (CUDA 12, 13) and hipblaslt.h
+// (ROCm 6, 7).
 //
-// Both think in columns, so D's transpose is asked for: D^T (N by M) = B^T A^T. A row-major matrix of Lathe's
-// is its own transpose there, as it lies; a column-major one is transposed by the library.
+// Both libraries are column-major, so this computes the transpose of D: D^T (N by M) = B^T A^T. A row-major
+// matrix of Lathe is already the library's column-major transpose; a column-major one is transposed by the
+// library.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -16,14 +18,14 @@ struct Numbers {
   int no_transpose, transpose;
   int desc_trans_a, desc_trans_b, desc_epilogue, desc_bias, desc_bias_type;
   int layout_batch, layout_stride;
-  // -1: hipBLASLt has none. The least alignment is asked of the operands themselves there.
+  // -1: hipBLASLt has no such attribute. The alignment attributes of B, C and D follow that of A.
   int preference_workspace, preference_reductions, preference_alignment_a;
 };
 struct Platform {
   ExternalId id;
   std::vector<const char*> objects;
-  const char* prefix;   // of every function
-  const char* routine;  // as candidates name it
+  const char* prefix;   // prefix of every function
+  const char* routine;  // the routine's name in candidates
   Numbers numbers;
 };
 const Platform kCuda = {ExternalId::kCublasLt,
@@ -38,10 +40,11 @@ const Platform kHip = {ExternalId::kHipblasLt,
                        {2, 6, 9, 111, 112, 0, 1, 2, 3, 4, 0, 1, 1, -1, -1}};
 
 constexpr int kEpilogueBias = 4;
-// Sums of a split of K in the type that is summed in: others round on the way. f32's own type is that one.
+// Partial sums of split-K in the compute type, because other reduction schemes round in between. For f32 the
+// output type is the compute type, too.
 constexpr uint32_t kReduceInComputeType = 2;
 
-// cudaDataType, hipDataType.
+// Values of cudaDataType and hipDataType.
 int type_of(DType t) {
   switch (t) {
     case DType::kF32: return 0;
@@ -72,7 +75,7 @@ struct Functions {
                 const void* algorithm, void* workspace, size_t workspace_bytes, void* stream) = nullptr;
 };
 
-// All that an algorithm is chosen for.
+// Everything that the choice of an algorithm depends on.
 struct Shape {
   int64_t m, n, k, batch, lda, ldb, ldc, ldd, stride_a, stride_b, stride_c, stride_d;
   size_t workspace;
@@ -84,7 +87,7 @@ struct Shape {
   const int64_t* begin() const { return &m; }
 };
 
-// Descriptors for a shape and the algorithm that the library names for it. Used by one thread at a time.
+// Descriptors for a shape and the algorithm that the library chose for it. Used by one thread at a time.
 class Problem {
  public:
   Problem(const Functions& f, const Platform& p, const Shape& s) : f_(f), p_(p), shape_(s) {}
@@ -96,14 +99,14 @@ class Problem {
   }
   const Shape& shape() const { return shape_; }
 
-  // 0, or the library's status; *what says which step.
+  // Returns 0 or the library's status; *what then names the step that failed.
   int build(void* handle, const ProblemClass& c, const char** what) {
     const Numbers& n = p_.numbers;
     const bool bytes = c.a == DType::kI8;
     const int compute = bytes ? n.compute_i32 : c.math == Math::kTf32 ? n.compute_tf32 : n.compute_f32;
     *what = "describing the product";
     int status = f_.desc_create(&desc_, compute, type_of(bytes ? DType::kI32 : DType::kF32));
-    // The library's A is B.
+    // The library's A is Lathe's B.
     const int32_t trans_a = c.trans_b ? n.transpose : n.no_transpose,
                   trans_b = c.trans_a ? n.transpose : n.no_transpose;
     if (status == 0) status = f_.desc_set(desc_, n.desc_trans_a, &trans_a, sizeof trans_a);
@@ -156,7 +159,7 @@ class Problem {
       status =
           f_.preference_set(preference, n.preference_reductions, &kReduceInComputeType, sizeof(uint32_t));
     if (n.preference_alignment_a >= 0) {
-      // Operands A, B, C and D of the library's; the default takes 256 bytes for granted.
+      // Alignments of the library's operands A, B, C and D. The default assumes 256 bytes.
       const DType types[] = {c.a, c.a, c.d, c.d};
       for (int i = 0; i < 4 && status == 0; ++i) {
         const auto alignment = static_cast<uint32_t>(alignment_bytes(c.alignment, types[i]));
@@ -177,7 +180,7 @@ class Problem {
   const Shape shape_;
   void* desc_ = nullptr;
   void* layouts_[4] = {};
-  // One heuristic result, whose algorithm comes first: 96 bytes of cuBLASLt, hipBLASLt's have grown.
+  // One heuristic result, which starts with the algorithm: 96 bytes for cuBLASLt, more in newer hipBLASLt.
   alignas(16) unsigned char result_[512] = {};
 };
 
@@ -206,7 +209,7 @@ class Matmul final : public ExternalCall {
     if (!problem.ok()) return problem.status();
     int status = problem_.bias == DType::kNone ? 0 : (*problem)->set_bias(args.bias);
     if (status == 0) status = (*problem)->run(handle_, problem_, args, site.stream);
-    // A call that is refused has put nothing on the stream.
+    // A call that returns an error has enqueued nothing on the stream.
     if (status != 0) return absl::UnavailableError(absl::StrCat(p_.routine, " failed with status ", status));
     give_back(*std::move(problem));
     return absl::OkStatus();
@@ -215,7 +218,7 @@ class Matmul final : public ExternalCall {
  private:
   static constexpr size_t kMostIdle = 64;
 
-  // One that no thread uses, or a new one.
+  // Returns a problem that no thread uses, or a new one.
   absl::StatusOr<std::unique_ptr<Problem>> take(const Shape& shape) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -244,7 +247,7 @@ class Matmul final : public ExternalCall {
   void* const handle_;
   const ProblemClass problem_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Problem>> idle_;  // under mutex_; the last one used stands last
+  std::vector<std::unique_ptr<Problem>> idle_;  // under mutex_; the most recently used is last
 };
 
 class BlasLt final : public ExternalLibrary {
@@ -261,7 +264,7 @@ class BlasLt final : public ExternalLibrary {
     if (facts.routine != p_.routine || c.op != Op::kMatmul || c.b != c.a || type_of(c.a) < 0 ||
         type_of(c.d) < 0)
       return absl::UnavailableError(absl::StrCat("no routine ", facts.routine, " for this op"));
-    if (handle_ == nullptr) {  // of the device whose context is current now
+    if (handle_ == nullptr) {  // for the device whose context is current
       if (const int status = f_.create(&handle_); status != 0) {
         handle_ = nullptr;
         return absl::UnavailableError(absl::StrCat("no handle: status ", status));

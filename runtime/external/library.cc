@@ -90,15 +90,14 @@ absl::Status check_block(const ProblemClass& problem, const ArgumentBlock& args)
   };
   if ((low(args.a, problem.a) | low(args.b, problem.b) | low(args.c, problem.c) | low(args.d, problem.d) |
        low(args.bias, problem.bias) | low(args.residual, problem.residual)) != 0)
-    return absl::UnavailableError("an operand is not aligned to its elements");
-  if (args.alpha == 0)
-    return absl::UnavailableError("for an alpha of 0 it need not read A and B, whose NaNs count");
+    return absl::UnavailableError("an operand is not aligned to its element size");
+  if (args.alpha == 0) return absl::UnavailableError("with alpha 0 it can skip A and B and lose their NaNs");
   return absl::OkStatus();
 }
 
 absl::Status failed_call(const ArgumentBlock& args, absl::string_view what) {
   if (args.d == args.c || args.d == args.residual)
-    return absl::InternalError(absl::StrCat(what, "; D, which is an input too, may be half written"));
+    return absl::InternalError(absl::StrCat(what, "; D is also an input and may be partly overwritten"));
   return absl::UnavailableError(what);
 }
 

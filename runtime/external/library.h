@@ -1,5 +1,5 @@
-// External libraries as the runtime meets them: opened by name where one is wanted, never linked. The few
-// declarations of their interfaces that are needed are written here, in each library's file.
+// External libraries: opened by name when one is needed, never linked. The declarations that Lathe needs of
+// their interfaces are in each library's source file.
 #pragma once
 
 #include <memory>
@@ -16,19 +16,19 @@
 
 namespace lathe {
 
-// What a launch lends a library.
+// The resources that a launch gives to a library.
 struct ExternalSite {
-  int32_t threads = 1;         // CPU: its own threads, the caller's counted
+  int32_t threads = 1;         // CPU: threads it may use, including the caller's
   void* stream = nullptr;      // GPU
-  size_t workspace_bytes = 0;  // at the block's `workspace`
+  size_t workspace_bytes = 0;  // of the memory at the block's `workspace`
 };
 
-// A host_extern step, its routine found. Lives no longer than its library.
+// A host_extern step with its routine bound. It must not outlive its library.
 class ExternalCall {
  public:
   virtual ~ExternalCall() = default;
-  // Does the op with the block's true sizes. kUnavailable: the library cannot do this one or has failed, and
-  // no operand that is an input has been written to: another kernel may do it. kInternal: one has been.
+  // Runs the op with the sizes in the block. kUnavailable: the library cannot do it or failed, and no input
+  // has been overwritten, so another kernel may run instead. kInternal: an input may have been overwritten.
   // Thread-safe.
   virtual absl::Status run(const ArgumentBlock& args, const ExternalSite& site) = 0;
 };
@@ -37,12 +37,14 @@ class ExternalLibrary {
  public:
   virtual ~ExternalLibrary() = default;
   virtual std::string version() const = 0;  // "0.3.21"
-  // kUnavailable: it has no such routine, or not for this op. On a GPU the device's context is current.
+  // kUnavailable: the library has no such routine, or not for this op. On a GPU the device's context is
+  // current.
   virtual absl::StatusOr<std::unique_ptr<ExternalCall>> bind(const ExternalCallFacts& facts) = 0;
 };
 
-// One row a library: openblas.cc, onednn.cc, blaslt.cc. open() is kUnavailable, with the reason, where it is
-// absent or lacks a function. What it opens stays mapped until the process ends: such libraries keep threads.
+// One row per library: openblas.cc, onednn.cc, blaslt.cc. open() returns kUnavailable, with the reason, if
+// the library is absent or lacks a function. A library stays loaded until the process ends, because it may
+// have threads.
 struct ExternalLibraryRow {
   ExternalId id;
   Backend backend;
@@ -55,38 +57,38 @@ absl::StatusOr<std::unique_ptr<ExternalLibrary>> open_onednn();
 absl::StatusOr<std::unique_ptr<ExternalLibrary>> open_cublaslt();
 absl::StatusOr<std::unique_ptr<ExternalLibrary>> open_hipblaslt();
 
-// The libraries of one device's backend, each opened when it is first asked for. Thread-safe. A child of a
-// fork opens them anew, which the loader does from what is mapped.
+// The libraries of one backend, each opened when it is first needed. Thread-safe. The child of a fork opens
+// them again; the loader reuses what is already mapped.
 class ExternalLibraries {
  public:
   explicit ExternalLibraries(Backend backend) : backend_(backend) {}
-  // Every one of the backend; what is absent says why.
+  // Lists every library of the backend, with the reason if one is absent.
   std::vector<ExternalFound> find();
   absl::StatusOr<std::unique_ptr<ExternalCall>> bind(const Step& step);
 
  private:
   struct Opened {
     ExternalId id;
-    std::unique_ptr<ExternalLibrary> opened;  // null: `absent` says why
+    std::unique_ptr<ExternalLibrary> opened;  // null: see `absent`
     std::string absent;
   };
   struct AllOpened {
     std::mutex mutex;
     std::vector<std::unique_ptr<Opened>> libraries;  // under mutex
   };
-  static const Opened& open(AllOpened& all, const ExternalLibraryRow& row);  // under its mutex
+  static const Opened& open(AllOpened& all, const ExternalLibraryRow& row);  // call with the mutex held
 
   const Backend backend_;
   PerProcess<AllOpened> opened_;
 };
 
-// A shared object by the first of `names` that the loader finds.
+// The first shared object of `names` that the loader can open.
 class SharedObject {
  public:
   static absl::StatusOr<SharedObject> open(const std::vector<const char*>& names);
-  // Null where it has no such function.
+  // Returns null if there is no such function.
   void* find(const char* name) const;
-  // The same for what must be there: *missing gets the first name that is not.
+  // The same for a required function. *missing gets the name of the first one that is not found.
   template <typename Function>
   void need(const char* name, Function* function, std::string* missing) const {
     *function = reinterpret_cast<Function>(find(name));
@@ -100,13 +102,13 @@ class SharedObject {
   std::string name_;
 };
 
-// What a call starts from: D holds C where `problem` has one that lies elsewhere.
+// Copies C to D, for a library that adds to D. Does nothing if the class has no C, or C is D.
 void copy_c_to_d(const ProblemClass& problem, const ArgumentBlock& args);
-// Why a block is not for a library: an operand below its element's alignment, an alpha of 0 (where no library
-// reads A and B, and their NaNs would be lost).
+// Returns kUnavailable if a library must not run this block: an operand is less aligned than its elements, or
+// alpha is 0 (a library then does not read A and B and would lose their NaNs).
 absl::Status check_block(const ProblemClass& problem, const ArgumentBlock& args);
-// What a library said in a call: kUnavailable or, where D is C or the residual, which may be half written,
-// kInternal.
+// The status of a failed library call: kUnavailable, or kInternal if D is also C or the residual, which may
+// be partly overwritten.
 absl::Status failed_call(const ArgumentBlock& args, absl::string_view what);
 
 }  // namespace lathe

@@ -1,6 +1,6 @@
-// oneDNN's matmul primitive, on plain strides. Releases 2 and 3 differ in how descriptions are made: 2 fills
-// structs of the caller's, 3 allocates. Declarations after their dnnl.h and dnnl_types.h; objects are opaque,
-// functions return 0.
+// oneDNN's matmul primitive on plain strides. Releases 2 and 3 create descriptors differently: 2 fills
+// structs that the caller allocates, 3 allocates them. The declarations follow dnnl.h and dnnl_types.h.
+// Objects are opaque, and functions return 0 on success.
 #include "runtime/external/onednn.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr int kOpenMp = 2, kSequential = 1;                                     
 constexpr int kSource = 1, kWeights = 33, kDestination = 17, kScratchpad = 80;  // DNNL_ARG_*
 constexpr int kUserScratchpad = 1, kStrictMath = 0, kScratchpadDescription = 136;
 constexpr int kAdd = 0x1fff0;
-// DNNL_ARG_ATTR_MULTIPLE_POST_OP, its SRC_1.
+// DNNL_ARG_ATTR_MULTIPLE_POST_OP(index) | DNNL_ARG_SRC_1.
 constexpr int post_op_operand(int major, int index) { return (major == 2 ? 16384 : 32768) * (index + 1) | 2; }
 
 int type_of(DType t) {
@@ -30,7 +30,8 @@ int type_of(DType t) {
   }
 }
 
-// How many threads OpenMP gives this thread's next region: its own number, no other thread's.
+// Sets the number of threads of this thread's next OpenMP region, and restores it. Other threads are not
+// affected.
 class OpenMpThreads {
  public:
   OpenMpThreads(const Functions& f, int count) : f_(f) {
@@ -49,7 +50,7 @@ class OpenMpThreads {
   bool changed_ = false;
 };
 
-// A memory description, however the release has them.
+// A memory descriptor in either release.
 class Description {
  public:
   Description(const Functions& f, const std::vector<int64_t>& sizes, DType type,
@@ -57,7 +58,7 @@ class Description {
       : f_(f) {
     const auto dims = static_cast<int>(sizes.size());
     if (f.major == 2) {
-      struct_.resize(4096 / sizeof(uint64_t));  // 696 bytes in 2.6
+      struct_.resize(4096 / sizeof(uint64_t));  // larger than release 2 needs
       status_ = f.init_by_strides(struct_.data(), dims, sizes.data(), type_of(type), strides.data());
     } else {
       status_ = f.create_with_strides(&made_, dims, sizes.data(), type_of(type), strides.data());
@@ -79,7 +80,7 @@ class Description {
 
 }  // namespace
 
-// One primitive and what it is executed with. Used by one thread at a time.
+// A primitive and the memory objects it runs with. Used by one thread at a time.
 class Primitive {
  public:
   Primitive(const Functions& f, const Shape& shape) : f_(f), shape_(shape) {}
@@ -93,7 +94,7 @@ class Primitive {
   }
   const Shape& shape() const { return shape_; }
 
-  // 0, or oneDNN's status.
+  // Returns 0 or oneDNN's status.
   int build(void* engine, const ProblemClass& c) {
     const Shape& s = shape_;
     const Description a = matrices(s.m, s.k, c.trans_a, s.lda, s.stride_a, c.a);
@@ -105,7 +106,7 @@ class Primitive {
     if (int status = set_attributes(c, bias.get()); status != 0) return status;
     int status;
     if (f_.major == 2) {
-      std::vector<uint64_t> operation(16384 / sizeof(uint64_t));  // 2800 bytes in 2.6
+      std::vector<uint64_t> operation(16384 / sizeof(uint64_t));  // larger than release 2 needs
       status = f_.matmul_init(operation.data(), a.get(), b.get(), nullptr, d.get());
       if (status == 0) status = f_.create2(&description_, operation.data(), attributes_, engine, nullptr);
     } else {
@@ -136,7 +137,7 @@ class Primitive {
           break;
         }
         default:
-          // 2.6 reads whole vectors of it, beyond its end: a copy that has more behind it.
+          // Pass a padded copy, because release 2.6 reads whole vectors beyond the end of the bias.
           std::memcpy(bias_.data(), bias, bias_.size() - kLine);
           data = bias_.data();
       }
@@ -156,7 +157,7 @@ class Primitive {
     return Description(f_, {rows, columns}, type, {down, across});
   }
 
-  // The epilogue in Lathe's order: alpha * AB, + beta * what D holds, + bias.
+  // The epilogue in Lathe's order: alpha * AB, + beta * D (which holds C), + bias.
   int set_attributes(const ProblemClass& c, const void* bias) {
     int status = f_.attributes_create(&attributes_);
     if (status == 0) status = f_.post_ops_create(&post_ops_);
@@ -177,7 +178,7 @@ class Primitive {
     }
     if (status == 0) status = f_.set_post_ops(attributes_, post_ops_);
     if (status == 0) status = f_.set_scratchpad(attributes_, kUserScratchpad);
-    // What the environment may have made of the default.
+    // Set explicitly, because the environment may have changed the default.
     if (status == 0) status = f_.set_math(attributes_, kStrictMath);
     return status;
   }
@@ -209,8 +210,8 @@ class Matmul final : public ExternalCall {
 
   absl::Status run(const ArgumentBlock& args, const ExternalSite& site) override {
     if (absl::Status s = check_block(problem_, args); !s.ok()) return s;
-    // A matrix that all of a batch share is described best as no batch; a bias that they share 2.6 reads anew
-    // for each.
+    // Run the batch one by one if all share a matrix, which is faster without a batch dimension, or a bias,
+    // which release 2.6 reads again for each.
     const bool each =
         args.batch > 1 && (args.stride_a == 0 || args.stride_b == 0 || problem_.bias != DType::kNone);
     const Shape shape = {args.m,
@@ -245,14 +246,14 @@ class Matmul final : public ExternalCall {
   static constexpr size_t kMostIdle = 64;
   struct Idle {
     std::mutex mutex;
-    std::vector<std::unique_ptr<Primitive>> primitives;  // under mutex; the last one used stands last
+    std::vector<std::unique_ptr<Primitive>> primitives;  // under mutex; the most recently used is last
   };
 
   static char* at(const void* p, int64_t elements, DType t) {
     return static_cast<char*>(const_cast<void*>(p)) + elements * static_cast<int64_t>(size_of(t));
   }
 
-  // One that nobody uses, or a new one.
+  // Returns a primitive that no thread uses, or a new one.
   absl::StatusOr<std::unique_ptr<Primitive>> take(const Shape& shape) {
     Idle& idle = idle_.get();
     {
@@ -308,7 +309,7 @@ class OneDnn final : public ExternalLibrary {
   void *const engine_, *const stream_;
 };
 
-// Empty, or the first function that is missing.
+// Finds all functions. Returns "" or the name of the first one that is missing.
 std::string resolve(const SharedObject& object, Functions* f) {
   std::string missing;
   const auto need = [&](const char* name, auto* function) { object.need(name, function, &missing); };
@@ -374,13 +375,13 @@ absl::StatusOr<std::unique_ptr<ExternalLibrary>> open_onednn() {
   if (missing = resolve(*object, &f); !missing.empty())
     return refuse(absl::StrCat(" ", version, " has no ", missing));
   if (v.cpu_runtime == kOpenMp) {
-    // Those of the runtime that it was linked with, whichever that is.
+    // Found through the library, so that they belong to the OpenMP runtime it was linked with.
     f.set_threads = reinterpret_cast<void (*)(int)>(object->find("omp_set_num_threads"));
     f.threads = reinterpret_cast<int (*)()>(object->find("omp_get_max_threads"));
     if (f.set_threads == nullptr || f.threads == nullptr)
-      return refuse(" has no OpenMP runtime that can be asked");
+      return refuse(" does not give access to its OpenMP runtime");
   } else if (v.cpu_runtime != kSequential) {
-    return refuse(" has threads whose number cannot be set: its runtime is neither OpenMP nor none");
+    return refuse(" uses threads whose number cannot be set: its runtime is neither OpenMP nor sequential");
   }
   void *engine = nullptr, *stream = nullptr;
   if (const int status = f.engine_create(&engine, kCpu, 0); status != 0)

@@ -1,4 +1,4 @@
-// What is taken from oneDNN, and what one of its products is made for.
+// The functions that Lathe takes from oneDNN, and the key of a primitive.
 #pragma once
 
 #include <tuple>
@@ -17,7 +17,7 @@ struct Argument {
   void* memory;
 };
 
-// Pointers are to opaque objects, or (release 2) to structs that the caller has room for.
+// Pointers refer to opaque objects or, in release 2, to structs that the caller allocates.
 struct Functions {
   int major = 0;
   // Release 2.
@@ -60,12 +60,12 @@ struct Functions {
   int (*memory_destroy)(void*) = nullptr;
   int (*memory_set)(void*, void* data) = nullptr;
   int (*execute)(const void* primitive, void* stream, int count, const Argument*) = nullptr;
-  // OpenMP's; null where it has no threads.
+  // OpenMP's functions; null in a sequential build.
   void (*set_threads)(int) = nullptr;
   int (*threads)() = nullptr;
 };
 
-// All that a primitive is made for.
+// Everything that a primitive depends on.
 struct Shape {
   int64_t m, n, k, batch, lda, ldb, ldd, stride_a, stride_b, stride_d;
   int32_t threads;

@@ -1,4 +1,4 @@
-// OpenBLAS: cblas_sgemm, and the number of its threads. Declarations after its cblas.h.
+// OpenBLAS: cblas_sgemm and its thread count. The declarations follow its cblas.h.
 #include <condition_variable>
 #include <cstring>
 
@@ -20,11 +20,11 @@ struct Functions {
   const char* (*config)() = nullptr;  // "OpenBLAS 0.3.21 NO_LAPACKE ..."
 };
 
-// OpenBLAS has one number of threads for the whole process, which others may have set: it is the launch's
-// while calls with that number run, and afterwards what it was. Calls with another number wait.
+// OpenBLAS has one thread count for the whole process, which the host may have set. This sets the count that
+// a launch needs while calls with that count run, then restores the old one. Calls with another count wait.
 class ThreadCount {
  public:
-  // The process' own; a child's begins with no call running.
+  // The instance of this process; the child of a fork starts with a new one.
   static ThreadCount& get() {
     static auto* const kept = new PerProcess<ThreadCount>;  // never destroyed: a context may outlive main
     return kept->get();
@@ -58,12 +58,12 @@ class Sgemm final : public ExternalCall {
   absl::Status run(const ArgumentBlock& args, const ExternalSite& site) override {
     if (absl::Status s = check_block(problem_, args); !s.ok()) return s;
     if (std::max({args.lda, args.ldb, args.ldd}) > INT32_MAX)
-      return absl::UnavailableError("a leading dimension does not fit its 32 bits");
+      return absl::UnavailableError("a leading dimension does not fit in 32 bits");
     const bool adds = problem_.c != DType::kNone;
     copy_c_to_d(problem_, args);
     const auto d = [&](int64_t batch) { return static_cast<float*>(args.d) + batch * args.stride_d; };
-    // Products of one row or column are handed on to its sgemv, which in some releases reads what a beta of 0
-    // hides.
+    // sgemm passes products with one row or column to sgemv, which in some releases reads D although beta is
+    // 0. So set D to 0.
     if (!adds && (args.m == 1 || args.n == 1))
       for (int64_t b = 0; b < args.batch; ++b)
         for (int64_t i = 0; i < args.m; ++i)

@@ -18,14 +18,15 @@ absl::StatusOr<std::string> link(const std::string& ptx, const Library& library,
   LinkState state = nullptr;
   LATHE_RETURN_IF_ERROR(library.check(
       call.link_create(log.option_count(), log.options(), log.values(), &state), "making a linker"));
-  // The text is given with the NUL that ends it.
+  // PTX is passed with its terminating NUL.
   int result = call.link_add(state, kJitInputPtx, const_cast<char*>(ptx.c_str()), ptx.size() + 1,
                              "kernel.ptx", 0, nullptr, nullptr);
   void* image = nullptr;
   size_t bytes = 0;
   if (result == kSuccess) result = call.link_complete(state, &image, &bytes);
   std::string cubin;
-  if (result == kSuccess) cubin.assign(static_cast<const char*>(image), bytes);  // the linker's own memory
+  if (result == kSuccess)
+    cubin.assign(static_cast<const char*>(image), bytes);  // `image` is the linker's memory
   call.link_destroy(state);
   LATHE_RETURN_IF_ERROR(library.check(result, "linking PTX"));
   if (cubin.empty()) return absl::InternalError("linking PTX: the driver gave an empty image");
@@ -38,7 +39,7 @@ std::string assembler_name(const Library& library) {
   return absl::StrCat("CUDA driver ", version / 1000, ".", version % 1000 / 10);
 }
 
-// Adds to what the artifact says of itself. A driver's words are not always UTF-8.
+// Adds the assembler and its messages to the artifact's metadata. A driver's messages are not always UTF-8.
 void describe(Artifact* artifact, const std::string& assembler, const std::vector<std::string>& messages) {
   absl::StatusOr<Json> metadata = parse_json(artifact->metadata, "metadata");
   if (!metadata.ok() || !metadata->is_object()) metadata = Json::object();
@@ -53,13 +54,14 @@ Artifact link_ptx(Artifact artifact, const Library& library, const Contexts& con
   if (artifact.format != CodeFormat::kPtx) return artifact;
   if (is_worse_linked(artifact.code)) {
     describe(&artifact, kAssembledByLoader, {});
-    logger.log(LogLevel::kInfo, "PTX stays PTX: it has setmaxnreg, which the driver's linker ignores");
+    logger.log(LogLevel::kInfo, "PTX is kept as PTX: it uses setmaxnreg, which the driver's linker ignores");
     return artifact;
   }
   JitLog log(JitLog::kForLinker);
   absl::StatusOr<std::string> cubin = link(artifact.code, library, contexts, log);
   if (!cubin.ok()) {
-    logger.log(LogLevel::kWarning, absl::StrCat("PTX stays PTX: ", cubin.status().message(), log.suffix()));
+    logger.log(LogLevel::kWarning,
+               absl::StrCat("PTX is kept as PTX: ", cubin.status().message(), log.suffix()));
     return artifact;
   }
   artifact.format = CodeFormat::kCubin;

@@ -1,4 +1,4 @@
-// PTX to a cubin by the driver's own linker.
+// Links PTX to a cubin with the driver's own linker.
 #pragma once
 
 #include "base/log.h"
@@ -7,9 +7,10 @@
 
 namespace lathe::gpu {
 
-// The artifact with a cubin for this device, "assembler" in its metadata, and there as in the log what the
-// linker has against the code. As it was, with a warning logged, when the driver cannot: loading hands it the
-// PTX then. So it does, and "assembler" says so, with PTX that is worse off linked (core/assembler_log.h).
+// Returns the artifact with a cubin for this device, and adds "assembler" and the linker's messages to its
+// metadata (the messages are logged, too). If linking fails, logs a warning and returns the artifact
+// unchanged; loading then passes PTX to the driver. PTX that is worse when linked (core/assembler_log.h) also
+// stays PTX, and "assembler" says so.
 Artifact link_ptx(Artifact artifact, const Library& library, const Contexts& contexts, const Logger& logger);
 
 }  // namespace lathe::gpu

@@ -9,7 +9,7 @@ namespace {
 
 absl::Status check_pointer(const Library& library, Device device, const char* name, const void* data) {
   if (data == nullptr) return absl::OkStatus();
-  // HIP's numbers of memory types depend on its version: memory of a device is what has no host pointer.
+  // HIP's memory types depend on its version, so device memory is recognised by its missing host pointer.
   const bool is_cuda = library.platform().is_cuda;
   unsigned type = 0;
   int ordinal = -1;
@@ -24,7 +24,7 @@ absl::Status check_pointer(const Library& library, Device device, const char* na
   if (result == kSuccess && of_device && ordinal != device)
     return absl::InvalidArgumentError(
         absl::StrCat(name, " is in the memory of device ", ordinal, ", not ", device));
-  // A pointer the driver does not know has no type; older drivers refuse to look it up.
+  // A pointer that the driver does not know has no type; older drivers fail to look it up.
   if (result != kSuccess || (is_cuda && type == 0) || on_device == 0)
     return absl::InvalidArgumentError(
         absl::StrCat(name, " is in memory that no device can reach (a host array?)"));

@@ -1,4 +1,4 @@
-// The `validate` option: every pointer of a launch looked up in the driver before it can fault.
+// The `validate` option: looks up every pointer of a launch in the driver before a kernel can fault on it.
 #pragma once
 
 #include "runtime/driver.h"
@@ -6,9 +6,9 @@
 
 namespace lathe::gpu {
 
-// kInvalidArgument names the first operand that is in memory the driver does not know (a host array) or in
-// another device's. Host memory that was allocated or registered through the driver, and managed memory,
-// pass. About a microsecond a pointer. Addresses are looked up, not extents.
+// kInvalidArgument names the first operand whose memory is unknown to the driver (a host array) or on another
+// device. Managed memory, and host memory that was allocated or registered through the driver, are accepted.
+// Costs about a microsecond per pointer. Checks the address only, not the size.
 absl::Status check_pointers(const Library& library, Device device, const Launch& launch);
 
 }  // namespace lathe::gpu

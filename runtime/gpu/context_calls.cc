@@ -1,10 +1,10 @@
-// Contexts, streams' contexts and launches as each vendor's driver knows them.
+// Contexts, contexts of streams, and launches, which CUDA and HIP call differently.
 #include "runtime/gpu/library.h"
 
 namespace lathe::gpu {
 namespace {
 
-// HIP's context of a device: its ordinal, so that no handle is null.
+// HIP has no context handles. A device's context is its ordinal plus 1, so that no handle is null.
 Context context_of(Device device) { return reinterpret_cast<Context>(static_cast<uintptr_t>(device) + 1); }
 Device device_of(Context context) { return static_cast<Device>(reinterpret_cast<uintptr_t>(context) - 1); }
 

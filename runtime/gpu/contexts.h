@@ -1,9 +1,9 @@
-// Which context a call works in. HIP's are its devices.
+// Chooses the context in which a call works. With HIP, a context is a device.
 //
-// A device's own context is its primary one, retained while the device is open. A call on a stream works in
-// the stream's context, whichever context of the device that is; a call on a default stream in the caller's
-// current context if that is of this device, else in the primary one. Green contexts' streams are treated as
-// default streams are.
+// A device's own context is its primary context, which is retained while the device is open. A call on a
+// stream works in the stream's context, if that belongs to the device. A call on a default stream works in
+// the caller's current context if that belongs to the device, otherwise in the primary context. Streams of
+// green contexts are treated like default streams.
 #pragma once
 
 #include "base/status.h"
@@ -24,7 +24,8 @@ class Contexts {
   ~Contexts();
 
   Context primary() const { return primary_; }
-  // kInvalidArgument for a stream of another device. `current` is the caller's, or null.
+  // The context for work on `stream`. `current` is the caller's current context or null. kInvalidArgument:
+  // the stream belongs to another device.
   absl::StatusOr<Context> of_stream(void* stream, Context current) const;
 
  private:
@@ -34,7 +35,7 @@ class Contexts {
 
   const Library& driver_library_;
   const Device device_;
-  Context primary_;  // null: moved from
+  Context primary_;  // null after a move
 };
 
 }  // namespace lathe::gpu

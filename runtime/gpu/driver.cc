@@ -20,7 +20,7 @@
 namespace lathe::gpu {
 namespace {
 
-// The limit of a grid's sides but the first (Kernel::LaunchStep::most_x): 65535 on every CUDA device, 65536
+// The limit of a grid in y and z (for x see Kernel::LaunchStep::most_x): 65535 on every CUDA device, 65536
 // with HIP.
 constexpr int64_t kMaxGridYZ = 65535;
 
@@ -46,12 +46,12 @@ LaunchShape shape_of(const Kernel::LaunchStep& step, const Grid& grid, const Var
           true};
 }
 
-// A launch's parameters. The driver copies them before a launch returns.
+// The parameters of a launch. The driver copies them before the launch call returns.
 struct Parameters {
   ArgumentBlock args;
   EncodedTensorMap maps[Kernel::kMaxMaps];
 
-  // A pointer to each, in the kernel's order.
+  // A pointer to each parameter, in the kernel's order.
   using Each = std::array<void*, std::size(kArgumentFields) + Kernel::kMaxMaps>;
   Each each() {
     Each pointers;
@@ -104,7 +104,7 @@ class GpuDriver final : public Driver {
     return shape_of(kernel.steps()[0], grid, sizes);
   }
   absl::Status launch_slice(const Launch&, const Slice&) override {
-    return absl::UnimplementedError("slices run on the CPU alone");
+    return absl::UnimplementedError("slices are supported on the CPU only");
   }
   size_t workspace_bytes(const LoadedKernel&, const LaunchConfig& config, int32_t) const override {
     return workspace_end(config) + config.counters * sizeof(uint32_t);
@@ -120,17 +120,17 @@ class GpuDriver final : public Driver {
   // Where one launch runs and what it may use.
   struct Site {
     Context context = nullptr;
-    LaunchMemory::StreamState* stream = nullptr;  // null where nobody asked for it
+    LaunchMemory::StreamState* stream = nullptr;  // null if the launch does not need it
     const Kernel::Loaded* loaded = nullptr;
   };
 
-  // In a caller's workspace the counters lie behind the partial results.
+  // In a caller's workspace the counters come after the partial results; this is where the results end.
   static size_t workspace_end(const LaunchConfig& config) {
     constexpr size_t mask = LaunchMemory::kAlignment - 1;
     return config.workspace_bytes > SIZE_MAX / 2 ? SIZE_MAX / 2 : (config.workspace_bytes + mask) & ~mask;
   }
-  // Kernels are planned to keep everything in registers. One that does not came out of an assembler otherwise
-  // than planned, and is slow.
+  // Kernels are planned to keep everything in registers. If one does not, the assembler did something else
+  // than planned, and the kernel is slow.
   void warn_of_code(const Kernel& kernel) const {
     for (const std::string& message : kernel.messages())
       logger_.log(LogLevel::kWarning, absl::StrCat(name_, ": assembling PTX: ", message));
@@ -170,7 +170,7 @@ class GpuDriver final : public Driver {
   std::unique_ptr<Contexts> contexts_;
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<LaunchMemory> launch_memory_;         // freed before the context is released
-  ExternalLibraries externals_{facts_.target.backend};  // likewise
+  ExternalLibraries externals_{facts_.target.backend};  // also freed before it
 };
 
 absl::Status GpuDriver::check(const Launch& launch) const {
@@ -216,7 +216,7 @@ absl::Status GpuDriver::find_site(const Launch& launch, bool needs_memory, Conte
   return absl::OkStatus();
 }
 
-// Points the block at the launch's workspace, counters and zeros.
+// Sets the block's pointers to the launch's workspace, counters and zeros.
 absl::Status GpuDriver::take_memory(const Launch& launch, const LaunchNeed& need, const Site& site,
                                     ArgumentBlock* args) {
   const bool own = launch.workspace == nullptr;
@@ -238,8 +238,9 @@ absl::Status GpuDriver::take_memory(const Launch& launch, const LaunchNeed& need
   return own ? absl::OkStatus() : take_callers(launch, need, args);
 }
 
-// A zeroed workspace has results in its first half and counters in its second, so that no plan's results lie
-// where another one counts. What lies in others is the caller's: no kernel has left its counters at 0.
+// A caller's zeroed workspace has partial results in its first half and counters in its second half, so that
+// the results of one plan never overwrite the counters of another. In any other workspace the counters have
+// unknown values and are zeroed here.
 absl::Status GpuDriver::take_callers(const Launch& launch, const LaunchNeed& need, ArgumentBlock* args) {
   const bool zeroed = launch.workspace_is_zeroed;
   const size_t needed = workspace_bytes(*launch.kernel, launch.config, 1);
@@ -279,8 +280,9 @@ absl::Status GpuDriver::launch_step(const Launch& launch, const Site& site, size
       shape.grid[0], shape.grid[1], shape.grid[2],      step.block[0],
       step.block[1], step.block[2], shape.shared_bytes, library_.stream(launch.stream),
       attributes,    count};
-  // The argument block is laid out as its fields are in any code. Where a tensor map lies the code alone says
-  // (core/recipe.h), so that the driver is to place it.
+  // The argument block has the layout of the kernel's parameters, so it can be passed as one buffer. The
+  // place of a tensor map is known only to the code (core/recipe.h), so the driver must place the parameters
+  // then.
   const Function function = site.loaded->functions[index];
   if (step.maps.empty()) {
     size_t bytes = sizeof(ArgumentBlock);
@@ -310,7 +312,7 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
       return launch_sub_batches(launch, site, parameters, result);
     ++launched;
   }
-  // An external library may put several kernels of its own into the stream.
+  // An external library may put several kernels into the stream.
   std::unique_lock<std::mutex> sequence;
   if ((launched > 1 || kernel.is_external()) && parameters->args.workspace != nullptr)
     sequence = std::unique_lock<std::mutex>(site.stream->sequence());
@@ -322,7 +324,8 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
   return absl::OkStatus();
 }
 
-// A grid with a side beyond its limit: the batch in parts, one after the other, each as if it were the whole.
+// For a grid that exceeds a limit: launches the batch in parts, one after the other, each as if it were the
+// whole.
 [[gnu::cold]] absl::Status GpuDriver::launch_sub_batches(const Launch& launch, const Site& site,
                                                          Parameters* parameters, int* result) {
   const Kernel& kernel = *static_cast<const Kernel*>(launch.kernel);
@@ -338,7 +341,7 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
                                                  kernel.steps()[0].most_x, " by ", kMaxGridYZ, " by ",
                                                  kMaxGridYZ, " workgroups"));
   }
-  // Grids grow with the batch: the largest part that fits, by bisection.
+  // Grids grow with the batch. Find the largest part that fits by bisection.
   int64_t part = 1, beyond = launch.dims.batch;
   while (beyond - part > 1) {
     const int64_t middle = part + (beyond - part) / 2;
@@ -389,8 +392,8 @@ absl::Status GpuDriver::launch(const Launch& launch) {
   int result = kSuccess;
   absl::Status status = try_launch(launch, &result);
   if (__builtin_expect(status.ok(), 1)) return status;
-  // A stream's handle may have been destroyed and given to a stream of another context since it was seen
-  // first.
+  // The stream's handle may have been destroyed and given to a new stream of another context since it was
+  // first seen.
   if (result == kSuccess || is_default_stream(launch.stream) || library_.row(result).loses_context)
     return status;
   const LaunchMemory::Key key = LaunchMemory::key_of(launch.stream, nullptr);
@@ -409,7 +412,7 @@ absl::StatusOr<bool> GpuDriver::is_capturing(void* stream) {
   LATHE_RETURN_IF_ERROR(scope.enter(context, current));
   int status = kCaptureNone;
   const int result = library_.call().stream_capturing(library_.stream(stream), &status);
-  // The legacy default stream while another one captures in a way that forbids work on it.
+  // Work on the legacy default stream is forbidden while another stream is captured in the default mode.
   if (result != kSuccess && library_.row(result).code == kCapturingCode) return true;
   LATHE_RETURN_IF_ERROR(library_.check(result, "asking whether the stream is captured"));
   return status != kCaptureNone;

@@ -1,4 +1,4 @@
-// CUDA's and HIP's driver as one: a platform (library.h) says in what they differ.
+// One driver for CUDA and HIP. A platform (library.h) describes the differences.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace lathe::gpu {
 
-// Parts of a backend's row. kUnavailable says why there is no device; query and open answer it, with the
-// reason, and kInvalidArgument for a name that is not "<prefix>:<ordinal>". Listing and querying make no
+// Parts of a backend's row. kUnavailable: there is no device; the message has the reason. query and open also
+// return kInvalidArgument for a name that is not "<prefix>:<ordinal>". Listing and querying create no
 // context.
 absl::StatusOr<std::vector<std::string>> enumerate(const Platform& platform);
 absl::StatusOr<DeviceFacts> query(const Platform& platform, absl::string_view name);

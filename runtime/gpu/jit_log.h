@@ -1,4 +1,4 @@
-// The options with which the driver's compiler and linker write their logs, and what they wrote.
+// The options of the driver's PTX compiler and linker, with buffers for their log messages.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace lathe::gpu {
 
 class JitLog {
  public:
-  // Both say what they have against the code (CU_JIT_LOG_VERBOSE). The linker compiles what it is given for
-  // the current context's device (CU_JIT_TARGET_FROM_CUCONTEXT), at the highest level
-  // (CU_JIT_OPTIMIZATION_LEVEL 4, the default too). No bound on registers: the kernels state theirs
-  // (.reqntid, .minnctapersm).
+  // Both uses ask for messages about the code (CU_JIT_LOG_VERBOSE). The linker compiles for the device of the
+  // current context (CU_JIT_TARGET_FROM_CUCONTEXT) at the highest level, which is the default, too
+  // (CU_JIT_OPTIMIZATION_LEVEL 4). There is no register limit, because the kernels set theirs (.reqntid,
+  // .minnctapersm).
   enum Use { kForLoading, kForLinker };
   explicit JitLog(Use use) : count_(use == kForLinker ? 7 : 5) { error_[0] = info_[0] = 0; }
   JitLog(const JitLog&) = delete;
@@ -24,9 +24,9 @@ class JitLog {
   unsigned option_count() const { return count_; }
   int* options() { return options_; }
   void** values() { return values_; }
-  // What the driver said without being at odds with the code, line by line.
+  // The driver's informational messages, one per line.
   absl::string_view info() const { return info_; }
-  // ": <what the driver said>", or "".
+  // ": <the driver's error or information text>", or "" if there is none.
   std::string suffix() const {
     const absl::string_view text = absl::StripAsciiWhitespace(error_[0] != 0 ? error_ : info_);
     return text.empty() ? "" : absl::StrCat(": ", text);
@@ -40,7 +40,7 @@ class JitLog {
   int options_[7] = {kJitErrorLogBuffer,     kJitErrorLogBufferBytes, kJitInfoLogBuffer,
                      kJitInfoLogBufferBytes, kJitLogVerbose,          kJitTargetFromContext,
                      kJitOptimizationLevel};
-  // The driver writes how much it used over the sizes.
+  // The driver overwrites the two sizes with the number of bytes it wrote.
   void* values_[7] = {
       error_, as_value(sizeof error_), info_, as_value(sizeof info_), as_value(1), nullptr, as_value(4)};
 };

@@ -14,9 +14,9 @@
 namespace lathe::gpu {
 namespace {
 
-constexpr int64_t kSharedByDefault = 48 << 10;  // static and dynamic, without opting in
+constexpr int64_t kSharedByDefault = 48 << 10;  // static plus dynamic; more must be requested
 constexpr int32_t kPortableCluster = 8, kMaxCluster = 16;
-// CUDA counts a grid's workgroups, HIP (in the packet that the hardware reads) also its threads, in 32 bits.
+// CUDA limits the workgroups of a grid to 31 bits. HIP's dispatch packet also limits its threads to 32 bits.
 constexpr int64_t kMaxWorkgroups = INT32_MAX, kMaxThreads = UINT32_MAX;
 
 absl::Status refusal(absl::string_view cause) {
@@ -170,7 +170,7 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> Kernel::load(const Artifact& artif
 }
 
 Kernel::~Kernel() {
-  if (is_external()) return;  // no module of ours
+  if (is_external()) return;  // it has no module
   for (const std::unique_ptr<Loaded>& loaded : modules_) {
     ContextScope scope(library_);
     if (!scope.enter(loaded->context).ok()) continue;  // the context is gone, and the module with it
@@ -187,7 +187,7 @@ absl::StatusOr<const Kernel::Loaded*> Kernel::load_into(Context context, std::st
   if (!is_external()) {
     LATHE_RETURN_IF_ERROR(load_module(loaded.get(), info));
   } else if (!modules_.empty()) {
-    return absl::UnavailableError("an external library works in the device's primary context alone");
+    return absl::UnavailableError("an external library works in the device's primary context only");
   }
   loaded->next = loaded_.load(std::memory_order_relaxed);
   modules_.push_back(std::move(loaded));
@@ -223,8 +223,8 @@ absl::Status Kernel::load_module(Loaded* loaded, std::string* info) const {
   return status;
 }
 
-// What a function must be told or asked once. The driver loads functions lazily: asking for an attribute does
-// it now, where no stream waits for it.
+// Sets the function's attributes and checks its limits. Drivers load functions lazily; reading an attribute
+// forces that now, while no stream waits for it.
 absl::Status Kernel::prepare_function(size_t index, Function function) const {
   const Calls& call = library_.call();
   const LaunchStep& step = steps_[index];
@@ -265,7 +265,8 @@ absl::Status Kernel::prepare_function(size_t index, Function function) const {
   return call.function_parameter == nullptr ? absl::OkStatus() : check_parameters(index, function);
 }
 
-// The code's own parameters against the argument block: a mismatch would have the kernel read garbage.
+// Compares the code's own parameters with the argument block. After a mismatch the kernel would read wrong
+// values.
 absl::Status Kernel::check_parameters(size_t index, Function function) const {
   const Calls& call = library_.call();
   const size_t fields = std::size(kArgumentFields), maps = steps_[index].maps.size();
@@ -277,7 +278,7 @@ absl::Status Kernel::check_parameters(size_t index, Function function) const {
       return refusal(
           absl::StrCat("step ", symbol(index), " has more than the ", i, " parameters that are passed"));
     }
-    const bool is_map = i >= fields;  // of which the driver knows the place
+    const bool is_map = i >= fields;  // the code decides where a map is
     size_t wanted_bytes = kTensorMapBytes;
     if (!is_map) {
       const ArgumentKind kind = kArgumentFields[i].kind;

@@ -1,5 +1,5 @@
-// A kernel on a GPU: its recipe, checked and in the form that a launch reads, and its code in each context
-// that ran it.
+// A kernel on a GPU: its checked recipe in the form that a launch reads, and its code in each context that
+// ran it.
 #pragma once
 
 #include <atomic>
@@ -16,19 +16,19 @@
 
 namespace lathe::gpu {
 
-// What a kernel may ask of a device, from its facts.
+// A device's limits for kernels, from its facts.
 struct KernelLimits {
   std::string arch;  // "sm_90a"
   int64_t workgroup_size = 1024;
-  int64_t shared_bytes = 48 << 10;  // of a workgroup, opted in
-  bool has_clusters = false;        // and programmatic dependent launch
+  int64_t shared_bytes = 48 << 10;  // the most that a workgroup can request
+  bool has_clusters = false;        // clusters and programmatic dependent launch
   bool is_rocm = false;
 };
 KernelLimits limits_of(const DeviceFacts& facts);
 
 class Kernel final : public LoadedKernel {
  public:
-  static constexpr size_t kMaxSteps = 8, kMaxMaps = 8;  // so that a launch needs no memory but its stack
+  static constexpr size_t kMaxSteps = 8, kMaxMaps = 8;  // so that a launch needs only stack memory
 
   struct LaunchStep {
     unsigned block[3];
@@ -36,11 +36,11 @@ class Kernel final : public LoadedKernel {
     bool clustered = false, programmatic = false;
     FlatFormulas sizes;  // grid x, y, z, dynamic shared memory
     std::vector<TensorMapPlan> maps;
-    int64_t most_x = 0;  // workgroups along x that one launch can have
-    std::unique_ptr<ExternalCall>
-        external;  // does the step where it is not null; in the primary context alone
+    int64_t most_x = 0;  // the most workgroups along x in one launch
+    // If not null, an external library does the step, in the primary context only.
+    std::unique_ptr<ExternalCall> external;
   };
-  // The code in one context. Lives as long as the kernel.
+  // The code in one context. It lives as long as the kernel.
   struct Loaded {
     Context context = nullptr;
     Module module = nullptr;
@@ -48,10 +48,10 @@ class Kernel final : public LoadedKernel {
     const Loaded* next = nullptr;
   };
 
-  // Refuses (kInvalidArgument, naming the cause) what this device cannot run, then loads the code into the
-  // primary context, all of it: no first launch waits for the driver. kDataLoss, with the driver's log, when
-  // the driver cannot take this form of the code. `library` and `contexts` outlive the kernel.
-  // kUnavailable where an external library's routine cannot be had.
+  // Rejects what this device cannot run (kInvalidArgument with the cause). Then loads all code into the
+  // primary context, so that no first launch waits for the driver. kDataLoss, with the driver's log: the
+  // driver rejects this form of the code. kUnavailable: an external library's routine is missing. `library`
+  // and `contexts` must outlive the kernel.
   static absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact, const Library& library,
                                                             const Contexts& contexts,
                                                             const KernelLimits& limits,
@@ -62,20 +62,19 @@ class Kernel final : public LoadedKernel {
   const std::vector<LaunchStep>& steps() const { return steps_; }
   const std::string& symbol(size_t step) const { return recipe_.steps[step].symbol; }
   const Driver* owner() const { return owner_; }
-  // Whether an external library does every step: there is no code.
+  // Whether an external library does every step, so that there is no code.
   bool is_external() const { return format_ == CodeFormat::kNone; }
-  // Null when this context has not run the kernel yet. No lock.
+  // The code in `context`, or null if the context has not run the kernel yet. No lock.
   const Loaded* in(Context context) const {
     const Loaded* loaded = loaded_.load(std::memory_order_acquire);
     while (loaded != nullptr && loaded->context != context) loaded = loaded->next;
     return loaded;
   }
-  // CUDA, of a step's code in the primary context: a thread's local memory in bytes, what its registers did
-  // not hold.
+  // CUDA: bytes of local memory per thread of the step's code, which hold what did not fit in registers.
   int local_bytes(size_t step) const { return local_bytes_[step]; }
-  // What the driver had against PTX when it assembled it for the primary context (core/assembler_log.h).
+  // The driver's messages about PTX that it assembled for the primary context (core/assembler_log.h).
   const std::vector<std::string>& messages() const { return messages_; }
-  // As in(), after loading the code into `context`, which must be current.
+  // As in(), but loads the code into `context`, which must be current, if it is not there yet.
   absl::StatusOr<const Loaded*> load_into(Context context) const {
     std::string info;
     return load_into(context, &info);
@@ -96,9 +95,9 @@ class Kernel final : public LoadedKernel {
   int local_bytes_[kMaxSteps] = {};
   std::vector<std::string> messages_;
   std::vector<LaunchStep> steps_;
-  mutable std::mutex mutex_;                              // of loading into one more context
+  mutable std::mutex mutex_;                              // held while code is loaded into a new context
   mutable std::vector<std::unique_ptr<Loaded>> modules_;  // under mutex_
-  mutable std::atomic<const Loaded*> loaded_{nullptr};    // the list of them, the latest first
+  mutable std::atomic<const Loaded*> loaded_{nullptr};    // list of modules_, newest first
 };
 
 }  // namespace lathe::gpu

@@ -8,11 +8,11 @@
 namespace lathe::gpu {
 namespace {
 
-constexpr size_t kFewCounters = 1024;  // so that hardly any slab grows for counters alone
+constexpr size_t kFewCounters = 1024;  // so that a slab rarely grows only for counters
 
 uint64_t this_thread() {
-  // Never given twice, unlike a thread's id or the address of its variables: work of a thread that ended may
-  // still run.
+  // Never reused, unlike a thread's id or the address of its variables: work of an ended thread may still
+  // run.
   static std::atomic<uint64_t> threads{0};
   static thread_local uint64_t number = 0;
   if (number == 0) number = threads.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -36,11 +36,11 @@ LaunchNeed larger(const LaunchNeed& a, const LaunchNeed& b) {
           a.zeros || b.zeros};
 }
 
-// What a slab that replaces `old` has, where it must serve `need`.
+// The size of a slab that replaces `old` and must serve `need`.
 LaunchNeed grown(const LaunchNeed& need, const LaunchMemory::Slab* old) {
   LaunchNeed size = need;
   if (old == nullptr) return size;
-  // Whatever is large enough stays as large as it is.
+  // A part that is large enough keeps its size.
   const auto at_least = [](size_t wanted, size_t had) {
     return wanted <= had ? had : std::max(wanted, 2 * had);
   };
@@ -89,7 +89,7 @@ LaunchMemory::StreamState* LaunchMemory::adopt(const Key& key, Context context) 
   const std::lock_guard<std::mutex> lock(mutex_);
   if (StreamState* known = find(key)) {
     if (known->context() != context) {
-      // The old slab stays with slabs_; the new context cannot use it.
+      // The new context cannot use the old slab, which stays in slabs_.
       known->slab_.store(nullptr, std::memory_order_release);
       known->context_.store(context, std::memory_order_release);
     }
@@ -117,14 +117,14 @@ LaunchMemory::StreamState* LaunchMemory::adopt(const Key& key, Context context) 
 absl::StatusOr<const LaunchMemory::Slab*> LaunchMemory::grow(StreamState* stream, const LaunchNeed& need) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Slab* old = stream->slab();
-  if (old != nullptr && old->serves(need)) return old;  // another thread was here first
+  if (old != nullptr && old->serves(need)) return old;  // another thread has already grown it
   const LaunchNeed wanted = larger(need, floor_);
   std::unique_ptr<Slab> slab;
   if (spare_ != nullptr && spare_->context == stream->context() && spare_->serves(wanted)) {
     slab = std::move(spare_);
   } else {
     absl::StatusOr<std::unique_ptr<Slab>> made = make_slab(stream->context(), grown(wanted, old));
-    // What doubling asks for beyond the need may be what there is no memory for.
+    // The doubled size may be what memory is short for, so try the needed size.
     if (!made.ok() && absl::IsResourceExhausted(made.status())) made = make_slab(stream->context(), need);
     if (!made.ok()) return made.status();
     slab = *std::move(made);
@@ -143,7 +143,7 @@ absl::Status LaunchMemory::reserve(const LaunchNeed& need) {
   if (spare_ == nullptr && !slabs_.empty() && slabs_.back()->serves(floor_)) return absl::OkStatus();
   ContextScope scope(library_);
   LATHE_RETURN_IF_ERROR(scope.enter(contexts_.primary()));
-  if (spare_ != nullptr) free_slab(*spare_);  // no launch has seen it
+  if (spare_ != nullptr) free_slab(*spare_);  // no launch uses it
   spare_.reset();
   LATHE_ASSIGN_OR_RETURN(spare_, make_slab(contexts_.primary(), floor_));
   return absl::OkStatus();

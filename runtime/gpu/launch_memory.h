@@ -1,12 +1,14 @@
-// Launch memory that a driver owns: partial results of splits, and the counters by which workgroups find out
-// who is last.
+// Launch memory that a driver owns: partial results of split-K, and the counters by which workgroups find out
+// which one is last.
 //
-// One slab a stream. Launches of one stream follow each other, so they share it; two streams never do. (A
-// default stream counts once a context, the per-thread default stream once a thread.) A launch finds its
-// stream's slab without a lock or an allocation. A slab only grows: a larger one takes its place and the old
-// one stays until the device closes, because captured graphs may name it. A launch that outgrows its slab at
-// least doubles it, so that the old ones add up to less than the last. Memory is taken and zeroed in relaxed
-// capture mode and on a stream of this class's own, so that a first launch is legal inside a capture.
+// Each stream has one slab. Launches on a stream run one after the other, so they share it; two streams never
+// do. (A default stream has one per context, the per-thread default stream one per thread.) A launch finds
+// its stream's slab without a lock or an allocation.
+//
+// A slab only grows: a larger one replaces it, and the old one stays until the device closes, because
+// captured graphs may use it. Growth at least doubles a slab, so the old ones together are smaller than the
+// last. Memory is allocated and zeroed in relaxed capture mode on this class's own stream, so a first launch
+// is legal inside a capture.
 #pragma once
 
 #include <atomic>
@@ -24,15 +26,15 @@ namespace lathe::gpu {
 // What a launch needs.
 struct LaunchNeed {
   size_t workspace_bytes = 0;
-  size_t counters = 0;  // 32-bit ones
-  bool zeros = false;   // kZeroBytes that are 0 and stay so
+  size_t counters = 0;  // of 32 bits
+  bool zeros = false;   // kZeroBytes of memory that are always 0
 };
 
 class LaunchMemory {
  public:
   static constexpr size_t kAlignment = 256, kZeroBytes = 256;
 
-  // Device memory of one allocation. Never changes once a launch can see it.
+  // One allocation of device memory. It never changes once a launch can see it.
   struct Slab {
     Context context = nullptr;
     DevicePointer zeros = 0;  // the allocation's start
@@ -46,8 +48,8 @@ class LaunchMemory {
     }
   };
 
-  // Who a stream's memory belongs to. Only default streams have a context or thread here: other handles name
-  // one stream.
+  // Identifies whose memory a slab is. Context and thread are set for default streams only; any other handle
+  // identifies one stream.
   struct Key {
     void* stream = nullptr;
     Context context = nullptr;
@@ -58,21 +60,21 @@ class LaunchMemory {
   };
   static Key key_of(void* stream, Context default_context);
 
-  // One stream's state. Lives as long as the LaunchMemory.
+  // The state of one stream. It lives as long as the LaunchMemory.
   class StreamState {
    public:
-    // The context its work is done in; another one if the handle was destroyed and given to a new stream.
+    // The context of the stream. It changes if the handle was destroyed and given to a new stream.
     Context context() const { return context_.load(std::memory_order_acquire); }
     const Slab* slab() const { return slab_.load(std::memory_order_acquire); }
-    // A launch that failed may leave counters half counted: the next ones zero them first, until one of them
-    // has told the stream to and says so with what it was given here.
+    // A failed launch may leave counters with wrong values. Later launches zero them first while in_doubt(),
+    // until one of them has enqueued the zeroing and calls settle() with the number that doubts() returned.
     void doubt_counters() { doubts_.fetch_add(1, std::memory_order_relaxed); }
     uint32_t doubts() const { return doubts_.load(std::memory_order_relaxed); }
     bool in_doubt(uint32_t doubts) const { return settled_.load(std::memory_order_acquire) != doubts; }
     void settle(uint32_t doubts) { settled_.store(doubts, std::memory_order_release); }
-    // Held by a launch of several kernels that hand each other a workspace, or of a library's that may: those
-    // of another thread's launch on this stream, whose workspace is the same, come before all of them or
-    // after.
+    // Held by a launch of several kernels that share a workspace, or of a library call, which may be several.
+    // So the kernels of another thread's launch on this stream, which uses the same workspace, cannot come
+    // between them.
     std::mutex& sequence() { return sequence_; }
 
    private:
@@ -84,23 +86,23 @@ class LaunchMemory {
     std::mutex sequence_;
   };
 
-  // Both outlive this object.
+  // Both must outlive this object.
   LaunchMemory(const Library& library, const Contexts& contexts);
-  // Frees all. No launch may be in flight.
+  // Frees all memory. No launch may be in flight.
   ~LaunchMemory();
   LaunchMemory(const LaunchMemory&) = delete;
   LaunchMemory& operator=(const LaunchMemory&) = delete;
 
-  // Null when the stream is new. No lock, no allocation.
+  // Returns null for a new stream. No lock, no allocation.
   StreamState* find(const Key& key) const;
-  // The stream's state, in `context` from now on.
+  // Returns the stream's state and assigns it to `context`.
   StreamState* adopt(const Key& key, Context context);
-  // A slab of the stream's that serves `need`. The stream's context must be current. kResourceExhausted names
-  // the size.
+  // Returns a slab of the stream that serves `need`. The stream's context must be current.
+  // kResourceExhausted: no memory; the message has the size.
   absl::StatusOr<const Slab*> grow(StreamState* stream, const LaunchNeed& need);
 
-  // No slab made from now on is smaller, and one is made ready, in the primary context, for the first stream
-  // that asks.
+  // Later slabs are at least this large, and one is allocated now, in the primary context, for the first
+  // stream that needs it.
   absl::Status reserve(const LaunchNeed& need);
 
  private:
@@ -120,7 +122,7 @@ class LaunchMemory {
   std::unique_ptr<Slab> spare_;                        // under mutex_
   std::vector<std::unique_ptr<Slab>> slabs_;           // under mutex_
   std::vector<std::unique_ptr<StreamState>> streams_;  // under mutex_
-  std::vector<std::unique_ptr<Table>> tables_;         // under mutex_; readers may still probe an old one
+  std::vector<std::unique_ptr<Table>> tables_;  // under mutex_; kept, since readers may still use an old one
   std::atomic<const Table*> current_;
 };
 

@@ -73,7 +73,7 @@ absl::StatusOr<Library> Library::open(const Platform& platform, bool to_list) {
   if (const int result = library.calls_.init(0); result != kSuccess) {
     return unavailable(
         platform.prefix,
-        absl::StrCat("the driver is installed but its initialisation answered ", library.describe(result)));
+        absl::StrCat("the driver is installed but its initialisation failed: ", library.describe(result)));
   }
   return library;
 }
@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<std::string>> Library::devices() const {
   if (const int result = calls_.device_count(&count); result != kSuccess) {
     return unavailable(
         platform_->prefix,
-        absl::StrCat("the driver is installed but counting its devices answered ", describe(result)));
+        absl::StrCat("the driver is installed but counting its devices failed: ", describe(result)));
   }
   if (count <= 0) return unavailable(platform_->prefix, "the driver is installed but finds no device");
   std::vector<std::string> names;

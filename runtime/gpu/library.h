@@ -1,5 +1,5 @@
-// CUDA's and HIP's drivers, opened at run time: no toolkit's headers or libraries at build time, and a
-// machine without them runs the rest of Lathe.
+// The CUDA and HIP drivers, opened at run time. No toolkit is needed to build Lathe, and a machine without
+// them can use the rest.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@
 
 namespace lathe::gpu {
 
-// What each result of a driver means to a caller.
+// What a result code of a driver means.
 struct ResultRow {
   int result;
   absl::StatusCode code;
-  bool loses_context = false;  // every later call of the context fails likewise
-  bool refuses_code = false;   // the driver cannot take this form of the code; another may do
+  bool loses_context = false;  // every later call in the context fails the same way
+  bool refuses_code = false;   // the driver rejects this form of the code; another may work
 };
 
 struct Calls {
@@ -32,46 +32,45 @@ struct Calls {
 
 class Library;
 
-// A backend: all in which one vendor's differs from another's.
+// One GPU backend: everything in which CUDA and HIP differ.
 struct Platform {
   const char* prefix;                    // of device names: "cuda", "hip"
-  std::array<const char*, 4> libraries;  // tried in order, ends at a null
+  std::array<const char*, 4> libraries;  // tried in order; null ends the list
   bool is_cuda;                          // which column of functions.h
-  std::vector<ResultRow> results;        // what is in no row is kInternal
+  std::vector<ResultRow> results;        // a result without a row is kInternal
   absl::StatusOr<DeviceFacts> (*query)(const Library& library, Device device);
 };
 
-// An opened driver library. It stays open for ever, as the drivers' own threads require.
+// An opened driver library. It is never closed, because the driver's own threads use it.
 class Library {
  public:
-  // kUnavailable ("cuda: not available, because ...") without the library, without one of the functions that
-  // are needed
-  // (`to_list`: to list devices alone), or when its initialisation fails, which may take up to a second at
-  // the first call.
-  // A library that the process has loaded already is taken before all others: its streams are the caller's.
+  // kUnavailable ("cuda: not available, because ..."): there is no library, a needed function is missing, or
+  // the initialisation fails. `to_list`: only the functions that list devices are needed. The first call may
+  // take up to a second. A library that the process has already loaded is preferred, because the caller's
+  // streams belong to it.
   static absl::StatusOr<Library> open(const Platform& platform, bool to_list);
 
   const Calls& call() const { return calls_; }
-  // In the driver's library or one that it depends on; null if there is none.
+  // Finds a symbol in the driver's library or one that it depends on; null if there is none.
   void* symbol(const char* name) const;
 
-  // Contexts and launches, which the two vendors call differently. HIP has one context a device, which stands
-  // for it.
+  // Context and launch functions, which CUDA and HIP call differently. HIP has no contexts; there a Context
+  // stands for a device.
   int retain_primary(Context* context, Device device) const;
   void release_primary(Device device) const;
-  int current_context(Context* context) const;  // the thread's, or null
+  int current_context(Context* context) const;  // of this thread; may be null
   int enter_context(Context context) const;
-  void leave_context(Context before) const;  // `before`: what was current when it was entered
-  // kNotSupported where the driver cannot tell.
+  void leave_context(Context before) const;  // `before`: the context before enter_context
+  // kNotSupported: the driver has no function for this.
   int stream_context(Stream stream, Context* context) const;
   int context_device(Context context, Device* device) const;
-  // A caller's handle as the driver knows it. HIP before 6.4 has no name for the legacy stream but null.
+  // The driver's handle for a caller's stream. HIP before 6.4 accepts only null for the legacy stream.
   Stream stream(void* handle) const {
     const bool legacy = reinterpret_cast<uintptr_t>(handle) == kLegacyStream;
     return legacy && !platform_->is_cuda ? nullptr : static_cast<Stream>(handle);
   }
-  // Either a pointer to each parameter or `extra`, which holds all of them in one buffer; the other is null.
-  // Launch attributes are CUDA's.
+  // Exactly one of these is not null: `parameters` has a pointer to each parameter, `extra` describes one
+  // buffer with all of them. Launch attributes are used by CUDA only.
   int launch(const LaunchConfiguration& config, Function function, void** parameters, void** extra) const;
 
   const Platform& platform() const { return *platform_; }
@@ -80,14 +79,14 @@ class Library {
   absl::Status check(int result, const char* action) const {
     return __builtin_expect(result == kSuccess, 1) ? absl::OkStatus() : error(result, action);
   }
-  // "<action>: CUDA_ERROR_OUT_OF_MEMORY (out of memory)" under the code that the platform's table has for
-  // `result`. One that loses the context says so.
+  // Returns "<action>: CUDA_ERROR_OUT_OF_MEMORY (out of memory)" with the code that the platform's table has
+  // for `result`. If the context is lost, the message says so.
   [[gnu::cold]] absl::Status error(int result, absl::string_view action) const;
   const ResultRow& row(int result) const;
   // "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)"
   std::string describe(int result) const;
 
-  // Names the driver gives its devices, by ordinal; kUnavailable when there is none.
+  // The driver's names of its devices, by ordinal. kUnavailable: there are none.
   absl::StatusOr<std::vector<std::string>> devices() const;
 
  private:
@@ -97,7 +96,7 @@ class Library {
   Calls calls_;
 };
 
-// "cuda:3" to 3; kInvalidArgument for what is not "<prefix>:<ordinal>".
+// Parses "cuda:3" to 3. kInvalidArgument: the name is not "<prefix>:<ordinal>".
 absl::StatusOr<int> ordinal_of(const Platform& platform, absl::string_view name);
 
 // "cuda: not available, because <cause>"

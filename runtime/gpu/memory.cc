@@ -4,7 +4,7 @@
 
 namespace lathe::gpu {
 
-// Into the context that work on the stream is done in.
+// Enters the context that the stream's work runs in.
 absl::Status Memory::enter(ContextScope& scope, void* stream) const {
   Context current = nullptr;
   LATHE_RETURN_IF_ERROR(library_.check(library_.current_context(&current), "asking for the current context"));
@@ -60,7 +60,7 @@ absl::StatusOr<void*> Memory::create_stream() {
 
 absl::Status Memory::destroy_stream(void* stream) {
   if (reinterpret_cast<uintptr_t>(stream) <= kPerThreadStream)
-    return absl::InvalidArgumentError("a default stream is not destroyed");
+    return absl::InvalidArgumentError("a default stream cannot be destroyed");
   ContextScope scope(library_);
   LATHE_RETURN_IF_ERROR(enter(scope, stream));
   return library_.check(library_.call().stream_destroy(static_cast<Stream>(stream)), "destroying a stream");

@@ -1,4 +1,4 @@
-// A GPU's memory and streams, in its primary context, and copies on any stream.
+// A GPU's DeviceMemory: memory and streams in its primary context, and copies on any stream.
 #pragma once
 
 #include "runtime/driver.h"
@@ -9,7 +9,7 @@ namespace lathe::gpu {
 
 class Memory final : public DeviceMemory {
  public:
-  // Both outlive this object.
+  // Both must outlive this object.
   Memory(const Library& library, const Contexts& contexts) : library_(library), contexts_(contexts) {}
 
   absl::StatusOr<void*> allocate(size_t bytes) override;

@@ -1,5 +1,5 @@
-// What a call changes in its thread while it talks to a GPU driver, put back on every path: the current
-// context and the stream-capture mode.
+// State of the calling thread that a call changes while it uses a GPU driver: the current context and the
+// capture mode. These scopes restore it.
 #pragma once
 
 #include "base/status.h"
@@ -7,8 +7,8 @@
 
 namespace lathe::gpu {
 
-// The thread's current context. CUDA's driver keeps a stack of them: pushing and popping leaves the caller's
-// stack, an empty one included, as it was. HIP's has a current device.
+// Changes the thread's current context. CUDA's driver has a stack of contexts; push and pop leave the
+// caller's stack unchanged, even an empty one. HIP has a current device.
 class ContextScope {
  public:
   explicit ContextScope(const Library& library) : library_(library) {}
@@ -18,8 +18,8 @@ class ContextScope {
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
 
-  // Makes `wanted` current until the scope ends; costs nothing where it is `current`, the caller's. At most
-  // once a scope.
+  // Makes `wanted` current until the scope ends; `current` is the caller's context. Costs nothing if they are
+  // equal. Call at most once per scope.
   absl::Status enter(Context wanted, Context current) {
     if (__builtin_expect(wanted == current, 1)) return absl::OkStatus();
     LATHE_RETURN_IF_ERROR(
@@ -41,9 +41,8 @@ class ContextScope {
   Context before_ = nullptr;
 };
 
-// Lets this thread allocate, free, load and wait while any stream, of this thread or another, is being
-// captured: calls that would otherwise be refused and invalidate the capture. Nothing done inside goes to a
-// stream of the caller's.
+// Lets this thread allocate, free, load code and wait while any stream is being captured. Without it such
+// calls fail and invalidate the capture. No work inside this scope may go to a caller's stream.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Library& library) : library_(library) {
@@ -55,7 +54,7 @@ class RelaxedCapture {
 
  private:
   const Library& library_;
-  int mode_ = kCaptureRelaxed;  // the caller's, after the first exchange
+  int mode_ = kCaptureRelaxed;  // the caller's mode after the constructor
 };
 
 }  // namespace lathe::gpu

@@ -1,4 +1,4 @@
-// Part of a batch as an argument block of its own.
+// An argument block for a part of a batch.
 #pragma once
 
 #include "core/args.h"
@@ -6,7 +6,8 @@
 
 namespace lathe::gpu {
 
-// `count` matrices from `first` on: every operand with a batch stride moves, the rest stays.
+// The block for `count` matrices from number `first` on: pointers with a batch stride move, the rest is the
+// same.
 inline ArgumentBlock sub_batch(const ArgumentBlock& args, const ProblemClass& problem, int64_t first,
                                int64_t count) {
   ArgumentBlock part = args;
@@ -20,7 +21,7 @@ inline ArgumentBlock sub_batch(const ArgumentBlock& args, const ProblemClass& pr
   move(&part.d, args.stride_d, problem.d);
   move(&part.residual, args.stride_r, problem.residual);
   part.batch = static_cast<int32_t>(count);
-  if (problem.op == Op::kElementwise) part.index_offset += first;  // of the batch's index
+  if (problem.op == Op::kElementwise) part.index_offset += first;  // the batch index of the part starts here
   return part;
 }
 

@@ -32,10 +32,10 @@ absl::StatusOr<TensorMapDataType> data_type(DType dtype) {
     default: break;
   }
   if (size_of(dtype) == 1) return kTensorUint8;
-  return absl::InvalidArgumentError(absl::StrCat("no tensor map holds ", name_of(dtype)));
+  return absl::InvalidArgumentError(absl::StrCat("a tensor map cannot have elements of ", name_of(dtype)));
 }
 
-// Everything that the encoded form depends on.
+// Everything that the encoded map depends on.
 struct Inputs {
   const void* data;
   uint64_t columns, rows, batch;
@@ -50,12 +50,13 @@ struct Inputs {
     return h * 0x9e3779b97f4a7c15u >> 40;
   }
 };
-static_assert(sizeof(Inputs) == 64, "no padding: Inputs is compared bytewise");
+static_assert(sizeof(Inputs) == 64, "Inputs is compared bytewise, so it must have no padding");
 
-// Direct-mapped, and large enough for the weights of a model: 100 KB in each thread that launches with maps.
+// A direct-mapped cache, large enough for the weights of a model: 100 KB in each thread that launches with
+// tensor maps.
 struct Memo {
   static constexpr size_t kEntries = 512;
-  Inputs inputs[kEntries] = {};  // null data is of none
+  Inputs inputs[kEntries] = {};  // an entry with null data is empty
   EncodedTensorMap maps[kEntries];
 };
 
@@ -66,7 +67,7 @@ T field(const ArgumentBlock& args, size_t offset) {
   return value;
 }
 
-// The hardware's limits, as cuTensorMapEncodeTiled's reference states them.
+// Names the hardware limit that the map breaks, as in the reference of cuTensorMapEncodeTiled.
 [[gnu::cold]] absl::Status explain(const TensorMapPlan& plan, const Inputs& in) {
   const auto broken = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("tensor map of ", plan.operand, ": ", what));
@@ -78,7 +79,8 @@ T field(const ArgumentBlock& args, size_t offset) {
     if (extent == 0 || extent > kMaxExtent)
       return broken(absl::StrCat("an extent of ", extent, " is not in [1, 2^32]"));
   for (uint64_t stride : {in.row_bytes, in.batch_bytes}) {
-    if (stride % 16 != 0) return broken(absl::StrCat("a stride of ", stride, " bytes is no multiple of 16"));
+    if (stride % 16 != 0)
+      return broken(absl::StrCat("a stride of ", stride, " bytes is not a multiple of 16"));
     if (stride >= kMaxStride) return broken(absl::StrCat("a stride of ", stride, " bytes is not below 2^40"));
   }
   return absl::OkStatus();
@@ -88,7 +90,7 @@ absl::Status encode(const Library& library, const TensorMapPlan& plan, const Inp
                     EncodedTensorMap* out) {
   LATHE_RETURN_IF_ERROR(explain(plan, in));
   if (library.call().encode_tensor_map == nullptr)
-    return absl::UnavailableError("the driver encodes no tensor maps: it is older than CUDA 12.0");
+    return absl::UnavailableError("the driver is older than CUDA 12.0, which tensor maps need");
   const uint64_t extents[] = {in.columns, in.rows, in.batch};
   const uint64_t strides[] = {in.row_bytes, in.batch_bytes};
   const uint32_t box[] = {in.box_columns, in.box_rows, 1}, steps[] = {1, 1, 1};
@@ -121,13 +123,13 @@ absl::StatusOr<TensorMapPlan> plan_tensor_map(const TensorMap& map) {
     return refuse(
         absl::StrCat("a box of ", map.box_columns, " by ", map.box_rows, " is not within 256 by 256"));
   if (box_row_bytes % 16 != 0)
-    return refuse(absl::StrCat("a box's row of ", box_row_bytes, " bytes is no multiple of 16"));
+    return refuse(absl::StrCat("a box's row of ", box_row_bytes, " bytes is not a multiple of 16"));
   switch (map.swizzle) {
     case 0: plan.swizzle = kSwizzleNone; break;
     case 32: plan.swizzle = kSwizzle32; break;
     case 64: plan.swizzle = kSwizzle64; break;
     case 128: plan.swizzle = kSwizzle128; break;
-    default: return refuse(absl::StrCat("a swizzle of ", map.swizzle, " bytes is none of 0, 32, 64, 128"));
+    default: return refuse(absl::StrCat("a swizzle of ", map.swizzle, " bytes is not 0, 32, 64 or 128"));
   }
   if (map.swizzle != 0 && box_row_bytes > map.swizzle)
     return refuse(
@@ -150,7 +152,7 @@ absl::Status encode_tensor_map(const Library& library, const TensorMapPlan& plan
   const int64_t batch = sizes[static_cast<size_t>(Var::kBatch)];
   const bool one = stride == 0 || batch <= 1;
   in.batch = one ? 1 : static_cast<uint64_t>(batch);
-  // Of one matrix unused, but legal: what lies behind its rows.
+  // A single matrix does not use its batch stride, but the value must be legal.
   in.batch_bytes = one ? in.rows * in.row_bytes : static_cast<uint64_t>(stride * plan.element_bytes);
   in.box_columns = plan.box_columns;
   in.box_rows = plan.box_rows;
@@ -164,7 +166,7 @@ absl::Status encode_tensor_map(const Library& library, const TensorMapPlan& plan
     return absl::OkStatus();
   }
   LATHE_RETURN_IF_ERROR(encode(library, plan, in, out));
-  if (memo == nullptr) return absl::OkStatus();  // no memory for one: every launch encodes
+  if (memo == nullptr) return absl::OkStatus();  // there is no memory for a cache, so every launch encodes
   memo->inputs[at] = in;
   memo->maps[at] = *out;
   return absl::OkStatus();

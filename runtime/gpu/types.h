@@ -1,6 +1,6 @@
-// What the CUDA driver's functions take and answer, declared here so that no toolkit is needed to build.
-// Values and layouts are those of the CUDA Driver API's reference. HIP's are the same but for the attributes
-// of devices (hip/hip_facts.cc) and the types of memory.
+// Types of the CUDA driver's functions, declared here so that no toolkit is needed to build. Values and
+// layouts are those of the CUDA Driver API's reference. HIP's are the same, except device attributes
+// (hip/hip_facts.cc) and memory types.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ using LinkState = struct LinkStateHandle*;
 using DevicePointer = unsigned long long;
 
 inline constexpr int kSuccess = 0;
-// The results that code here asks about; the tables of all of them are each backend's.
+// The results that this code checks for. The tables of all results are in cuda/ and hip/.
 inline constexpr int kInvalidValue = 1, kNoDevice = 100, kInvalidHandle = 400, kNotFound = 500,
                      kNotSupported = 801;
 
-// Stream handles with a meaning of their own. Null is the legacy default stream, too.
+// Stream handles with a special meaning. Null is the legacy default stream, too.
 inline constexpr uintptr_t kLegacyStream = 1, kPerThreadStream = 2;
 
 enum DeviceAttribute : int {
@@ -41,7 +41,7 @@ enum DeviceAttribute : int {
 enum FunctionAttribute : int {
   kFunctionMaxThreadsPerBlock = 0,
   kFunctionSharedBytes = 1,  // static
-  kFunctionLocalBytes = 3,   // a thread's: what is spilt, and arrays
+  kFunctionLocalBytes = 3,   // per thread: spilled registers and local arrays
   kFunctionMaxDynamicSharedBytes = 8,
   kFunctionNonPortableClusterAllowed = 14,
 };
@@ -68,10 +68,11 @@ enum PointerAttribute : int {
   kPointerIsManaged = 8,
   kPointerDeviceOrdinal = 9,
 };
-// CUDA's; HIP's changed with 6.0.
+// CUDA's values. HIP's changed with 6.0.
 enum MemoryType : unsigned { kMemoryHost = 1, kMemoryDevice = 2, kMemoryArray = 3, kMemoryUnified = 4 };
 
-// CUlaunchAttribute: the id, padding to 8 bytes, a union of 64 bytes of which two members are used here.
+// CUlaunchAttribute: the id, padding to 8 bytes, and a union of 64 bytes. Two members of the union are used
+// here.
 enum LaunchAttributeId : int {
   kAttributeClusterDimension = 4,
   kAttributeProgrammaticStreamSerialization = 6
@@ -98,8 +99,8 @@ struct LaunchConfiguration {
 };
 static_assert(sizeof(LaunchConfiguration) == 56 && offsetof(LaunchConfiguration, stream) == 32);
 
-// How `extra` of a launch names a buffer that holds all parameters: {kBufferPointer, buffer, kBufferSize,
-// &bytes, kEnd}.
+// How `extra` of a launch describes a buffer with all parameters: {kBufferPointer, buffer, kBufferSize,
+// &bytes, kBufferEnd}.
 inline void* const kBufferPointer = reinterpret_cast<void*>(1);
 inline void* const kBufferSize = reinterpret_cast<void*>(2);
 inline void* const kBufferEnd = nullptr;

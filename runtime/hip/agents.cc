@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-// hsa.h and hsa_ext_amd.h, as far as it is needed.
+// The parts of hsa.h and hsa_ext_amd.h that are needed.
 constexpr int kOk = 0;
 constexpr int kWavefrontSize = 6, kDeviceType = 17, kComputeUnits = 0xA002, kPciFunction = 0xA006,
               kMostWaves = 0xA00A,
@@ -65,10 +65,10 @@ struct Search {
   Agent agent;
 };
 
-// The first one is the agent's own; the generic ones it also runs follow.
+// Keeps the first instruction set, which is the agent's own. The generic ones that it can also run follow.
 int visit_isa(IsaHandle isa, void* data) {
   auto& search = *static_cast<Search*>(data);
-  uint32_t length = 0;  // with the NUL
+  uint32_t length = 0;  // includes the NUL
   if (search.hsa.isa_info(isa, kIsaNameLength, &length) != kOk || length == 0 || length > 4096) return kOk;
   std::string name(length, '\0');
   if (!search.agent.isa.empty() || search.hsa.isa_info(isa, kIsaName, &name[0]) != kOk) return kOk;
@@ -82,7 +82,7 @@ int visit_agent(AgentHandle agent, void* data) {
   const Hsa& hsa = search.hsa;
   if (hsa.number(agent, kDeviceType) != kGpu) return kOk;
   ++search.gpus;
-  const uint32_t function = hsa.number(agent, kPciFunction);  // bus, device and function: 8, 5 and 3 bits
+  const uint32_t function = hsa.number(agent, kPciFunction);  // 8 bits of bus, 5 of device, 3 of function
   if (search.found || (function >> 8 & 0xFF) != search.at.bus || (function >> 3 & 0x1F) != search.at.device ||
       hsa.number(agent, kPciDomain) != search.at.domain)
     return kOk;
@@ -97,9 +97,9 @@ int visit_agent(AgentHandle agent, void* data) {
 
 absl::StatusOr<Agent> find_agent(const gpu::Library& library, const PciAddress& at) {
   LATHE_ASSIGN_OR_RETURN(const Hsa hsa, find_hsa(library));
-  // Counted: HIP's own use of it goes on.
+  // hsa_init and hsa_shut_down are reference-counted, so HIP's own use is not affected.
   if (const int result = hsa.init(); result != kOk)
-    return absl::UnavailableError(absl::StrCat("hsa_init answered 0x", absl::Hex(result)));
+    return absl::UnavailableError(absl::StrCat("hsa_init failed with 0x", absl::Hex(result)));
   Search search{hsa, at, 0, false, {}};
   const int result = hsa.iterate_agents(visit_agent, &search);
   hsa.shut_down();
@@ -107,12 +107,12 @@ absl::StatusOr<Agent> find_agent(const gpu::Library& library, const PciAddress& 
       absl::StrCat(absl::Hex(at.domain, absl::kZeroPad4), ":", absl::Hex(at.bus, absl::kZeroPad2), ":",
                    absl::Hex(at.device, absl::kZeroPad2));
   if (result != kOk)
-    return absl::UnavailableError(absl::StrCat("hsa_iterate_agents answered 0x", absl::Hex(result)));
+    return absl::UnavailableError(absl::StrCat("hsa_iterate_agents failed with 0x", absl::Hex(result)));
   if (!search.found)
-    return absl::UnavailableError(
-        absl::StrCat("none of HSA's ", search.gpus, " GPU agent(s) is where HIP's device is, ", place));
+    return absl::UnavailableError(absl::StrCat(
+        "HSA has ", search.gpus, " GPU agent(s), but none at the PCI address of HIP's device, ", place));
   if (search.agent.isa.empty())
-    return absl::UnavailableError(absl::StrCat("HSA names no instruction set of the GPU at ", place));
+    return absl::UnavailableError(absl::StrCat("HSA reports no instruction set for the GPU at ", place));
   return search.agent;
 }
 

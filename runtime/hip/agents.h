@@ -1,9 +1,10 @@
-// What the HSA runtime below HIP knows of a device: its instruction set with its modes, and compute units.
+// What the HSA runtime below HIP reports about a device: its instruction set with its modes, and compute
+// units.
 //
-// HIP itself tells the former in hipDeviceProp_t alone, whose layout changed with 6.0; HSA's functions and
-// numbers are those of a standard and of AMD's extension, the same since ROCm 1. HIP's library depends on
-// HSA's, so that the functions are found through it, and its answers are of the same process: an xnack mode
-// that the environment (HSA_XNACK) changes is seen.
+// HIP reports the instruction set only in hipDeviceProp_t, whose layout changed with 6.0. HSA's functions and
+// numbers are a standard plus AMD's extension, unchanged since ROCm 1. HIP's library depends on HSA's, so the
+// functions are found through it and run in the same process. They therefore see an xnack mode that the
+// environment (HSA_XNACK) changes.
 #pragma once
 
 #include <string>
@@ -13,20 +14,20 @@
 
 namespace lathe {
 
-// Where a device sits, as both HIP and HSA tell it.
+// A device's PCI address, which both HIP and HSA report.
 struct PciAddress {
   uint32_t domain = 0, bus = 0, device = 0;
 };
 
 struct Agent {
-  std::string isa;             // "gfx942:sramecc+:xnack-", as the loader compares it with a code object's
-  uint32_t compute_units = 0;  // HIP counts workgroup processors, two units each, on RDNA
+  std::string isa;             // "gfx942:sramecc+:xnack-", as the loader compares it with a code object
+  uint32_t compute_units = 0;  // on RDNA, HIP counts workgroup processors of two units
   uint32_t waves_per_unit = 0;
   uint32_t wave_size = 0;
 };
 
-// The GPU at that place; a partitioned one has several agents there, alike in all of this. kUnavailable names
-// the cause.
+// Finds the GPU at that address. A partitioned GPU has several agents there, which are equal in these values.
+// kUnavailable: not found; the message has the cause.
 absl::StatusOr<Agent> find_agent(const gpu::Library& library, const PciAddress& at);
 
 }  // namespace lathe

@@ -7,7 +7,7 @@
 namespace lathe {
 
 const gpu::Platform& hip_platform() {
-  // Never destroyed: drivers point to it.
+  // Never destroyed, because drivers point to it.
   static const auto& platform =
       *new gpu::Platform{"hip",
                          {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},

@@ -1,6 +1,6 @@
 // AMD's HIP as a backend: devices "hip:0", "hip:1", ...
 //
-// Needs libamdhip64.so.7, .6 or .5 (5.2 or later) and what it depends on, no ROCm installation otherwise.
+// Needs libamdhip64.so.7, .6 or .5 (5.2 or later) and its dependencies, but no other part of ROCm.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace lathe {
 
-// HIP's row of all in which the GPU backends differ. Lives for ever.
+// HIP's row of GPU backend differences. Never destroyed.
 const gpu::Platform& hip_platform();
 
 absl::StatusOr<std::vector<std::string>> enumerate_hip();

@@ -7,7 +7,7 @@
 namespace lathe {
 namespace {
 
-// hipDeviceAttribute_t, whose numbers are the same from HIP 5.0 on.
+// Values of hipDeviceAttribute_t, which are the same from HIP 5.0 on.
 enum Attribute : int {
   kClockRate = 5,  // kHz
   kL2CacheSize = 19,
@@ -20,9 +20,9 @@ enum Attribute : int {
   kMaxSharedMemoryPerBlock = 74,
 };
 
-// One row an architecture that code is made for. Per compute unit and clock: f32 operations of vector
-// instructions (packed or issued in pairs) and f16 operations of matrix instructions (dense, f32 sums);
-// 32-bit registers of a compute unit; transfers of the memory in one of the clocks that the driver reports.
+// One row per architecture that Lathe compiles for. Per compute unit and clock: f32 operations of vector
+// instructions (packed or dual-issued) and f16 operations of matrix instructions (dense, f32 accumulators);
+// then the 32-bit registers of a compute unit, and the memory transfers per clock that the driver reports.
 struct Architecture {
   const char* name;
   int f32_operations, matrix_f16_operations, registers, transfers;
@@ -50,7 +50,7 @@ class FactReader {
  public:
   FactReader(const gpu::Library& library, gpu::Device device) : library_(library), device_(device) {}
 
-  // 0 where the driver does not know.
+  // Returns 0 if the driver does not know the attribute.
   int attribute(Attribute which) const {
     int value = 0;
     const int result = library_.call().device_attribute(&value, which, device_);
@@ -81,7 +81,7 @@ absl::StatusOr<DeviceFacts> query_hip_facts(const gpu::Library& library, gpu::De
   LATHE_ASSIGN_OR_RETURN(const Agent agent, find_agent(library, read.place()));
   absl::StatusOr<Target> target = parse_target(agent.isa);
   if (!target.ok() || target->backend != Backend::kRocm)
-    return absl::UnavailableError(absl::StrCat("no kernels are made for its architecture, ", agent.isa));
+    return absl::UnavailableError(absl::StrCat("Lathe has no kernels for its architecture, ", agent.isa));
   read.facts.target = *std::move(target);
 
   read.add("compute_units", agent.compute_units, "HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT");
@@ -92,7 +92,7 @@ absl::StatusOr<DeviceFacts> query_hip_facts(const gpu::Library& library, gpu::De
   read.add_attribute("shared_memory_bytes", kMaxSharedMemoryPerBlock,
                      "hipDeviceAttributeMaxSharedMemoryPerBlock");
   read.add_attribute("max_workgroup_size", kMaxThreadsPerBlock, "hipDeviceAttributeMaxThreadsPerBlock");
-  read.add("launch_seconds", 5e-6, "estimate: an empty kernel between two others in one stream");
+  read.add("launch_seconds", 5e-6, "estimate: time for an empty kernel between two others in one stream");
   const double unit_clocks = read.facts.fact_or("compute_units", 0) * read.facts.fact_or("clock_hz", 0);
   for (const Architecture& row : kArchitectures) {
     if (row.name != read.facts.target.arch) continue;
@@ -102,7 +102,7 @@ absl::StatusOr<DeviceFacts> query_hip_facts(const gpu::Library& library, gpu::De
         1e3 * row.transfers * read.attribute(kMemoryClockRate) * (read.attribute(kMemoryBusWidth) / 8.0),
         absl::StrCat(row.transfers,
                      " * hipDeviceAttributeMemoryClockRate * hipDeviceAttributeMemoryBusWidth / 8; estimate: "
-                     "transfers a clock of the kind of memory that the architecture's boards have"));
+                     "transfers per clock of the memory type on boards of this architecture"));
     read.add("flops_f32", unit_clocks * row.f32_operations,
              absl::StrCat("compute_units * clock_hz * ", row.f32_operations, "; ", row.source));
     read.add("flops_matrix_f16", unit_clocks * row.matrix_f16_operations,

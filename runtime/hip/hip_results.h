@@ -1,4 +1,4 @@
-// What HIP's results mean to a caller.
+// The hipError_t codes and the status that each becomes.
 #pragma once
 
 #include <vector>

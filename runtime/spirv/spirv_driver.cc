@@ -6,10 +6,10 @@ namespace lathe {
 namespace {
 
 absl::Status compile_only(absl::string_view name) {
-  return absl::UnavailableError(
-      absl::StrCat(name,
-                   ": not available, because SPIR-V is compile-only: kernels are compiled and kept for a "
-                   "described device (--target spirv64, pvc, bmg), and nothing here runs them"));
+  return absl::UnavailableError(absl::StrCat(
+      name,
+      ": not available, because SPIR-V is compile-only: Lathe compiles and caches such kernels for "
+      "a described device (--target spirv64, pvc, bmg), but cannot run them"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One of Lathe's own background threads. It takes no signals, and a fork is safe beside it.
+// One of Lathe's own background threads. It takes no signals, and the process may fork while it runs.
 #pragma once
 
 #include <sys/types.h>

@@ -6,11 +6,11 @@
 //                                         kPermissionDenied, kDataLoss (a damaged file) and kUnknown (a
 //                                         system call failed)
 //   kResourceExhausted OUT_OF_MEMORY
-//   kAborted           COMPILE_FAILED     the compiler rejected a kernel, or ended
+//   kAborted           COMPILE_FAILED     the compiler rejected a kernel, or its process ended
 //   kDeadlineExceeded  TIMEOUT
 //   kCancelled         CANCELLED          a callback of the caller asked for it
-//   kMissCode          MISS               made only by miss_error()
-//   kCapturingCode     CAPTURE_MISS       made only by capturing_error() and the tables of driver results
+//   kMissCode          MISS               returned only by miss_error()
+//   kCapturingCode     CAPTURE_MISS       returned only by capturing_error() and the driver result tables
 //   anything else      INTERNAL           a broken invariant
 //
 // A message names the request and the cause: "matmul f16 m=7 n=4096 k=33 on cpu: lda 31 < k 33".

@@ -288,10 +288,9 @@ class MemoryOverDisk final : public ArtifactCache {
     return absl::DataLossError(artifact.status().message());
   }
 
-  // As load_from_remote. If there is no entry, takes the lease (then an error is returned, and this process
-  // must compile) or waits while another process holds it, for at most lock_timeout_seconds_. If a wait
-  // brought nothing, nobody is waited for during kFruitless: the holder hangs, or the server grants no
-  // leases.
+  // As load_from_remote, but if there is no entry, takes the lease, or waits while another process holds it
+  // (at most lock_timeout_seconds_). An error means that this process must compile. After a wait without a
+  // result, does not wait again during kFruitless: the holder hangs, or the server grants no leases.
   absl::StatusOr<ArtifactPtr> load_from_remote_or_lease(const Key& key, Urgency urgency,
                                                         std::optional<RemoteLease>* lease) {
     using Clock = std::chrono::steady_clock;
@@ -307,7 +306,7 @@ class MemoryOverDisk final : public ArtifactCache {
                                            : remote_->take_lease(key, urgency);
       if (taken.ok()) {
         lease->emplace(remote_.get(), key, urgency);
-        // Its last holder may have published since the look above.
+        // The previous holder may have published since the load above.
         return load_from_remote(key);
       }
       if (!absl::IsAlreadyExists(taken)) return taken;
@@ -457,8 +456,8 @@ class MemoryOverDisk final : public ArtifactCache {
   const std::unique_ptr<DiskStore> disk_;  // null: memory only
   const absl::Status refused_;             // see the constructor
   BundleSet bundles_;
-  const std::unique_ptr<RemoteStore> remote_;            // null: none
-  const std::unique_ptr<RemoteRecords> remote_records_;  // null: none
+  const std::unique_ptr<RemoteStore> remote_;            // null: no remote store
+  const std::unique_ptr<RemoteRecords> remote_records_;  // null: no remote store
   // In ticks of steady_clock: until then, do not wait for other processes that compile.
   std::atomic<int64_t> fruitless_until_{INT64_MIN};
   const double lock_timeout_seconds_, lease_seconds_;

@@ -71,12 +71,12 @@ class DiskStore {
   const Logger logger_;
   std::atomic<bool> warned_{false};
   std::atomic<uint64_t> evicted_{0};
-  // How much may be written before the directory is looked at again.
+  // How many bytes may be written before make_room reads the directory again.
   struct Room {
     std::mutex mutex;
     uint64_t bytes = 0;  // under mutex
   };
-  PerProcess<Room> room_;  // a fork waits for nobody who looks
+  PerProcess<Room> room_;  // per process: a fork must not wait for another thread's make_room
 };
 
 }  // namespace lathe

@@ -17,8 +17,8 @@ KeyLock KeyLock::acquire(int directory, const std::string& name, double timeout_
   using Clock = std::chrono::steady_clock;
   FileDescriptor own_directory(fcntl(directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!own_directory.valid()) return KeyLock();
-  // A blocking flock has no timeout without signals, so poll: soon at first, later every 10 ms, which is
-  // short beside a compile.
+  // A blocking flock has no timeout without signals, so poll: soon at first, later every 10 ms. A
+  // compile takes longer than that.
   const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_seconds);
   auto pause = std::chrono::microseconds(500);
   FileDescriptor file;

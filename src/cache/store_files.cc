@@ -161,7 +161,8 @@ absl::Status publish_through(int directory, const std::string& prefix, const std
   absl::Status status = absl::AbortedError("");
   for (int i = 0; i < kAttempts && absl::IsAborted(status); ++i)
     status = publish_once(directory, temporary_name(prefix), name, bytes, how);
-  if (status.ok() && how.durability == Durability::kSynced) fsync(directory);  // some file systems refuse
+  if (status.ok() && how.durability == Durability::kSynced)
+    fsync(directory);  // some file systems reject this
   return status;
 }
 

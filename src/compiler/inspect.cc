@@ -17,7 +17,7 @@ namespace payload {
 namespace {
 using namespace mlir;
 
-// A text may be as long and as deep as a parser that calls itself bears on a thread's stack.
+// Limits that keep MLIR's recursive parser within a thread's stack.
 constexpr size_t kMostBytes = 1 << 20, kMostDepth = 200;
 
 Json refusal(absl::string_view location, absl::string_view reason, bool malformed) {
@@ -29,14 +29,15 @@ struct Refused {
   Reason reason;
 };
 
-// One function as a program.
+// Reads one function as a program.
 class Function {
  public:
   explicit Function(func::FuncOp function) : function_(function) {}
 
-  // Nothing where it is none.
+  // Returns nullopt and sets *refused if the function is not a program.
   std::optional<Json> read(std::optional<Refused>* refused) {
-    if (!function_.getBody().hasOneBlock()) return refuse(function_, "it has no body of one block", refused);
+    if (!function_.getBody().hasOneBlock())
+      return refuse(function_, "its body is not a single block", refused);
     for (BlockArgument argument : function_.getArguments())
       if (Reason why = check_argument(argument); !why.empty()) return refuse(function_, why, refused);
     in_text_ = numbered_values(function_);
@@ -46,7 +47,8 @@ class Function {
     for (Value v : returned->getOperands())
       if (!isa<RankedTensorType>(v.getType()) || !is_known(source_of(v).first) ||
           !is_identity(source_of(v).second))
-        return refuse(returned, "it returns what is neither an argument nor a step's result", refused);
+        return refuse(returned, "it returns a value that is neither an argument nor the result of a step",
+                      refused);
     drop_unread(returned->getOperands());
     Json json = {{"name", function_.getName().str()}, {"arguments", Json::array()}, {"steps", Json::array()}};
     for (BlockArgument argument : function_.getArguments()) json["arguments"].push_back(number(argument));
@@ -63,11 +65,11 @@ class Function {
 
  private:
   static Reason check_argument(BlockArgument argument) {
-    if (!isa<RankedTensorType>(argument.getType())) return "an argument is no ranked tensor";
+    if (!isa<RankedTensorType>(argument.getType())) return "an argument is not a ranked tensor";
     const Type element = getElementTypeOrSelf(argument.getType());
     if (argument.use_empty() || dtype_of(element) != DType::kNone) return "";
-    return absl::StrCat("argument ", argument.getArgNumber(), " has elements of ", type_name(element),
-                        ", which Lathe has none of");
+    return absl::StrCat("argument ", argument.getArgNumber(), " has elements of type ", type_name(element),
+                        ", which Lathe does not support");
   }
   static std::optional<Json> refuse(Operation* op, Reason why, std::optional<Refused>* refused) {
     *refused = Refused{op->getLoc(), absl::StrCat(op->getName().getStringRef().str(), ": ", why)};
@@ -76,7 +78,8 @@ class Function {
 
   // ---- Tensors
 
-  // The tensor that `v` is another view of, and which dimension of `v` each of that tensor's is.
+  // Follows casts and transpositions from `v` to their source. Returns the source and, for each of its
+  // dimensions, the matching dimension of `v`.
   std::pair<Value, SmallVector<int64_t>> source_of(Value v) const {
     SmallVector<int64_t> places;
     for (int64_t i = 0; i < cast<RankedTensorType>(v.getType()).getRank(); ++i) places.push_back(i);
@@ -96,23 +99,23 @@ class Function {
   }
   static bool is_identity(ArrayRef<int64_t> places) { return llvm::is_sorted(places); }
 
-  // An access to the tensor itself.
+  // Replaces an access to a cast or transposed tensor by an access to its source.
   Reason resolve(Access* access) const {
     if (!access->tensor) return "";
     if (access->dims.empty() && cast<RankedTensorType>(access->tensor.getType()).getRank() > 0)
-      return "an operand is not indexed by loops alone";
+      return "an operand has an index that is not a single loop";
     const auto [source, places] = source_of(access->tensor);
     std::string dims(access->dims);
     for (auto [i, place] : llvm::enumerate(places)) dims[i] = access->dims[place];
-    // Dimensions that are one to the step lie one after the other still.
+    // Dimensions that the step merges must still be adjacent and in order.
     for (size_t i = 0; i < dims.size(); ++i)
       for (size_t j = i + 1; j < dims.size(); ++j)
         if (dims[i] == dims[j] && dims[i] != 'r' && places[j] - places[i] != static_cast<int64_t>(j - i))
-          return "an operand's dimensions that are one to the product are transposed";
+          return "dimensions of an operand that the step must merge are transposed";
     *access = {source, dims};
-    return is_known(source) ? "" : "an operand is neither an argument nor a step's result";
+    return is_known(source) ? "" : "an operand is neither an argument nor the result of a step";
   }
-  // No step gives it, and a kernel or an evaluator that needs it knows it.
+  // Whether `v` needs no step, because a kernel or an evaluator can compute its elements where it needs them.
   static bool is_computed(Value v) {
     int64_t offset = 0;
     return v.getDefiningOp<linalg::FillOp>() || dimension_counted(v, &offset);
@@ -139,9 +142,9 @@ class Function {
     const bool scalar =
         isa<arith::ArithDialect, affine::AffineDialect>(op.getDialect()) || isa<tensor::DimOp>(op);
     if (scalar && op.getNumRegions() == 0)
-      return "";  // constants and sizes; a tensor of them is no operand of a step
+      return "";  // constants and sizes; a step that uses them as an operand is refused there
     auto linalg_op = dyn_cast<linalg::LinalgOp>(op);
-    if (!linalg_op || !linalg_op.hasPureTensorSemantics()) return "no op on tensors that Lathe reads";
+    if (!linalg_op || !linalg_op.hasPureTensorSemantics()) return "Lathe does not support this op";
     if (is_argmax(linalg_op)) return visit_argmax(linalg_op);
     if (op.getNumResults() == 1 && is_computed(op.getResult(0))) return "";
     if (op.getNumResults() != 1) return "it has several results";
@@ -160,8 +163,8 @@ class Function {
     append(step);
     return "";
   }
-  // What was made of an operand that nothing else reads, where the product does it as well: a factor is
-  // alpha's, and two operands that were widened to f32 are multiplied as what they were.
+  // Folds the producers of the operands into the product, if nothing else reads their results. A constant
+  // factor becomes part of alpha. If both operands were widened to f32, the product takes the narrow ones.
   void fold_producers(Step* step) {
     for (Access* access : {&step->a, &step->b}) {
       const Producer made = producer_of(access->tensor);
@@ -213,7 +216,7 @@ class Function {
     return visit_alone(op);
   }
 
-  // A step of its own.
+  // Makes the op a separate step.
   Reason visit_alone(linalg::LinalgOp op) {
     Step step(Op::kElementwise, op.getLoc());
     std::string unknown;
@@ -228,13 +231,13 @@ class Function {
       if (is_known(source)) {
         step.reads.push_back(source);
       } else if (!is_computed(source)) {
-        return "an operand is neither an argument nor a step's result";
+        return "an operand is neither an argument nor the result of a step";
       }
     }
-    if (step.reads.empty()) return "it reads nothing";
+    if (step.reads.empty()) return "it reads no tensor";
     const Value result = op->getResult(0);
     if (dtype_of(getElementTypeOrSelf(result.getType())) == DType::kNone)
-      return "an element type that Lathe has none of";
+      return "its result has an element type that Lathe does not support";
     if (!op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity()) return "its result is permuted";
     step.d = {result, std::string(op.getNumLoops(), 'r')};
     step.on_host = read_elementwise(
@@ -244,13 +247,13 @@ class Function {
   }
 
   Reason fuse(linalg::LinalgOp op) {
-    // The latest of the products that it alone reads: the others are there by then.
+    // Fuse into the last of the products that only this op reads. All other operands exist at that point.
     size_t latest = steps_.size();
     for (Value input : op.getDpsInputs()) {
       const std::optional<size_t> at = open_product(input);
       if (at && (latest == steps_.size() || *at > latest)) latest = *at;
     }
-    if (latest == steps_.size()) return "no matmul, whose result nothing else reads, comes before it";
+    if (latest == steps_.size()) return "no matmul precedes it whose result nothing else reads";
     Step step = steps_[latest];
     if (Reason why = read_epilogue(op, step.d.tensor, &step); !why.empty()) return why;
     for (Access* access : {&step.c, &step.bias, &step.residual}) {
@@ -269,7 +272,7 @@ class Function {
     if (product && step.a.dims == "rn" && join_argmax(steps_[*product], &step)) {
       remove(*product);
     } else {
-      // Rows have one letter: their order is to be that of the results.
+      // All row dimensions have the same letter, so they must have the order of the results.
       SmallVector<int64_t> rows;
       for (int64_t place : source_of(step.a.tensor).second)
         if (step.a.dims[place] == 'r') rows.push_back(place);
@@ -297,7 +300,7 @@ class Function {
     steps_.erase(steps_.begin() + static_cast<ptrdiff_t>(at));
   }
 
-  // What was made for a step that reads its source now.
+  // Removes elementwise steps whose results nothing reads, because another step now reads their source.
   void drop_unread(OperandRange returned) {
     llvm::DenseSet<Value> read;
     for (Value v : returned) read.insert(source_of(v).first);
@@ -348,10 +351,10 @@ class Function {
 
   func::FuncOp function_;
   std::vector<Step> steps_;
-  llvm::DenseSet<Value> producers_;  // what steps give
+  llvm::DenseSet<Value> producers_;  // the results of the steps
   llvm::DenseMap<Value, int64_t> numbers_;
   Json values_ = Json::array(), in_text_of_values_ = Json::array();
-  llvm::DenseMap<Value, int64_t> in_text_;  // meaning.h's numbers
+  llvm::DenseMap<Value, int64_t> in_text_;  // the numbers of meaning.h
 };
 
 size_t depth_of(absl::string_view text) {
@@ -371,7 +374,7 @@ Json read_module(ModuleOp module) {
     std::optional<Json> json;
     if (function) json = Function(function).read(&refused);
     if (!function)
-      refused = Refused{op.getLoc(), absl::StrCat(op.getName().getStringRef().str(), ": no function")};
+      refused = Refused{op.getLoc(), absl::StrCat(op.getName().getStringRef().str(), ": not a function")};
     if (refused) return refusal(location_text(refused->location), refused->reason, false);
     functions.push_back(*std::move(json));
   }
@@ -379,8 +382,8 @@ Json read_module(ModuleOp module) {
   return {{"functions", functions}};
 }
 
-// An op to which the text gives no place (`loc(unknown)`) is where its name stands in it. One that does not
-// stand in it, as in the region of a named op, is where the op around it is.
+// Gives ops without a location (`loc(unknown)`) the line and column of their name in the text. Ops that are not
+// in the text, such as those in the region of a named op, get the location of the enclosing op.
 void place(ModuleOp module, const AsmParserState& parsed, const llvm::SourceMgr& sources) {
   const llvm::StringRef name = sources.getMemoryBuffer(sources.getMainFileID())->getBufferIdentifier();
   module->walk<WalkOrder::PreOrder>([&](Operation* op) {
@@ -394,7 +397,7 @@ void place(ModuleOp module, const AsmParserState& parsed, const llvm::SourceMgr&
   });
 }
 
-// The module of a text, with one around it where the text names none; null where it does not parse.
+// Parses the text. Wraps it in a module if it has none. Returns null if it does not parse.
 OwningOpRef<ModuleOp> parse(const llvm::SourceMgr& sources, MLIRContext* context) {
   const llvm::StringRef name = sources.getMemoryBuffer(sources.getMainFileID())->getBufferIdentifier();
   OwningOpRef<ModuleOp> module = ModuleOp::create(FileLineColLoc::get(context, name, 0, 0));
@@ -471,10 +474,11 @@ bool is_filled(Value init, double number) {
 Json inspect_payload(absl::string_view name, absl::string_view text) {
   using namespace mlir;
   if (text.size() > payload::kMostBytes)
-    return payload::refusal(name, absl::StrCat(text.size(), " bytes are more than ", payload::kMostBytes),
-                            true);
+    return payload::refusal(
+        name, absl::StrCat(text.size(), " bytes, more than the limit of ", payload::kMostBytes), true);
   if (payload::depth_of(text) > payload::kMostDepth)
-    return payload::refusal(name, absl::StrCat("brackets deeper than ", payload::kMostDepth), true);
+    return payload::refusal(
+        name, absl::StrCat("brackets are nested more than ", payload::kMostDepth, " levels deep"), true);
   CompilerContext context;
   std::optional<Json> complaint;
   ScopedDiagnosticHandler handler(&context.get(), [&](Diagnostic& d) {

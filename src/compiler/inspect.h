@@ -1,5 +1,5 @@
-// Reads a payload that Lathe did not write: a module of functions of linalg on tensors, as a program of
-// Lathe's ops. Nothing is compiled here.
+// Reads a payload that Lathe did not generate: a module of functions in linalg on tensors. Translates it to a
+// program of Lathe's ops. Compiles nothing.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -7,34 +7,35 @@
 
 namespace lathe {
 
-// `name` is the file that locations name. Any bytes are safe. The program:
+// Returns the program as JSON. `text` may be any bytes; `name` is the file name for locations. The program is
 //
 //   {"functions": [{"name", "values": [{"dtype", "shape": [5, null]}...], "arguments": [value...],
 //                   "results": [value...], "steps": [step...], "numbers": [number...], "meaning": {}}...]}
 //
-// A value is a row-major tensor, named by its index; null is an extent that a run tells. Steps come in an
-// order in which they can be run:
+// A value is a row-major tensor, identified by its index. A null extent is dynamic. The steps are in an order in
+// which they can run. A step is one of:
 //
-//   {"op": "matmul", "location", "a": access, "b": access, "d": access, "alpha": 1.0, "c": access, "bias":
-//   access,
-//    "activation": "none", "residual": access}          d = residual + activation(alpha a b + c + bias)
+//   {"op": "matmul", "location", "a": access, "b": access, "d": access, "alpha": 1.0, "c": access,
+//    "bias": access, "activation": "none", "residual": access}
+//       d = residual + activation(alpha * a * b + c + bias)
 //   {"op": "argmax", "location", "x": access, "indices": access, "values": access, "index_offset": 0}
-//   {"op": "matmul_argmax", "location", "a", "b", "bias", "logits": "f32", "indices", "values",
-//   "index_offset"}
+//   {"op": "matmul_argmax", "location", "a", "b", "bias", "logits": "f32", "indices", "values", "index_offset"}
 //   {"op": "elementwise", "location", "reads": [value...], "d": access, "program": "", "in0": access...}
-//                                                       as core/elementwise.h says, of inputs in0, in1, ...
+//       the program (core/elementwise.h) applied to the inputs in0, in1, ...
 //   {"op": "elementwise", "location", "reads", "d", "on_host": "its loops do not collapse to three"}
-//                                                       no kernel does it, for that reason: as "meaning" says
+//       no kernel can compute it, for the given reason; the host can evaluate its "meaning"
 //
-// with c, bias, residual and values where the step has them. An access is {"value", "dims": "bmk"}: what each
-// dimension of the value is to the step, outermost first: b batch, m rows, n columns, k reduced, r rows of an
-// argmax, of which any dimension may be n, and of what is done on the host; u of extent 1. A letter that
-// stands twice side by side is of two dimensions that are one to the step. "meaning" is the function's text
-// (meaning.h), and "numbers" what it calls each value; it is null, and "unjudged" says why, where the text
-// has what cannot be evaluated.
+// c, bias, residual and values are optional. An access is {"value", "dims": "bmk"} with one letter for each
+// dimension of the value, outermost first:
+//   b  batch    m  rows    n  columns    k  reduced    u  extent 1
+//   r  a row dimension of an argmax (its reduced dimension, n, may be any), or any dimension of an on_host step
+// Adjacent dimensions with the same letter count as one dimension of the step.
 //
-// What is no such program instead gives {"refused": {"location", "reason", "malformed": bool}}: malformed
-// where it is no valid module at all.
+// "meaning" is the function as data (meaning.h), and "numbers" has the number of each value there. If the
+// function cannot be evaluated, "meaning" is null and "unjudged" says why.
+//
+// A text that is not such a program gives {"refused": {"location", "reason", "malformed": bool}}. "malformed" is
+// true if the text is not a valid module.
 Json inspect_payload(absl::string_view name, absl::string_view text);
 
 }  // namespace lathe

@@ -7,7 +7,7 @@ namespace lathe::payload {
 namespace {
 using namespace mlir;
 
-// The elements, through a widening.
+// The operand of arith.extf, or `v` itself.
 Value narrow(Value v) {
   auto wide = v.getDefiningOp<arith::ExtFOp>();
   return wide ? wide.getIn() : v;
@@ -17,14 +17,14 @@ Value uncast(Value v) {
   return cast ? cast.getIn() : v;
 }
 
-// The reduction's body: keep the greater value and where it was.
+// The values in the body of the reduction, which keeps the greater element and its index.
 struct Body {
-  Value in, best, at;  // block arguments: the element, the maximum so far, its index
-  Value column;        // the present element's
+  Value in, best, at;  // block arguments: the element, the maximum so far, the index of the maximum
+  Value column;        // the index of the element
 };
 
-// How an element compares with the maximum so far. The first one of all does so with -inf and index 0, its
-// own.
+// The possible relations of an element to the maximum so far. `first` marks the first element of the row, which
+// is compared with -inf and has the initial index 0.
 enum class Order { kLess, kEqual, kGreater, kIsNan, kAfterNan, kBothNan };
 struct Case {
   Order order;
@@ -34,7 +34,7 @@ constexpr Case kCases[] = {{Order::kLess, false},     {Order::kEqual, false},   
                            {Order::kEqual, true},     {Order::kGreater, true},  {Order::kIsNan, false},
                            {Order::kAfterNan, false}, {Order::kBothNan, false}, {Order::kIsNan, true}};
 
-// How two floats may compare, and for which of these a predicate holds.
+// The possible outcomes of comparing two floats, as a bit set for which a predicate is true.
 enum Outcome : unsigned { kEqual = 1, kGreater = 2, kLess = 4, kUnordered = 8 };
 unsigned outcomes_of(arith::CmpFPredicate predicate) {
   using Predicate = arith::CmpFPredicate;
@@ -59,8 +59,8 @@ unsigned outcomes_of(arith::CmpFPredicate predicate) {
   return 0;
 }
 
-// A condition of the body, for every case: what it says, whatever its form. Nothing where it is made of
-// something else than comparisons of the four values.
+// Evaluates a condition of the body in a given case, whatever form it is written in. The result is nullopt if
+// the condition uses anything other than comparisons of the four values of Body.
 class Condition {
  public:
   explicit Condition(const Body& body) : body_(body) {}
@@ -77,7 +77,7 @@ class Condition {
     if (auto compare = v.getDefiningOp<arith::CmpIOp>()) return holds(compare, c);
     return std::nullopt;
   }
-  // A comparison says that neither of its operands is a NaN.
+  // Whether a comparison has the flag nnan, which states that there are no NaNs.
   bool has_no_nans() const { return has_no_nans_; }
 
  private:
@@ -104,7 +104,7 @@ class Condition {
     return (outcomes_of(compare.getPredicate()) & outcome) != 0;
   }
 
-  // Columns come in order: the present one is after the maximum's.
+  // Columns come in ascending order, so the column of the element is greater than that of the maximum.
   std::optional<bool> holds(arith::CmpIOp compare, const Case& c) {
     using Predicate = arith::CmpIPredicate;
     const bool right = uncast(compare.getLhs()) == uncast(body_.column) && compare.getRhs() == body_.at;
@@ -126,11 +126,11 @@ class Condition {
   }
 
   const Body& body_;
-  int budget_ = 1000;  // of visits: a condition's parts may share parts
+  int budget_ = 1000;  // limits the visits, which can grow exponentially if conditions share operands
   bool has_no_nans_ = false;
 };
 
-// Whether what is yielded takes the new of two values, `taken`, rather than the `kept` one.
+// Whether the yielded value is `taken` (the new one) rather than `kept` in this case.
 std::optional<bool> takes(Value yielded, Value taken, Value kept, const Case& c, Condition* condition) {
   auto select = yielded.getDefiningOp<arith::SelectOp>();
   if (!select) return std::nullopt;
@@ -140,8 +140,8 @@ std::optional<bool> takes(Value yielded, Value taken, Value kept, const Case& c,
   return holds ? std::optional<bool>(*holds == (yes == taken)) : std::nullopt;
 }
 
-// Whether the body keeps Lathe's rule: the first of equals, and the first NaN over everything. What it makes
-// of a NaN does not matter where it says that there is none.
+// Checks that the body follows Lathe's rule: the first of equal maxima wins, and the first NaN wins over
+// everything. With nnan the treatment of NaNs does not matter.
 Reason check_rule(Value value, Value index, const Body& body) {
   Condition condition(body);
   auto max = value.getDefiningOp<arith::MaximumFOp>();
@@ -150,21 +150,20 @@ Reason check_rule(Value value, Value index, const Body& body) {
   bool nan_wins = true;
   for (const Case& c : kCases) {
     const bool wanted = c.order == Order::kGreater || c.order == Order::kIsNan;
-    const bool either =
-        c.order == Order::kEqual || c.order == Order::kBothNan;  // one is as good as the other
+    const bool either = c.order == Order::kEqual || c.order == Order::kBothNan;  // both values are the same
     const std::optional<bool> new_value = is_max ? wanted : takes(value, body.in, body.best, c, &condition);
-    if (!new_value) return "its maximum is not kept or replaced by a comparison of elements";
+    if (!new_value) return "its maximum is not selected by a comparison of elements";
     const std::optional<bool> new_index = takes(index, body.column, body.at, c, &condition);
-    if (!new_index) return "its index is not kept or replaced by a comparison of elements";
+    if (!new_index) return "its index is not selected by a comparison of elements";
     if ((either || *new_value == wanted) && (c.first || *new_index == wanted)) continue;
-    if (c.order < Order::kIsNan) return "it keeps neither the first of the greatest elements";
+    if (c.order < Order::kIsNan) return "it does not keep the first of equal maxima";
     nan_wins = false;
   }
   if (nan_wins || condition.has_no_nans()) return "";
-  return "a NaN would not win here, and does in Lathe's argmax: fastmath<nnan> says there is none";
+  return "the first NaN does not win, as it does in Lathe's argmax: use fastmath<nnan> if there are no NaNs";
 }
 
-// The loop whose number, plus a constant, `column` is.
+// If `column` is the index of a loop plus a constant, returns the loop and sets *offset to the constant.
 std::optional<unsigned> loop_counted(Value column, int64_t* offset) {
   column = uncast(column);
   if (auto sum = column.getDefiningOp<arith::AddIOp>()) {
@@ -186,7 +185,7 @@ unsigned reduced_loop(linalg::LinalgOp op) {
 Reason check_maps(linalg::LinalgOp op, std::string* dims) {
   const SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   const unsigned loops = op.getNumLoops();
-  if (!maps[0].isIdentity()) return "its input is not read as it lies";
+  if (!maps[0].isIdentity()) return "its input is permuted";
   if (op.getNumReductionLoops() != 1) return "it reduces several dimensions";
   dims->assign(loops, 'r');
   const unsigned reduced = reduced_loop(op);
@@ -197,7 +196,7 @@ Reason check_maps(linalg::LinalgOp op, std::string* dims) {
   return "";
 }
 
-// Whether the second input says of each element where along the reduced loop it is.
+// Whether the second input contains the index of each element along the reduced loop.
 bool is_column_of(linalg::LinalgOp op, OpOperand* columns) {
   int64_t offset = 0;
   const std::optional<unsigned> dimension = dimension_counted(columns->get(), &offset);
@@ -210,10 +209,10 @@ Reason read_column(linalg::LinalgOp op, const Body& body, int64_t* offset) {
   if (op.getNumDpsInputs() == 2 && body.column == op.getBlock()->getArgument(1))
     return is_column_of(op, op.getDpsInputOperand(1))
                ? ""
-               : "its second input does not count the reduced dimension";
+               : "its second input is not the index along the reduced dimension";
   const std::optional<unsigned> loop = loop_counted(body.column, offset);
-  if (!loop) return "its index is no column plus a constant";
-  return *loop == reduced_loop(op) ? "" : "its index is not the reduced dimension's";
+  if (!loop) return "its index is not a loop index plus a constant";
+  return *loop == reduced_loop(op) ? "" : "its index is not along the reduced dimension";
 }
 
 }  // namespace
@@ -234,7 +233,7 @@ std::optional<unsigned> dimension_counted(Value tensor, int64_t* offset) {
 
 Reason read_argmax(linalg::LinalgOp op, Step* step) {
   const int64_t inputs = op.getNumDpsInputs();
-  if (inputs != 1 && inputs != 2) return "it has more inputs than the elements and their columns";
+  if (inputs != 1 && inputs != 2) return "its inputs are not the elements, or the elements and their columns";
   std::string dims;
   if (Reason why = check_maps(op, &dims); !why.empty()) return why;
   if (!is_filled(op.getDpsInits()[0], -INFINITY)) return "its maximum does not start from -inf";
@@ -244,7 +243,7 @@ Reason read_argmax(linalg::LinalgOp op, Step* step) {
   Body body{block->getArgument(0), block->getArgument(inputs), block->getArgument(inputs + 1), {}};
   auto index = yield->getOperand(1).getDefiningOp<arith::SelectOp>();
   if (!index || (index.getFalseValue() != body.at && index.getTrueValue() != body.at))
-    return "its index is not kept or replaced";
+    return "its index is not selected";
   body.column = index.getFalseValue() == body.at ? index.getTrueValue() : index.getFalseValue();
   if (Reason why = check_rule(yield->getOperand(0), index, body); !why.empty()) return why;
   step->op = Op::kArgmax;
@@ -254,11 +253,11 @@ Reason read_argmax(linalg::LinalgOp op, Step* step) {
   if (!op->getResult(0).use_empty()) step->values = {op->getResult(0), dims};
   step->indices = {op->getResult(1), dims};
   if (!is_float(dtype_of(getElementTypeOrSelf(step->a.tensor.getType()))))
-    return "its elements are no f32, f16 or bf16";
+    return "its elements are not f32, f16 or bf16";
   if (step->values.tensor && dtype_of(getElementTypeOrSelf(step->values.tensor.getType())) != DType::kF32)
-    return "its maxima are no f32";
+    return "its maxima are not f32";
   const DType indices = dtype_of(getElementTypeOrSelf(step->indices.tensor.getType()));
-  if (indices != DType::kI32 && indices != DType::kI64) return "its indices are no i32 or i64";
+  if (indices != DType::kI32 && indices != DType::kI64) return "its indices are not i32 or i64";
   return "";
 }
 

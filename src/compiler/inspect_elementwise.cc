@@ -1,5 +1,4 @@
-// An elementwise op of a payload as a program (core/elementwise.h): its loops collapsed to at most three, its
-// inputs as they lie in memory.
+// Reads an elementwise op of a payload as a program (core/elementwise.h). Merges its loops to at most three.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +10,8 @@ namespace lathe::payload {
 namespace {
 using namespace mlir;
 
-// An access's dims before loops have letters: a digit for each loop, a capital where an extent is 1.
+// Until the loops have letters, the dims of an access have a digit for each loop, and a capital letter for a
+// dimension of extent 1.
 constexpr unsigned kMostLoops = 10;
 bool is_loop(char c) { return c >= '0' && c <= '9'; }
 
@@ -48,7 +48,7 @@ class Reader {
  private:
   bool is_unit(unsigned loop) const { return extents_[loop] == 1; }
 
-  // What the body reads: an input of the program, or a number.
+  // Adds an operand that the body reads as an input of the program or as a constant.
   Reason add_operand(OpOperand& operand) {
     const unsigned number = operand.getOperandNumber();
     const Json& said = meaning_["operands"][number];
@@ -60,7 +60,7 @@ class Reader {
     if (!op_.payloadUsesValueFromOperand(&operand)) return "";
     if (auto fill = operand.get().getDefiningOp<linalg::FillOp>()) {
       const std::optional<Json> x = number_in(fill.getInputs()[0]);
-      if (!x) return "an input is filled with what is no constant";
+      if (!x) return "an input is filled with a value that is not a constant";
       numbers_.push_back({number, *x});
       return "";
     }
@@ -72,7 +72,7 @@ class Reader {
       const auto loop = dyn_cast<AffineDimExpr>(e);
       const auto constant = dyn_cast<AffineConstantExpr>(e);
       if (!loop && !(constant && constant.getValue() == 0 && type.getDimSize(i) == 1))
-        return "an input is not indexed by loops alone";
+        return "an input has an index that is not a single loop";
       const bool varies = loop && !is_unit(loop.getPosition());
       access.dims += varies ? static_cast<char>('0' + loop.getPosition()) : unit++;
       if (varies && std::count(access.dims.begin(), access.dims.end(), access.dims.back()) > 1)
@@ -86,7 +86,7 @@ class Reader {
     return "";
   }
 
-  // Whether every input has both loops, one next to the other, or neither.
+  // Whether two loops can be merged: each input has both of them, adjacent and in this order, or none.
   bool are_one(unsigned outer, unsigned inner) const {
     return std::all_of(inputs_.begin(), inputs_.end(), [&](const Access& a) {
       std::string loops;
@@ -101,7 +101,7 @@ class Reader {
                         [&](const Json& node) { return node[0] == "index" && node[2] == loop; });
   }
 
-  // Gives every loop a letter of b, m, n; loops of one letter are side by side.
+  // Merges loops and gives each a letter of b, m, n. Merged loops have the same letter.
   Reason collapse() {
     std::vector<std::vector<unsigned>> groups;
     for (unsigned loop = 0; loop < op_.getNumLoops(); ++loop) {
@@ -122,12 +122,12 @@ class Reader {
       for (unsigned loop : groups[g]) letters_[loop] = letter;
       const bool is_open = ShapedType::isDynamic(extents_[groups[g][0]]);
       open += is_open;
-      if (is_open && letter == 'b') return "the extent of its batch is open";
+      if (is_open && letter == 'b') return "the extent of its batch is dynamic";
     }
-    return open > 1 ? "several of its extents are open" : "";
+    return open > 1 ? "several of its extents are dynamic" : "";
   }
 
-  // An extent of 1 goes with its neighbour.
+  // Gives dimensions of extent 1 the letter of a neighbour, or u if there is none.
   static std::string with_units(std::string dims) {
     const auto is_letter = [](char c) { return c == 'b' || c == 'm' || c == 'n'; };
     const auto first = std::find_if(dims.begin(), dims.end(), is_letter);
@@ -135,7 +135,7 @@ class Reader {
     for (char& c : dims) last = c = is_letter(c) ? c : last;
     return dims;
   }
-  // The access's dims by letters, and the same as the program has them.
+  // Replaces the digits in the access's dims by letters, and returns the dims of the program's input.
   Reason letter(Access* access, std::string* of_program) const {
     std::string order;
     for (char& c : access->dims) {
@@ -159,7 +159,8 @@ class Reader {
     return "";
   }
 
-  // Old numbers are the operands', then the body's; new ones the inputs', those of constants, then the rest.
+  // In the meaning, values are numbered as operands, then nodes of the body. In the program they are numbered as
+  // inputs, then operands that are constants, then nodes.
   int64_t renumbered(const Json& old) const {
     const auto number = old.get<size_t>(), operands = values_.size();
     if (number >= operands)
@@ -195,9 +196,9 @@ class Reader {
   const SmallVector<int64_t> extents_ = op_.getStaticLoopRanges();
   Json meaning_;
   std::vector<Access> inputs_;
-  std::vector<int64_t> values_;                   // by operand: its input; -1: none
-  std::vector<std::pair<size_t, Json>> numbers_;  // operands that are numbers
-  std::string letters_;                           // by loop
+  std::vector<int64_t> values_;                   // for each operand: the index of its input, or -1
+  std::vector<std::pair<size_t, Json>> numbers_;  // operands that are constants
+  std::string letters_;                           // for each loop
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// An elementwise op after a product, read as pieces of the epilogue, from the result inwards.
+// Reads an elementwise op after a product as parts of the epilogue, from the result back to the product.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -21,13 +21,13 @@ bool is_exactly(Value v, double number) {
   return c && *c == number;
 }
 
-// What `op` (commutative) takes beside `known`; null if that is none of its operands.
+// The other operand of a commutative op that has `known` as an operand, otherwise null.
 template <typename OpType>
 Value other_than(OpType op, Value known) {
   if (op.getLhs() == known) return op.getRhs();
   return op.getRhs() == known ? op.getLhs() : Value();
 }
-// The operand of a commutative op that is the constant `number` goes; the other is returned.
+// The other operand of a commutative op that has the constant `number` as an operand, otherwise null.
 template <typename OpType>
 Value beside_number(Value v, double number) {
   auto op = made_by<OpType>(v);
@@ -36,7 +36,7 @@ Value beside_number(Value v, double number) {
   return is_number(op.getLhs(), number) ? op.getRhs() : Value();
 }
 
-// max(x, 0), with NaN kept.
+// Returns x if `v` is max(x, 0) that propagates NaN, otherwise null.
 Value relu_of(Value v) {
   if (auto max = made_by<arith::MaximumFOp>(v)) {
     if (is_exactly(max.getRhs(), 0)) return max.getLhs();
@@ -50,7 +50,7 @@ Value relu_of(Value v) {
   return kept ? select.getTrueValue() : Value();
 }
 
-// 1 + exp(-x).
+// Returns x if `v` is 1 + exp(-x), otherwise null.
 Value one_and_exp_of(Value v) {
   const Value exp = beside_number<arith::AddFOp>(v, 1);
   auto power = exp ? made_by<math::ExpOp>(exp) : math::ExpOp();
@@ -58,7 +58,7 @@ Value one_and_exp_of(Value v) {
   return negated ? negated.getOperand() : Value();
 }
 
-// x / (1 + exp(-x)), or x * (1 / (1 + exp(-x))).
+// Returns x if `v` is x / (1 + exp(-x)) or x * (1 / (1 + exp(-x))), otherwise null.
 Value silu_of(Value v) {
   if (auto divided = made_by<arith::DivFOp>(v))
     return one_and_exp_of(divided.getRhs()) == divided.getLhs() ? divided.getLhs() : Value();
@@ -72,8 +72,8 @@ Value silu_of(Value v) {
   return {};
 }
 
-// The factors of a product of products, in any order: at most kMostFactors of them and one more, for parts
-// that are shared would double them with every product.
+// The factors of nested products, in any order. Stops after kMostFactors + 1 of them, because shared operands
+// could double their number at every level.
 constexpr size_t kMostFactors = 4;
 void add_factors(Value v, SmallVectorImpl<Value>* all) {
   if (all->size() > kMostFactors) return;
@@ -88,7 +88,7 @@ SmallVector<Value> factors_of(Value v) {
   return all;
 }
 
-// sqrt(2/pi) (x + 0.044715 x^3)
+// Whether `v` is sqrt(2/pi) * (x + 0.044715 * x^3).
 bool is_tanh_argument(Value v, Value x) {
   const Value inner = beside_number<arith::MulFOp>(v, 0.79788456080286536);
   auto sum = inner ? made_by<arith::AddFOp>(inner) : arith::AddFOp();
@@ -102,7 +102,8 @@ bool is_tanh_argument(Value v, Value x) {
   return xs == 3 && numbers == 1 && factors_of(cubic).size() == 4;
 }
 
-// 0.5 x (1 + f(x)), f the erf of x / sqrt(2) or gelu's tanh.
+// Returns x if `v` is 0.5 * x * (1 + f(x)), otherwise null. f(x) is erf(x / sqrt(2)) or the tanh of
+// is_tanh_argument.
 Value gelu_of(Value v, Activation* which) {
   const SmallVector<Value> factors = factors_of(v);
   if (factors.size() != 3) return {};
@@ -140,19 +141,19 @@ class EpilogueReader {
   Reason read() {
     for (OpOperand* operand : op_.getDpsInputOperands())
       if (operand->get() == product_ && !op_.getMatchingIndexingMap(operand).isIdentity())
-        return "the product is not read as it lies";
+        return "the product is permuted";
     if (!op_.getMatchingIndexingMap(op_.getDpsInitOperand(0)).isIdentity()) return "its result is permuted";
     Block& body = op_->getRegion(0).front();
     if (body.getTerminator()->getNumOperands() != 1) return "it has several results";
     if (dtype_of(getElementTypeOrSelf(op_->getResult(0).getType())) == DType::kNone)
-      return "an element type that Lathe has none of";
+      return "its result has an element type that Lathe does not support";
     Reason why = read_value(body.getTerminator()->getOperand(0));
     if (why.empty()) step_->d.tensor = op_->getResult(0);
     return why;
   }
 
  private:
-  // The tensor that a scalar of the body is an element of, through widenings.
+  // The operand whose element a scalar of the body is, ignoring widening casts.
   OpOperand* operand_of(Value scalar) {
     while (auto wide = made_by<arith::ExtFOp>(scalar)) scalar = wide.getOperand();
     auto argument = dyn_cast<BlockArgument>(scalar);
@@ -162,16 +163,16 @@ class EpilogueReader {
 
   unsigned result_bits() { return getElementTypeOrSelf(op_->getResult(0).getType()).getIntOrFloatBitWidth(); }
 
-  // Reads what makes `v`, the innermost piece first.
+  // Reads the ops that compute `v`, starting from the product.
   Reason read_value(Value v) {
     if (auto cast = v.getDefiningOp();
         isa_and_nonnull<arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp>(cast)) {
       if (isa<arith::TruncFOp>(cast) && v.getType().getIntOrFloatBitWidth() < result_bits())
-        return "a rounding to less than its result has is in no epilogue";
+        return "it rounds to fewer bits than its result has, which an epilogue does not";
       return read_value(cast->getOperand(0));
     }
     if (OpOperand* operand = operand_of(v))
-      return operand->get() == product_ ? "" : "it does not begin with the product";
+      return operand->get() == product_ ? "" : "it does not start from the product";
     if (Value x = relu_of(v)) return read_activation(x, Activation::kRelu);
     if (Value x = silu_of(v)) return read_activation(x, Activation::kSilu);
     Activation gelu = Activation::kNone;
@@ -179,8 +180,8 @@ class EpilogueReader {
     if (auto sum = made_by<arith::AddFOp>(v)) return read_sum(sum);
     if (auto times = made_by<arith::MulFOp>(v)) return read_scale(times);
     Operation* op = v.getDefiningOp();
-    return absl::StrCat(op ? op->getName().getStringRef().str() : "a value from outside",
-                        " is in no epilogue");
+    return absl::StrCat(op ? op->getName().getStringRef().str() : "a value from outside the body",
+                        " cannot be part of an epilogue");
   }
 
   Reason read_activation(Value x, Activation activation) {
@@ -194,31 +195,31 @@ class EpilogueReader {
   Reason read_scale(arith::MulFOp times) {
     const bool right = constant_of(times.getRhs()).has_value();
     const std::optional<double> factor = constant_of(right ? times.getRhs() : times.getLhs());
-    if (!factor) return "a product of two values that are no constants is in no epilogue";
+    if (!factor) return "an epilogue cannot multiply by a value that is not a constant";
     if (Reason why = read_value(right ? times.getLhs() : times.getRhs()); !why.empty()) return why;
     if (step_->c.tensor || step_->bias.tensor || step_->residual.tensor ||
         step_->activation != Activation::kNone)
-      return "a factor after what is added to the product";
+      return "an epilogue cannot multiply after an addition or an activation";
     step_->alpha *= *factor;
     return "";
   }
 
   Reason read_sum(arith::AddFOp sum) {
-    // The addend is an operand; the product is what the other side begins with.
+    // One side is the addend, an operand of the op. The other side starts from the product.
     OpOperand* addend = operand_of(sum.getRhs());
     const bool right = addend && addend->get() != product_;
     if (!right) addend = operand_of(sum.getLhs());
-    if (!addend || addend->get() == product_) return "a sum of what are no tensors is in no epilogue";
+    if (!addend || addend->get() == product_) return "an epilogue can add only a tensor";
     if (Reason why = read_value(right ? sum.getLhs() : sum.getRhs()); !why.empty()) return why;
     const AffineMap map = op_.getMatchingIndexingMap(addend);
     SmallVector<unsigned> places;
     for (AffineExpr e : map.getResults())
       if (auto dim = dyn_cast<AffineDimExpr>(e)) places.push_back(dim.getPosition());
-    if (!llvm::is_sorted(places)) return "a permuted addend is in no epilogue";
+    if (!llvm::is_sorted(places)) return "an epilogue cannot add a permuted tensor";
     return read_addend(repeated_by({addend->get(), letters_of(map, letters_)}));
   }
 
-  // What a broadcast repeats, in its place.
+  // Replaces a broadcast tensor by its source.
   static Access repeated_by(Access access) {
     auto broadcast = access.tensor.getDefiningOp<linalg::BroadcastOp>();
     if (!broadcast || access.dims.empty()) return access;
@@ -230,7 +231,7 @@ class EpilogueReader {
 
   Reason read_addend(const Access& addend) {
     if (dtype_of(getElementTypeOrSelf(addend.tensor.getType())) == DType::kNone)
-      return "an addend of an element type that Lathe has none of";
+      return "an addend has an element type that Lathe does not support";
     const bool activated = step_->activation != Activation::kNone;
     std::string columns = step_->d.dims;
     llvm::erase_if(columns, [](char c) { return c != 'n'; });
@@ -241,7 +242,8 @@ class EpilogueReader {
       return "";
     }
     const bool whole = addend.dims == step_->d.dims || "b" + addend.dims == step_->d.dims;
-    if (!whole) return absl::StrCat("an addend with dimensions '", addend.dims, "' is in no epilogue");
+    if (!whole)
+      return absl::StrCat("an epilogue cannot add a tensor with the dimensions '", addend.dims, "'");
     Access& place = !activated && !step_->c.tensor && !step_->residual.tensor ? step_->c : step_->residual;
     if (place.tensor) return "a second tensor is added";
     place = addend;

@@ -5,13 +5,13 @@ namespace lathe::payload {
 namespace {
 using namespace mlir;
 
-// m <-> n: the product of the transposed operands, in the other order, is the transposed product.
+// Exchanges m and n. The product of the transposed operands in reverse order is the transposed product.
 void swap_roles(std::string* dims) {
   for (char& c : *dims) c = c == 'm' ? 'n' : c == 'n' ? 'm' : c;
 }
 
-// Of two loops over rows (or columns) the outer one of the result is as good as a batch that shares the other
-// operand.
+// If there are two loops over rows (or columns), treats the one that is outer in the result as a batch loop,
+// for which the other operand has no dimension.
 void make_batch(linalg::LinalgOp op, SmallVectorImpl<unsigned>* loops, SmallVectorImpl<unsigned>* batch) {
   if (loops->size() != 2 || !batch->empty()) return;
   const AffineMap result = op.getIndexingMapsArray().back();
@@ -23,10 +23,10 @@ void make_batch(linalg::LinalgOp op, SmallVectorImpl<unsigned>* loops, SmallVect
   loops->erase(loops->begin() + (first ? 0 : 1));
 }
 
-// Whether each operand has all of the loops, one right after the other and in one order, or none: then they
-// are as good as one loop over their product.
+// Whether the loops can be merged into one: each operand has all of them, adjacent and in the same order, or
+// none.
 bool lie_together(linalg::LinalgOp op, ArrayRef<unsigned> loops) {
-  SmallVector<std::pair<unsigned, unsigned>> first;  // place and loop, in the first operand that has them
+  SmallVector<std::pair<unsigned, unsigned>> first;  // (position, loop) in the first operand that has them
   for (AffineMap map : op.getIndexingMapsArray()) {
     SmallVector<std::pair<unsigned, unsigned>> places;
     for (unsigned loop : loops)
@@ -42,10 +42,10 @@ bool lie_together(linalg::LinalgOp op, ArrayRef<unsigned> loops) {
   return true;
 }
 
-// The letter of each loop; why not, where two loops are of one kind and not as good as one.
+// Finds the letter of each loop. Fails if two loops of the same kind cannot be merged.
 Reason name_loops(linalg::LinalgOp op, SmallVector<char>* letters) {
   FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
-  if (failed(dims)) return "its maps are no contraction's";
+  if (failed(dims)) return "its indexing maps are not those of a contraction";
   make_batch(op, &dims->m, &dims->batch);
   if (!lie_together(op, dims->n)) make_batch(op, &dims->n, &dims->batch);
   letters->assign(op.getNumLoops(), '?');
@@ -54,23 +54,24 @@ Reason name_loops(linalg::LinalgOp op, SmallVector<char>* letters) {
   for (const auto& [letter, loops] : kinds) {
     if (loops.size() > 1 && !lie_together(op, loops))
       return absl::StrCat(loops.size(), " loops are '", std::string(1, letter),
-                          "' and lie apart in an operand: they are not as good as one");
+                          "' but not adjacent in every operand, so they cannot be merged");
     for (unsigned loop : loops) (*letters)[loop] = letter;
   }
-  if (llvm::is_contained(*letters, '?')) return "a loop is neither of batch, rows, columns nor reduced";
+  if (llvm::is_contained(*letters, '?'))
+    return "a loop is not over batch, rows, columns or the reduced dimension";
   if (dims->k.empty()) return "nothing is reduced: an outer product";
   return "";
 }
 
-// What `value` is a cast of, by casts of these kinds.
+// Removes casts of these kinds from `value`.
 template <typename... Casts>
 Value uncast(Value value) {
   while (isa_and_nonnull<Casts...>(value.getDefiningOp())) value = value.getDefiningOp()->getOperand(0);
   return value;
 }
 
-// An operand of the product, widened without a change of any value; integers to floats of 16 bits at least,
-// which hold all bytes.
+// Removes casts that change no value: widenings, and casts from integers to floats of at least 16 bits, which
+// can represent all i8 values.
 Value widened(Value value) {
   for (Operation* cast = value.getDefiningOp();
        isa_and_nonnull<arith::ExtFOp, arith::ExtSIOp, arith::SIToFPOp>(cast); cast = value.getDefiningOp()) {
@@ -80,8 +81,7 @@ Value widened(Value value) {
   return value;
 }
 
-// Floats may be rounded between the product and the sum, and the sum itself: one computed more exactly is as
-// good.
+// The body may round the product and the sum to a narrower float; Lathe may compute more exactly.
 bool is_sum_of_products(Block* body) {
   Operation* sum = uncast<arith::TruncFOp>(body->getTerminator()->getOperand(0)).getDefiningOp();
   if (!isa_and_nonnull<arith::AddFOp, arith::AddIOp>(sum)) return false;
@@ -94,23 +94,23 @@ bool is_sum_of_products(Block* body) {
   return (x == a && y == b) || (x == b && y == a);
 }
 
-// MLIR takes a body for a contraction's with any op of one operand beside its two of two, whatever these are.
+// MLIR accepts a body as a contraction even if it contains arbitrary unary ops, so the body is checked here.
 Reason read_body(Block* body) {
   if (is_sum_of_products(body)) return "";
   for (Operation& op : body->without_terminator()) {
-    // A widening may be any other; bytes are signed here.
-    if (isa<arith::ExtUIOp, arith::UIToFPOp>(op)) return "its bytes are unsigned";
+    // Lathe's i8 is signed.
+    if (isa<arith::ExtUIOp, arith::UIToFPOp>(op)) return "its integers are unsigned";
     if (!isa<arith::AddFOp, arith::AddIOp, arith::MulFOp, arith::MulIOp, arith::ExtFOp, arith::ExtSIOp,
              arith::SIToFPOp>(op))
-      return absl::StrCat("'", op.getName().getStringRef().str(), "' has no part in a sum of products");
+      return absl::StrCat("'", op.getName().getStringRef().str(), "' is not allowed in a sum of products");
   }
-  return "it is no sum of products of two tensors, widened before they are multiplied";
+  return "it is not a sum of products of two tensors, widened before the multiplication";
 }
 
 }  // namespace
 
 Reason read_product(linalg::LinalgOp op, Step* step) {
-  if (!linalg::isaContractionOpInterface(op)) return "it multiplies and adds up no two tensors";
+  if (!linalg::isaContractionOpInterface(op)) return "it is not a sum of products of two tensors";
   if (Reason why = read_body(op.getBlock()); !why.empty()) return why;
   SmallVector<char> letters;
   if (Reason why = name_loops(op, &letters); !why.empty()) return why;
@@ -119,7 +119,7 @@ Reason read_product(linalg::LinalgOp op, Step* step) {
   step->a = {op.getDpsInputs()[0], letters_of(maps[0], letters)};
   step->b = {op.getDpsInputs()[1], letters_of(maps[1], letters)};
   step->d = {op->getResult(0), letters_of(maps[2], letters)};
-  // The operand with the rows is A, whichever comes first.
+  // A is the operand with the rows, whichever comes first.
   if (llvm::is_contained(step->a.dims, 'n') || llvm::is_contained(step->b.dims, 'm'))
     std::swap(step->a, step->b);
   if (!step->d.dims.empty() && step->d.dims.back() == 'm') {
@@ -129,16 +129,17 @@ Reason read_product(linalg::LinalgOp op, Step* step) {
   if (!step->d.dims.empty() && step->d.dims.back() == 'b')
     return "the batch is the result's innermost dimension";
   const auto element = [](const Access& x) { return getElementTypeOrSelf(x.tensor.getType()); };
-  if (element(step->a) != element(step->b)) return "its operands are of two element types";
+  if (element(step->a) != element(step->b)) return "its operands have different element types";
   for (const Access* access : {&step->a, &step->b, &step->d})
-    if (dtype_of(element(*access)) == DType::kNone) return "an element type that Lathe has none of";
+    if (dtype_of(element(*access)) == DType::kNone)
+      return "it has an element type that Lathe does not support";
   const Value init = op.getDpsInits()[0];
   if (!is_filled(init, 0)) step->c = {init, step->d.dims};
   return "";
 }
 
 Reason read_diagonal(linalg::LinalgOp op, Step* step) {
-  const char* no = "it is no diagonal matrix times another";
+  const char* no = "it is not a diagonal matrix times a matrix";
   if (op.getNumDpsInputs() != 2 || op.getNumLoops() != 2 || op.getNumReductionLoops() != 0) return no;
   Block* block = op.getBlock();
   auto times = block->getTerminator()->getOperand(0).getDefiningOp<arith::MulFOp>();

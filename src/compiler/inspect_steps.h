@@ -1,4 +1,4 @@
-// The pieces of inspect.cc: a payload's steps while they are put together.
+// The parts of inspect.cc: the steps of a payload while they are being built.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 
 namespace lathe::payload {
 
-// A tensor as a step sees it: what each of its dimensions is, outermost first.
+// A tensor as an operand of a step, with one letter for each dimension, outermost first (inspect.h).
 struct Access {
-  mlir::Value tensor;  // null: the step has no such operand
-  std::string dims;    // loops of one kind, side by side and in order, are one
+  mlir::Value tensor;  // null if the step has no such operand
+  std::string dims;    // adjacent dimensions with the same letter count as one
 };
 
 struct Step {
   Step(Op o, mlir::Location l) : op(o), location(l) {}
   Op op;
   mlir::Location location;
-  // elementwise: its result in d, what it reads in `reads`; then a kernel's program and its inputs, or why
-  // there is none and the host does it.
+  // elementwise: the result is `d`, the operands are `reads`. Either the kernel's program and its inputs, or in
+  // `on_host` the reason why the host must compute it.
   std::vector<mlir::Value> reads;
   std::string program, on_host;
   std::vector<Access> inputs;
@@ -34,39 +34,39 @@ struct Step {
   int64_t index_offset = 0;
 };
 
-// Why an op is not understood; "" where it is.
+// Why an op cannot be read; empty if it can.
 using Reason = std::string;
 
-// kNone: no element type of Lathe's.
+// kNone if Lathe does not support the element type.
 DType dtype_of(mlir::Type element);
-// The letters of a map's results, one for each of its dimensions; "" if a result is anything else than a
-// dimension.
+// The letters of the map's results, given the letter of each loop. Empty if a result is not a single loop.
 std::string letters_of(mlir::AffineMap map, llvm::ArrayRef<char> dimensions);
-// The number that a scalar is a constant of.
+// The value of a constant scalar; nullopt if it is not a constant.
 std::optional<double> constant_of(mlir::Value scalar);
-// Whether `init`, what an op starts from, holds `number` everywhere.
+// Whether every element of `init`, the initial value of an op, equals `number`.
 bool is_filled(mlir::Value init, double number);
 
-// inspect_product.cc: `op` as the product of two tensors, its result in step->d.
+// inspect_product.cc: reads `op` as the product of two tensors. Its result is step->d.
 Reason read_product(mlir::linalg::LinalgOp op, Step* step);
 
-// `op` as a diagonal matrix times another, each row's factor a batch of its own; its result in step->d.
+// Reads `op` as a diagonal matrix times a matrix, a product with one batch per row. Its result is step->d.
 Reason read_diagonal(mlir::linalg::LinalgOp op, Step* step);
 
-// inspect_epilogue.cc: `op`, elementwise, as what follows `product` (one of its operands) in an epilogue. Its
-// result becomes step->d.
+// inspect_epilogue.cc: reads an elementwise `op` as an epilogue of `product`, one of its operands. Its result
+// becomes step->d.
 Reason read_epilogue(mlir::linalg::LinalgOp op, mlir::Value product, Step* step);
 
-// inspect_elementwise.cc: `op`, of parallel loops alone, as a program: its inputs, resolved, and the dims of
-// its result.
+// inspect_elementwise.cc: reads an `op` with only parallel loops as a program. Sets the program, its inputs
+// (passed through `resolve`) and the dims of the result.
 Reason read_elementwise(mlir::linalg::LinalgOp op, llvm::function_ref<Reason(Access*)> resolve, Step* step);
 
-// inspect_argmax.cc: whether `op` reduces to an index, and then its step.
+// inspect_argmax.cc: whether `op` reduces to an index. If so, read_argmax reads its step.
 bool is_argmax(mlir::linalg::LinalgOp op);
 Reason read_argmax(mlir::linalg::LinalgOp op, Step* step);
-// The dimension whose index every element of `tensor` is, plus *offset; nothing: it is made otherwise.
+// If every element of `tensor` is its index along one dimension plus a constant, returns that dimension and sets
+// *offset to the constant.
 std::optional<unsigned> dimension_counted(mlir::Value tensor, int64_t* offset);
-// Makes of a matmul, whose result `argmax` alone reads, one step; false where Lathe has no such op.
+// Merges a matmul, whose result only `argmax` reads, into `argmax`. Returns false if Lathe has no such op.
 bool join_argmax(const Step& product, Step* argmax);
 
 }  // namespace lathe::payload

@@ -1,5 +1,5 @@
-// What emitters decided about the launch of their kernels (gpu_kernel.h's LaunchFacts), on its way through
-// the pipeline as a module attribute: into the recipe, and onto LLVM's functions.
+// Carries LaunchFacts (gpu_kernel.h) through the pipeline as a module attribute, from the emitters to the launch
+// recipe and to the LLVM functions.
 #pragma once
 
 #include "compiler/gpu_kernel.h"
@@ -8,13 +8,13 @@ namespace lathe::emit {
 
 inline constexpr char kLaunchAttr[] = "lathe.launch";
 
-// Writes the facts of the kernel `symbol` onto the module.
+// Stores the facts of the kernel `symbol` in the module.
 void set_launch_facts(mlir::ModuleOp module, llvm::StringRef symbol, const LaunchFacts& facts);
-// Defaults for a symbol that the module says nothing of.
+// The facts of the kernel `symbol`; defaults if none are stored.
 LaunchFacts launch_facts(mlir::ModuleOp module, llvm::StringRef symbol);
-// The least version of PTX for all of the module's kernels (LaunchFacts::ptx).
+// The lowest PTX version that supports all kernels of the module (LaunchFacts::ptx).
 int64_t least_ptx(mlir::ModuleOp module);
-// Completes each step of the recipe by its kernel's facts.
+// Adds the facts of each kernel to its step in the recipe.
 void complete_recipe(mlir::ModuleOp module, Recipe* recipe);
 
 }  // namespace lathe::emit

@@ -24,7 +24,7 @@ namespace {
 
 std::string path_of(int fd) { return absl::StrCat("/proc/self/fd/", fd); }
 
-// An anonymous file in memory, closed with its scope.
+// An anonymous file in memory. The destructor closes it.
 class MemoryFile {
  public:
   MemoryFile() : fd_(beyond_standard_streams(memfd_create("lathe-link", MFD_CLOEXEC))) {}
@@ -50,8 +50,8 @@ class MemoryFile {
   int fd_;
 };
 
-// What is written to path(), read by a thread. lld maps an output that is a file, dies of a full disk beneath
-// it, and ends the process where it cannot be renamed: it has no file.
+// A pipe whose data a thread collects. lld writes its output to path(). A regular file is not safe as output:
+// lld maps it and crashes if the disk is full, and it ends the process if it cannot rename the file.
 class ReadPipe {
  public:
   ReadPipe() {
@@ -67,7 +67,7 @@ class ReadPipe {
 
   bool ok() const { return is_read_; }
   std::string path() const { return path_of(ends_[1]); }
-  // After the last write. Throws std::bad_alloc where what came found no memory.
+  // Returns the data after the last write. Throws std::bad_alloc if memory ran out while reading.
   std::string take() {
     finish();
     if (lost_) throw std::bad_alloc();
@@ -99,19 +99,20 @@ class ReadPipe {
 
 absl::StatusOr<std::string> link_amdgpu(const std::string& object) {
   static std::mutex mutex;
-  static bool usable = true;  // lld may say that its state is lost; it must not be called again then
+  static bool usable = true;  // false once lld reports that it cannot run again
   MemoryFile input;
-  if (!input.write(object)) return absl::InternalError("no memory file for the linker's input");
+  if (!input.write(object)) return absl::InternalError("cannot write a memory file for the linker's input");
   ReadPipe output;
-  if (!output.ok()) return absl::InternalError("no pipe for the linker's output");
+  if (!output.ok()) return absl::InternalError("cannot create a pipe for the linker's output");
   const std::string in = input.path(), out_path = output.path();
   std::string out_text, error_text;
   llvm::raw_string_ostream out(out_text), error(error_text);
   std::vector<const char*> args = {"ld.lld", "-shared",        "--threads=1", "--build-id=none",
                                    "-o",     out_path.c_str(), in.c_str()};
   std::lock_guard<std::mutex> lock(mutex);
-  if (!usable) return absl::InternalError("lld failed for good earlier in this process");
-  usable = false;  // should an exception come out of it
+  if (!usable)
+    return absl::InternalError("lld failed earlier and cannot run again in this process: restart it");
+  usable = false;  // stays false if lld throws
   const lld::Result result = lld::lldMain(args, out, error, {{lld::Gnu, &lld::elf::link}});
   usable = result.canRunAgain;
   if (result.retCode != 0) return absl::AbortedError(absl::StrCat("lld: ", error_text));

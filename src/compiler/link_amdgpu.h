@@ -1,4 +1,4 @@
-// Links an AMDGPU object into a code object (hsaco) with lld, in process.
+// Links an AMDGPU object to a code object (hsaco) with lld inside this process.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace lathe {
 
-// Under a millisecond; serialised by a mutex, since lld keeps global state.
+// Takes less than a millisecond. Thread-safe: a mutex serialises calls, because lld has global state.
 absl::StatusOr<std::string> link_amdgpu(const std::string& object);
 
 }  // namespace lathe

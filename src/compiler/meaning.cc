@@ -9,7 +9,7 @@ namespace lathe {
 namespace {
 using namespace mlir;
 
-// What an evaluator knows. To add one: a row here and in core/elementwise.cc, its case in
+// The operations that the evaluator knows. To add one: a row here, a row in core/elementwise.cc, a case in
 // reference/evaluate_scalar.cc.
 constexpr llvm::StringLiteral kScalarOps[] = {
     "arith.addf",     "arith.subf",    "arith.mulf",    "arith.divf",   "arith.negf",       "arith.maximumf",
@@ -19,7 +19,7 @@ constexpr llvm::StringLiteral kScalarOps[] = {
     "arith.cmpf",     "arith.cmpi",    "math.exp",      "math.erf",     "math.tanh",        "math.absf",
     "math.sqrt"};
 
-constexpr unsigned kMostBits = 64;  // of an integer
+constexpr unsigned kMostBits = 64;  // the widest integer
 
 std::optional<Json> number_of(Attribute constant) {
   if (auto number = dyn_cast<FloatAttr>(constant)) {
@@ -33,8 +33,8 @@ std::optional<Json> number_of(Attribute constant) {
   return std::nullopt;
 }
 
-// Adds `factor` times `e` to [constant, coefficients...]; false where the expression is no sum of multiples
-// of loops, or one of greater numbers than int64_t holds.
+// Adds factor * e to the row [constant, coefficients...]. Returns false if the expression is not linear in the
+// loops or if a number overflows int64_t.
 bool add_linear(AffineExpr e, int64_t factor, std::vector<int64_t>* row) {
   const auto add = [&](size_t place, int64_t number) {
     return !llvm::MulOverflow(factor, number, number) &&
@@ -58,7 +58,7 @@ Json shape_of(Value v) {
   return shape;
 }
 
-// The body's nodes.
+// Translates the body of a linalg op to nodes.
 class Body {
  public:
   explicit Body(linalg::LinalgOp op) : op_(op) {
@@ -68,17 +68,17 @@ class Body {
   bool read(std::string* why) {
     for (Operation& op : op_.getBlock()->without_terminator())
       if (const Type wide = wide_integer(op)) {
-        *why = absl::StrCat(op.getName().getStringRef().str(), " is of ", type_name(wide), ", wider than ",
-                            kMostBits, " bits");
+        *why = absl::StrCat(op.getName().getStringRef().str(), " has type ", type_name(wide),
+                            ", which is wider than ", kMostBits, " bits");
         return false;
       } else if (!node(op)) {
         *why =
-            absl::StrCat(op.getName().getStringRef().str(), " is none of the operations that are known here");
+            absl::StrCat(op.getName().getStringRef().str(), " is not an operation that Lathe can evaluate");
         return false;
       }
     for (Value v : op_.getBlock()->getTerminator()->getOperands()) {
       const std::optional<int64_t> n = find(v);
-      if (!n) return *why = "it yields a value from outside that is no constant", false;
+      if (!n) return *why = "it yields a value from outside its body that is not a constant", false;
       yield_.push_back(*n);
     }
     return true;
@@ -96,7 +96,7 @@ class Body {
     return nodes_.try_emplace(v, count_++).first->second;
   }
 
-  // The type of an operand or a result that is too wide; null: none is.
+  // The type of an operand or result that is wider than kMostBits; null if there is none.
   static Type wide_integer(Operation& op) {
     for (const TypeRange types : {TypeRange(op.getOperandTypes()), TypeRange(op.getResultTypes())})
       for (Type type : types)
@@ -137,7 +137,7 @@ class Body {
   Json yield_ = Json::array();
 };
 
-// Ops that only say how elements are laid out, or none.
+// Translates ops that compute no element: empty tensors, casts, reshapes and splat constants.
 std::optional<Json> plain(Operation& op, const llvm::DenseMap<Value, int64_t>& numbers) {
   if (isa<tensor::EmptyOp>(op)) return Json{{"empty", true}};
   if (isa<tensor::CastOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op))
@@ -168,7 +168,7 @@ std::string location_text(Location location) {
   location->walk([&](Location l) {
     auto place = dyn_cast<FileLineColLoc>(l);
     if (!place) return WalkResult::advance();
-    text = place.getFilename().str();  // the module around a whole file has no line
+    text = place.getFilename().str();  // the module that wraps a whole file has no line
     if (place.getLine() > 0) absl::StrAppend(&text, ":", place.getLine(), ":", place.getColumn());
     return WalkResult::interrupt();
   });
@@ -200,14 +200,14 @@ Json meaning_of(linalg::LinalgOp op, int64_t value, llvm::function_ref<int64_t(V
   for (OpOperand& operand : op->getOpOperands()) {
     if (!isa<RankedTensorType>(operand.get().getType())) {
       const std::optional<Json> number = number_in(operand.get());
-      if (!number) return *why = "an operand is a scalar that is no constant", nullptr;
+      if (!number) return *why = "an operand is a scalar that is not a constant", nullptr;
       json["operands"].push_back({{"number", *number}});
       continue;
     }
     Json map = Json::array();
     for (AffineExpr e : maps[operand.getOperandNumber()].getResults()) {
       std::vector<int64_t> row(1 + op.getNumLoops(), 0);
-      if (!add_linear(e, 1, &row)) return *why = "a map is no sum of multiples of loops", nullptr;
+      if (!add_linear(e, 1, &row)) return *why = "an indexing map is not linear in the loops", nullptr;
       map.push_back(row);
     }
     json["operands"].push_back(
@@ -237,7 +237,7 @@ Json meaning_of(func::FuncOp function, std::string* why) {
     }
     auto linalg_op = dyn_cast<linalg::LinalgOp>(op);
     Json of = nullptr;
-    *why = "no op of linalg";
+    *why = "not a linalg op on tensors";
     if (linalg_op && linalg_op.hasPureTensorSemantics())
       of = meaning_of(
           linalg_op, value, [&](Value v) { return numbers.lookup(v); }, why);

@@ -1,4 +1,4 @@
-// The MLIR headers the compiler is written with, in one place so that they are precompiled once.
+// All MLIR headers that the compiler uses, in one header so that they are precompiled once.
 #pragma once
 
 #include <functional>

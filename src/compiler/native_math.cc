@@ -1,13 +1,10 @@
-// lathe-native-math: math ops on f32 (and vectors of it) that every GPU back end selects as instructions
-// become calls of LLVM's intrinsics. Left to MLIR's conversions they would become calls of the vendors'
-// device libraries.
+// lathe-native-math: replaces math ops on f32, and on vectors of it, by LLVM intrinsics that every GPU back end
+// selects as instructions. MLIR's conversions would call the vendors' device libraries instead.
 //
-// `divide` names a target's own intrinsic for the division of f32. CUDA's is div.full.f32, within 2 ulp for
-// all operands, subnormal ones too (PTX ISA, floating point instructions, div). The correctly rounded one has
-// a slow path that is a call where PTX is compiled for linking (`ptxas -c`, the driver's linker): in a kernel
-// with calls wgmma is serialised (C7509) and what lives across them is spilt. Activations alone divide, by 1
-// + exp or, in erf and tanh, one polynomial by another, and none of them is larger than its argument or
-// changes faster than the quotient does: 2 eps of the argument at most, of the 8 that the tests grant an
+// The option `divide` names the target's intrinsic for division of f32. CUDA's div.full.f32 has an error of at
+// most 2 ulp, also for subnormals (PTX ISA, floating point instructions, div). The correctly rounded division is
+// not used: its slow path becomes a call if PTX is compiled for linking, and a call serialises wgmma (C7509) and
+// spills registers. Only activations divide, and 2 ulp are well within the error that the tests allow for an
 // activation (tests/conformance/matmul_case.h).
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
@@ -16,7 +13,7 @@ namespace lathe {
 namespace {
 using namespace mlir;
 
-// The intrinsic of an op but for the type, "" if it has none.
+// The name of the op's intrinsic without the type suffix; empty if it has none.
 StringRef intrinsic_of(Operation* op) {
   if (isa<math::FmaOp>(op)) return "llvm.fma";
   if (isa<math::FloorOp>(op)) return "llvm.floor";
@@ -26,7 +23,7 @@ StringRef intrinsic_of(Operation* op) {
   return "";
 }
 
-// ".f32", ".v4f32"; "" for another type.
+// The type suffix of an intrinsic: ".f32" or ".v4f32"; empty for other types.
 std::string suffix_of(Type type) {
   auto vector = dyn_cast<VectorType>(type);
   if (!getElementTypeOrSelf(type).isF32() || (vector && vector.getRank() != 1)) return "";
@@ -37,7 +34,7 @@ Value call(OpBuilder& b, Location loc, Type type, Twine intrinsic, ValueRange op
   return LLVM::CallIntrinsicOp::create(b, loc, type, b.getStringAttr(intrinsic), operands).getResult(0);
 }
 
-// A target's own intrinsic takes scalars.
+// Divides element by element, because the target's intrinsic takes scalars.
 Value divide(OpBuilder& b, arith::DivFOp op, StringRef intrinsic) {
   Location loc = op.getLoc();
   auto vector = dyn_cast<VectorType>(op.getType());
@@ -56,10 +53,10 @@ struct NativeMathPass : PassWrapper<NativeMathPass, OperationPass<>> {
   NativeMathPass() = default;
   NativeMathPass(const NativeMathPass& other) : PassWrapper(other) {}
 
-  Option<std::string> division{*this, "divide", llvm::cl::desc("LLVM's intrinsic for the division of f32")};
+  Option<std::string> division{*this, "divide", llvm::cl::desc("the LLVM intrinsic for division of f32")};
 
   StringRef getArgument() const override { return "lathe-native-math"; }
-  StringRef getDescription() const override { return "Turn math ops on f32 into LLVM intrinsics"; }
+  StringRef getDescription() const override { return "Replace math ops on f32 by LLVM intrinsics"; }
   void getDependentDialects(DialectRegistry& registry) const override {
     registry.insert<LLVM::LLVMDialect, vector::VectorDialect>();
   }

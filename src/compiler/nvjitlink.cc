@@ -11,7 +11,7 @@
 namespace lathe {
 namespace {
 
-// As NVIDIA's nvJitLink manual declares them; results are 0 for success.
+// The functions of the library, as declared in NVIDIA's nvJitLink manual. They return 0 on success.
 using Handle = void*;
 constexpr int kInputPtx = 2;
 struct Functions {
@@ -28,7 +28,7 @@ struct Functions {
   std::string version;
 };
 
-// Majors whose functions have the signatures above, the newest first.
+// The major versions whose functions have these signatures, the newest first.
 constexpr int kMajors[] = {13, 12};
 
 void* open_library(int major, const std::vector<std::string>& directories) {
@@ -41,8 +41,8 @@ void* open_library(int major, const std::vector<std::string>& directories) {
   return library;
 }
 
-// The library exports each function as "nvJitLinkCreate" and, for what its header calls, as
-// "__nvJitLinkCreate_12_4"; a release keeps the names of the minors before it. Either will do.
+// The library exports each function under a plain name ("nvJitLinkCreate") and under a versioned one, which its
+// header uses ("__nvJitLinkCreate_12_4"). A release keeps the versioned names of older minor versions. Try both.
 template <typename Function>
 bool find_function(void* library, int major, const char* name, Function* out) {
   void* found = dlsym(library, absl::StrCat("nvJitLink", name).c_str());
@@ -64,14 +64,14 @@ absl::StatusOr<Functions> find_functions(const std::vector<std::string>& directo
         !find("GetErrorLog", &f.error) || !find("GetInfoLogSize", &f.info_size) ||
         !find("GetInfoLog", &f.info))
       continue;
-    // Absent before 12.3.
+    // nvJitLinkVersion exists since 12.3.
     int (*version)(unsigned*, unsigned*) = nullptr;
     unsigned numbers[2] = {static_cast<unsigned>(major), 0};
     const bool known = find("Version", &version) && version(&numbers[0], &numbers[1]) == 0;
     f.version = known ? absl::StrCat(numbers[0], ".", numbers[1]) : absl::StrCat(major, ".x");
     return f;
   }
-  return absl::NotFoundError("there is no libnvJitLink.so.13 or .12");
+  return absl::NotFoundError("libnvJitLink.so.13 or libnvJitLink.so.12 was not found");
 }
 
 std::string text_of(Handle handle, int (*size_of)(Handle, size_t*), int (*get)(Handle, char*)) {
@@ -84,9 +84,9 @@ std::string text_of(Handle handle, int (*size_of)(Handle, size_t*), int (*get)(H
 
 absl::StatusOr<std::string> take_cubin(const Functions& f, Handle handle) {
   size_t size = 0;
-  if (f.cubin_size(handle, &size) != 0 || size == 0) return absl::AbortedError("it gives no cubin");
+  if (f.cubin_size(handle, &size) != 0 || size == 0) return absl::AbortedError("it returned no cubin");
   std::string cubin(size, '\0');
-  if (f.cubin(handle, cubin.data()) != 0) return absl::AbortedError("it gives no cubin");
+  if (f.cubin(handle, cubin.data()) != 0) return absl::AbortedError("it returned no cubin");
   return cubin;
 }
 
@@ -94,7 +94,7 @@ absl::StatusOr<std::string> take_cubin(const Functions& f, Handle handle) {
 
 absl::StatusOr<JitLinked> nvjitlink_ptx(const std::string& ptx, absl::string_view arch,
                                         const std::vector<std::string>& nvjitlink_directories) {
-  // Its manual says nothing of threads.
+  // The manual does not say that the library is thread-safe.
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
   LATHE_ASSIGN_OR_RETURN(const Functions f, find_functions(nvjitlink_directories));
@@ -102,9 +102,9 @@ absl::StatusOr<JitLinked> nvjitlink_ptx(const std::string& ptx, absl::string_vie
   const char* options[] = {arch_option.c_str(), "-O3", "-verbose"};
   Handle handle = nullptr;
   if (const int result = f.create(&handle, std::size(options), options); result != 0)
-    return absl::UnimplementedError(absl::StrCat("nvJitLink ", f.version, " does not take ", arch_option,
-                                                 " (nvJitLinkCreate answered ", result, ")"));
-  // The terminating null is part of PTX.
+    return absl::UnimplementedError(absl::StrCat("nvJitLink ", f.version, " does not support ", arch_option,
+                                                 " (nvJitLinkCreate returned ", result, ")"));
+  // The library requires the terminating null character.
   int result = f.add_data(handle, kInputPtx, ptx.c_str(), ptx.size() + 1, "kernel.ptx");
   if (result == 0) result = f.complete(handle);
   absl::StatusOr<std::string> cubin = absl::AbortedError(text_of(handle, f.error_size, f.error));

@@ -15,13 +15,13 @@ Value bits_of(Emit& e, const Arguments& arguments, int at, int count) {
   return arith::AndIOp::create(e.b, e.loc, shifted, e.idx((int64_t{1} << count) - 1));
 }
 
-// Where the form has the dtype of an operand.
+// The first bit of the operand's dtype in `form`, if it has one.
 std::optional<int> dtype_bits(StringRef name, Type element) {
   if (name == "c") return Form::kC;
   if (name == "bias") return Form::kBias;
   if (name == "residual") return Form::kResidual;
   if (name == "values") return Form::kValues;
-  if (name == "d" && !element.isInteger(32)) return Form::kD;  // i32: exact sums
+  if (name == "d" && !element.isInteger(32)) return Form::kD;  // an i32 D is never converted
   return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-// Lathe's own MLIR passes, registered by name for the YAML pipelines.
+// Lathe's own MLIR passes. They are registered by name, so that YAML pipelines can use them.
 #pragma once
 
 #include <memory>

@@ -32,7 +32,7 @@ constexpr BuiltinPipeline kBuiltin[] = {
 #include "builtin_pipelines.inc"
 };
 
-// Keeps what MLIR says while a stage runs, so that the error can quote it.
+// Collects MLIR's errors while a stage runs, so that Lathe's error can quote them.
 class DiagnosticText {
  public:
   explicit DiagnosticText(mlir::MLIRContext* context)
@@ -56,7 +56,7 @@ absl::StatusOr<std::string> read_text(const std::string& path) {
   return (*buffer)->getBuffer().str();
 }
 
-// Everything that a pipeline may name, and its value here.
+// The values that a pipeline may use, by name.
 class Values {
  public:
   Values(const CompileConfig& config, const Target& target, const std::string& symbol) {
@@ -70,7 +70,7 @@ class Values {
     values_["target.chip"] = std::string(amd_baseline(target.arch));
   }
 
-  // The user's own.
+  // Adds the user's parameters.
   absl::Status add(const PipelineText& text) {
     if (text.parameters_name.empty()) return absl::OkStatus();
     const auto refuse = [&](size_t at, const std::string& why) {
@@ -79,15 +79,15 @@ class Values {
       return absl::InvalidArgumentError(absl::StrCat(text.parameters_name, ":", lines + 1, ": ", why));
     };
     LATHE_ASSIGN_OR_RETURN(const Json json, parse_json_file(text.parameters, text.parameters_name));
-    if (!json.is_object()) return refuse(0, "it is no object");
+    if (!json.is_object()) return refuse(0, "it is not an object");
     if (!json.contains("parameters")) return absl::OkStatus();
-    if (!json["parameters"].is_object()) return refuse(0, "\"parameters\" is no object");
+    if (!json["parameters"].is_object()) return refuse(0, "\"parameters\" is not an object");
     const size_t begin = text.parameters.find("\"parameters\"");
     for (const auto& [name, value] : json["parameters"].items()) {
       const size_t found = text.parameters.find(absl::StrCat("\"", name, "\""), begin + 1);
       const size_t at = found == std::string::npos ? begin : found;
       if (!value.is_number_integer() && !value.is_string())
-        return refuse(at, absl::StrCat("parameter '", name, "' is neither a whole number nor a text"));
+        return refuse(at, absl::StrCat("parameter '", name, "' is neither a whole number nor a string"));
       values_[absl::StrCat("params.", name)] = value;
       unused_[absl::StrCat("params.", name)] =
           std::string(refuse(at, absl::StrCat("parameter '", name, "' is used by no stage")).message());
@@ -103,13 +103,13 @@ class Values {
     if (at != values_.end()) return at->second;
     if (absl::StartsWith(name, "params.") && name.size() > 7)
       return absl::InvalidArgumentError(
-          absl::StrCat("'", name, "' is unbound: no file of parameters has it"));
+          absl::StrCat("'", name, "' is unbound: it is not in the parameters file"));
     const auto key = [](std::string* out, const auto& value) { absl::StrAppend(out, value.first); };
     return absl::InvalidArgumentError(
-        absl::StrCat("no value is named '", name, "'; there are ", absl::StrJoin(values_, ", ", key)));
+        absl::StrCat("unknown value '", name, "'; known: ", absl::StrJoin(values_, ", ", key)));
   }
 
-  // ${name} replaced.
+  // Replaces every ${name} by its value.
   absl::StatusOr<std::string> expand(std::string text) {
     for (size_t at = 0; (at = text.find("${", at)) != std::string::npos;) {
       const size_t end = text.find('}', at);
@@ -122,7 +122,7 @@ class Values {
     return text;
   }
 
-  // "params.NAME" -> what to say of it.
+  // From "params.NAME" to the message that no stage uses it.
   const std::map<std::string, std::string>& unused() const { return unused_; }
 
  private:
@@ -143,18 +143,19 @@ absl::Status bind_emitter(const Stage& stage, BoundStage* bound) {
   for (const EmitterRow& row : emitter_rows())
     if (stage.emitter == row.name) bound->emitter = &row;
   if (bound->emitter) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("no emitter is named '", stage.emitter, "'; there are ",
-                                                 absl::StrJoin(emitter_rows(), ", ", name)));
+  return absl::InvalidArgumentError(absl::StrCat("unknown emitter '", stage.emitter,
+                                                 "'; known: ", absl::StrJoin(emitter_rows(), ", ", name)));
 }
 
-// `place` begins errors about the pipeline's file, from a line of it.
+// Makes an error about a line of the pipeline's file.
 using Place = std::function<absl::Status(int line, absl::string_view why)>;
 
 absl::Status bind_schedule(const Stage& stage, const PipelineText& text, const Place& place, Values* values,
                            mlir::MLIRContext* context, BoundStage* bound) {
   const auto source = text.schedules.find(stage.schedule);
   if (source == text.schedules.end())
-    return place(stage.line, absl::StrCat("schedule '", stage.schedule, "' did not come with the pipeline"));
+    return place(stage.line,
+                 absl::StrCat("schedule '", stage.schedule, "' is not among the pipeline's schedules"));
   LATHE_ASSIGN_OR_RETURN(std::shared_ptr<Schedule> schedule,
                          Schedule::parse(context, stage.schedule, source->second));
   std::map<std::string, Json> found;
@@ -183,7 +184,7 @@ mlir::LogicalResult run_stage(const BoundStage& stage, mlir::ModuleOp module) {
   if (stage.schedule) return stage.schedule->run(module);
   mlir::PassManager passes(module.getContext());
   if (mlir::failed(mlir::parsePassPipeline(stage.passes, passes))) return mlir::failure();
-  // Emitters are verified above; verifying again after every pass would only cost time.
+  // The output of emitters is verified above. Verifying after every pass would only take time.
   passes.enableVerifier(false);
   return passes.run(module);
 }

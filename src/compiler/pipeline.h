@@ -1,19 +1,23 @@
-// Pipelines: YAML, run stage by stage over the payload. Lathe's own are kernels/<op>/<backend>.yaml; a user's
-// come with a request.
+// Pipelines: YAML files whose stages run over the payload in order. Lathe's own are kernels/<op>/<backend>.yaml.
+// A user's pipeline comes with the request.
 //
-//   for: matmul.cpu                                   # the op and the backend that it serves
+//   for: matmul.cpu                                   # the op and the backend
 //   stages:
-//     - name: lower                                   # one of passes, emitter and schedule each
+//     - name: lower                                   # each stage has one of passes, emitter, schedule
 //       passes: canonicalize,convert-gpu-to-rocdl{chipset=${target.chip}}
 //     - name: kernel
 //       emitter: matmul.cpu                           # a row of kernels/emitters.cc
 //     - name: tile
-//       schedule: tile.mlir                           # transform dialect; beside the YAML file
+//       schedule: tile.mlir                           # transform dialect; path relative to the YAML file
 //       parameters: {tile_m: plan.tile_m, depth: params.depth, width: 16}
 //
-// In parameters, and as ${...} in passes, stand: plan.FIELD, any of CompileConfig; kernel.symbol, the payload
-// function's name; target.arch, target.chip (the AMD GPU whose instructions the code may use) and
-// target.features; params.NAME, of the user's own file; and whole numbers.
+// A parameter, and ${...} in passes, may be
+//   plan.FIELD       a field of CompileConfig
+//   kernel.symbol    the name of the payload function
+//   target.arch, target.features
+//   target.chip      the AMD GPU whose instructions the code may use
+//   params.NAME      a parameter from the user's parameters file
+//   a whole number
 #pragma once
 
 #include <functional>
@@ -42,38 +46,38 @@ struct Binding {
   int line = 0;
 };
 
-// One of passes (a pass pipeline in MLIR's textual form), emitter and schedule is not "".
+// Exactly one of passes (an MLIR pass pipeline as text), emitter and schedule is not empty.
 struct Stage {
   std::string name, passes, emitter, schedule;
-  std::vector<Binding> parameters;  // the schedule's
-  int line = 0;                     // of what it runs
+  std::vector<Binding> parameters;  // of the schedule
+  int line = 0;                     // the line of passes, emitter or schedule
 };
 
 struct Pipeline {
-  std::string name;    // of its file, which errors begin with
+  std::string name;    // the file name, for errors
   std::string serves;  // "matmul.cpu"
   std::vector<Stage> stages;
 };
 
-// What a pipeline is made of: the bytes that shape code, and the names that errors give.
+// The texts of a pipeline, and their file names for errors.
 struct PipelineText {
   std::string name, yaml;
-  std::map<std::string, std::string> schedules;  // the YAML's name for each -> its text
-  std::string parameters_name, parameters;       // a JSON file whose "parameters" are the user's; "": none
+  std::map<std::string, std::string> schedules;  // from the path in the YAML file to the text
+  std::string parameters_name, parameters;       // a JSON file with the user's "parameters"; empty if none
 };
-// Of a request: {"name", "text", "schedules": {}, "parameters": {"name", "text"}}, the latter two optional.
+// From a request: {"name", "text", "schedules": {}, "parameters": {"name", "text"}}. The last two are optional.
 absl::StatusOr<PipelineText> pipeline_text_from_json(const Json& json);
 Json to_json(const PipelineText& text);
-// The library's own of a pipeline_name; kUnimplemented if there is none.
+// The built-in pipeline with this pipeline_name; kUnimplemented if there is none.
 absl::StatusOr<PipelineText> builtin_pipeline(absl::string_view name);
-// A user's, read from its file, the schedules that it names and the file of parameters ("": none).
+// Reads a user's pipeline: its file, the schedules that it names, and the parameters file (empty: none).
 absl::StatusOr<PipelineText> read_pipeline(const std::string& path, const std::string& parameters_path);
 
-// Every defect of the text (no YAML, an unknown or a missing key, a stage with none or two things to run) is
-// an error with file and line.
+// Errors have file and line. A text that is not YAML, an unknown or missing key, and a stage with no or several
+// of passes, emitter and schedule are errors.
 absl::StatusOr<Pipeline> parse_pipeline(absl::string_view name, absl::string_view yaml);
 
-// A stage with every name in it resolved.
+// A stage in which every name is resolved.
 struct BoundStage {
   std::string name, passes;
   const EmitterRow* emitter = nullptr;
@@ -82,24 +86,24 @@ struct BoundStage {
 struct BoundPipeline {
   std::string name;
   std::vector<BoundStage> stages;
-  // The user's parameters that no stage uses: "params.NAME" -> the file and line that say so.
+  // The user's parameters that no stage uses: from "params.NAME" to a message with file and line.
   std::map<std::string, std::string> unused;
 };
-// `serves` is what it is wanted for. Unknown passes, emitters, values and schedules, parameters that are
-// unbound: errors with file and line, before anything runs.
+// Resolves all names before anything runs. `serves` is the pipeline_name that is needed. Unknown passes,
+// emitters, values and schedules, and unbound parameters are errors with file and line.
 absl::StatusOr<BoundPipeline> bind_pipeline(const PipelineText& text, absl::string_view serves,
                                             const CompileConfig& config, const Target& target,
                                             const std::string& symbol, mlir::MLIRContext* context);
 
-// Runs the stages. `observe(stage name, module)` is called after each. Errors name the pipeline, the stage
-// and what the stage's diagnostics say.
+// Runs the stages and calls `observe(stage name, module)` after each. Errors have the pipeline, the stage and
+// MLIR's diagnostics.
 absl::Status run_pipeline(const BoundPipeline& pipeline, mlir::ModuleOp module,
                           const std::function<void(const std::string&, mlir::ModuleOp)>& observe);
 
 std::string pipeline_name(Op op, Backend backend);  // "matmul.cpu"
-std::string external_pipeline_name(Op op);          // "matmul.external": whatever the backend
+std::string external_pipeline_name(Op op);          // "matmul.external", for all backends
 
-// Registers the passes that pipelines may name; once per process.
+// Registers the passes that pipelines may use, once per process.
 void register_passes();
 
 }  // namespace lathe

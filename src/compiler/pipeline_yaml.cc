@@ -1,4 +1,4 @@
-// A pipeline's YAML.
+// Parses the YAML of a pipeline.
 #include "absl/strings/str_cat.h"
 #include "compiler/pipeline.h"
 #include "compiler/yaml_reader.h"
@@ -18,14 +18,15 @@ class PipelineReader {
         p_.serves = yaml_.scalar(value, line, "'for'");
       } else if (key == "stages") {
         if (!yaml_.items(value, [&](YamlReader::Node* entry) { add_stage(entry); }))
-          yaml_.fail(line, "'stages' is no sequence");
+          yaml_.fail(line, "'stages' is not a sequence");
       } else {
         yaml_.fail(line, absl::StrCat("unknown key '", key, "': a pipeline has 'for' and 'stages'"));
       }
     };
     const absl::Status status = yaml_.read("a pipeline", visit, [&] {
-      if (p_.serves.empty()) yaml_.fail(1, "'for' is missing: what it serves, as in 'for: matmul.cpu'");
-      if (p_.stages.empty()) yaml_.fail(1, "no stages");
+      if (p_.serves.empty())
+        yaml_.fail(1, "'for' is missing: the op and the backend, such as 'for: matmul.cpu'");
+      if (p_.stages.empty()) yaml_.fail(1, "'stages' is missing or empty");
     });
     if (!status.ok()) return status;
     return std::move(p_);
@@ -37,15 +38,15 @@ class PipelineReader {
     Stage stage = read_stage(entry);
     if (!yaml_.ok()) return;
     const int things = !stage.passes.empty() + !stage.emitter.empty() + !stage.schedule.empty();
-    if (stage.name.empty()) return yaml_.fail(first, "a stage without a name");
+    if (stage.name.empty()) return yaml_.fail(first, "a stage has no name");
     if (things != 1)
-      return yaml_.fail(first,
-                        absl::StrCat("stage '", stage.name, "' needs one of passes, emitter and schedule"));
+      return yaml_.fail(
+          first, absl::StrCat("stage '", stage.name, "' needs exactly one of passes, emitter and schedule"));
     if (!stage.parameters.empty() && stage.schedule.empty())
-      return yaml_.fail(first, absl::StrCat("stage '", stage.name, "' has parameters and no schedule"));
+      return yaml_.fail(first, absl::StrCat("stage '", stage.name, "' has parameters but no schedule"));
     for (const Stage& other : p_.stages)
       if (other.name == stage.name)
-        return yaml_.fail(first, absl::StrCat("a second stage '", stage.name, "'"));
+        return yaml_.fail(first, absl::StrCat("two stages have the name '", stage.name, "'"));
     p_.stages.push_back(std::move(stage));
   }
 

@@ -1,4 +1,4 @@
-// From a distributed payload (scf.forall over tiles of linalg ops) to the pieces an emitter works with.
+// Turns one step of a distributed payload (scf.forall over tiles of linalg ops) into a TileProgram (emit.h).
 #include "compiler/dialect.h"
 #include "compiler/emit.h"
 #include "compiler/open_view.h"
@@ -8,8 +8,8 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-// The argument-block field a payload value stands for (or another of its string attributes), "" if it is no
-// payload argument. Looks through the shared outputs of a forall, inside it and after it.
+// The field of the argument block that a payload value stands for; empty if it is not an argument of the
+// payload. `attribute` selects another string attribute of that argument. Looks through the shared outputs of a forall, inside and after it.
 StringRef operand_name(Value v, StringRef attribute = ir::kOperandAttr) {
   if (auto forall = v.getDefiningOp<scf::ForallOp>())
     return operand_name(forall.getOutputs()[cast<OpResult>(v).getResultNumber()], attribute);
@@ -34,18 +34,18 @@ DType blocks_of(Value v) {
   return is_blocks(format) ? format : DType::kNone;
 }
 
-// Strides (in elements) of every dimension of an operand but the last, whose stride is 1.
+// The strides, in elements, of all dimensions of an operand except the last, whose stride is 1.
 llvm::FailureOr<Values> strides_of(Emit& e, StringRef name, int64_t rank, const Arguments& a, Type type) {
   if (rank <= 1) return Values{};
   if (rank == 2 && name == "a") return Values{a.get("lda")};  // argmax: X
-  if (rank == 2) return Values{a.get("m")};  // argmax: partial results, packed: [splits, rows]
+  if (rank == 2) return Values{a.get("m")};  // argmax: contiguous partial results [splits, rows]
   if (name == "a") return Values{a.get("stride_a"), a.get("lda")};
   if (name == "b") return Values{a.get("stride_b"), a.get("ldb")};
   if (name == "c") return Values{a.get("stride_c"), a.get("ldc")};
   if (name == "d") return Values{a.get("stride_d"), a.get("ldd")};
   if (name == "residual") return Values{a.get("stride_r"), a.get("ldr")};
   if (name == "workspace" && rank == 4) {
-    // Partial results, packed: [splits, batch, M, N].
+    // Contiguous partial results [splits, batch, M, N].
     Value n = e.idx(cast<RankedTensorType>(type).getDimSize(3));
     Value matrix = e.mul(a.get("m"), n);
     return Values{e.mul(a.get("batch"), matrix), matrix, n};
@@ -61,12 +61,12 @@ class Instantiation {
     for (BlockArgument argument : function.getArguments())
       if (!isa<TensorType>(argument.getType()))
         program_.mapping.map(argument, arguments.get(operand_name(argument)));
-    // The promise of a class that is aligned to bytes alone; what else is promised holds of rows, not
-    // elements.
+    // Operands of a kByte class have no alignment at all. The guarantees of other classes are for rows, not for
+    // every element, so they do not become the alignment of a view.
     auto alignment = function->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>(ir::kAlignmentAttr);
     if (alignment && alignment.getInt() == static_cast<int64_t>(Alignment::kByte)) operand_alignment_ = 1;
     generic_ = is_generic(function);
-    // Scalar computations of the payload outside the forall.
+    // Clone the scalar computations before the forall.
     for (Operation& op : function.getBody().front()) {
       if (&op == forall.getOperation()) break;
       clone_scalar(op);
@@ -88,7 +88,7 @@ class Instantiation {
   }
 
  private:
-  // Sizes and offsets are never negative: unsigned division folds and lowers to less.
+  // Sizes and offsets are never negative, so unsigned division is enough. It folds better and is faster.
   Value evaluate(AffineExpr expr, ValueRange dims, ValueRange symbols) {
     if (auto d = dyn_cast<AffineDimExpr>(expr)) return dims[d.getPosition()];
     if (auto s = dyn_cast<AffineSymbolExpr>(expr)) return symbols[s.getPosition()];
@@ -132,7 +132,8 @@ class Instantiation {
 
   Value pointer(StringRef name, RankedTensorType type) {
     if (name != "workspace_indices") return a_.get(name);
-    // argmax: the columns of partial results lie behind their values, as many f32 for every row.
+    // argmax: in the workspace, the columns of the partial results follow their values (one f32 for each row and
+    // partial result).
     Value pairs = type.isDynamicDim(0) ? dynamic_pairs() : e_.idx(type.getDimSize(0));
     Value values = e_.mul(pairs, a_.get("m"));
     Value at = arith::IndexCastOp::create(e_.b, e_.loc, e_.b.getI64Type(), values);
@@ -140,7 +141,8 @@ class Instantiation {
     return LLVM::GEPOp::create(e_.b, e_.loc, base.getType(), e_.f32(), base, ArrayRef<LLVM::GEPArg>{at});
   }
 
-  // How many partial results a row has: argmax's splits, a generic matmul_argmax's column tiles.
+  // The number of partial results per row: the splits of argmax, or the column tiles of a generic
+  // matmul_argmax.
   Value dynamic_pairs() {
     ir::KernelConfigAttr config;
     forall_->getParentOfType<func::FuncOp>().walk([&](linalg::LinalgOp op) {
@@ -152,10 +154,12 @@ class Instantiation {
   llvm::FailureOr<View> view(Value tensor, ArrayRef<OpFoldResult> offsets) {
     StringRef name = operand_name(tensor);
     auto type = cast<RankedTensorType>(tensor.getType());
-    if (name.empty()) return forall_.emitError("slice of a value that is no operand of the payload");
+    if (name.empty())
+      return forall_.emitError("has a slice of a value that is not an operand of the payload");
     auto strides = strides_of(e_, name, type.getRank(), a_, type);
     if (failed(strides))
-      return forall_.emitError("operand '") << name << "' has no strides for rank " << type.getRank();
+      return forall_.emitError("has an operand '")
+             << name << "' whose strides are unknown for rank " << type.getRank();
     View v;
     v.blocks = blocks_of(tensor);
     Value across = strides->empty() ? Value() : strides->back(), along = e_.idx(1);
@@ -185,7 +189,7 @@ class Instantiation {
     }
     if (auto linalg_op = dyn_cast<linalg::LinalgOp>(op)) return visit_linalg(linalg_op);
     if (auto done = dyn_cast<scf::InParallelOp>(op)) return visit_outputs(done);
-    return op.emitError("has no place in a distributed payload");
+    return op.emitError("is not allowed in a distributed payload");
   }
 
   LogicalResult visit_linalg(linalg::LinalgOp op) {
@@ -196,10 +200,10 @@ class Instantiation {
     }
     auto generic = dyn_cast<linalg::GenericOp>(op.getOperation());
     if (!generic) return op.emitError("is not a linalg.generic");
-    if (generic.getNumDpsInits() == 2) {  // a value and its column
+    if (generic.getNumDpsInits() == 2) {  // argmax: reduces to a value and its column
       program_.argmax = op;
       Value input = generic.getDpsInputs()[0];
-      if (!sizes_.contains(input)) return success();  // a tile's logits
+      if (!sizes_.contains(input)) return success();  // matmul_argmax: the input is a tile of logits
       const bool merge = generic.getNumDpsInputs() == 2;
       program_.depth = resolve(sizes_.lookup(input)[merge ? 0 : 1]);
       if (!merge) program_.first_column = resolve(offsets_.lookup(input)[1]);
@@ -213,8 +217,8 @@ class Instantiation {
     return success();
   }
 
-  // Both operands' slices carry the tile's offsets, and what they are slices of the extents: loops (b, m, n,
-  // k).
+  // Sets the position of the tile from the offsets of the operands' slices, and the whole product's sizes from
+  // the sliced tensors. The loops are (b, m, n, k).
   void place_contraction(linalg::LinalgOp op) {
     Value* places[] = {&program_.batch, &program_.row0, &program_.column0, &program_.depth0};
     Value* sizes[] = {nullptr, nullptr, &program_.columns, &program_.depth};
@@ -224,7 +228,7 @@ class Instantiation {
       auto offsets = offsets_.find(input->get());
       auto slice = input->get().getDefiningOp<tensor::ExtractSliceOp>();
       auto whole = cast<RankedTensorType>(slice ? slice.getSource().getType() : input->get().getType());
-      // A slice of all of an operand is folded away.
+      // A slice of a whole operand is folded away. Then there are no offsets.
       const bool sliced = offsets != offsets_.end();
       for (auto [i, result] : llvm::enumerate(map.getResults())) {
         const unsigned loop = cast<AffineDimExpr>(result).getPosition();
@@ -237,8 +241,8 @@ class Instantiation {
     program_.split = e_.idx(0);
   }
 
-  // A slice that takes all of an operand (the bias, in one tile's width) is folded away: the input is the
-  // operand.
+  // If a tile covers a whole operand (such as the bias), its slice is folded away and the input is the operand
+  // itself. Makes the view of such inputs.
   LogicalResult view_whole_inputs(linalg::GenericOp op) {
     for (Value input : op.getDpsInputs()) {
       if (program_.views.contains(input) || operand_name(input).empty()) continue;

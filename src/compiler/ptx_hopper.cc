@@ -20,10 +20,10 @@ Type struct_of(Type element, int64_t count) {
   return LLVM::LLVMStructType::getLiteral(element.getContext(), SmallVector<Type>(count, element));
 }
 
-// "", ".v2", ".v4"
+// Returns "", ".v2" or ".v4".
 std::string vector_suffix(int64_t count) { return count == 1 ? "" : absl::StrCat(".v", count); }
 
-// "$first" or "{$first, ...}"
+// Returns "$first" or "{$first, ...}".
 std::string operand_list(int64_t first, int64_t count) {
   if (count == 1) return absl::StrCat("$", first);
   std::string text = "{";
@@ -37,7 +37,7 @@ std::string repeated(absl::string_view constraint, int64_t count) {
   return text;
 }
 
-// The constraint of a 32-bit register that holds such a value.
+// The constraint of a 32-bit register for a value of this type.
 const char* constraint_of(Type type) { return type.isF32() ? "f" : "r"; }
 
 Values load_from(Emit& e, absl::string_view space, Value at, int64_t offset, int64_t count, Type element) {
@@ -48,7 +48,7 @@ Values load_from(Emit& e, absl::string_view space, Value at, int64_t offset, int
   return fields_of(e, inline_ptx(e, text, results + ",r,~{memory}", at, struct_of(element, count)), count);
 }
 
-// As the instruction spells it, "" if it takes no such elements.
+// The type's name in the instruction; empty if wgmma does not support it.
 absl::string_view element_name(Type type) {
   if (type.isF16()) return "f16";
   if (type.isBF16()) return "bf16";
@@ -57,8 +57,8 @@ absl::string_view element_name(Type type) {
   return type.isInteger(8) ? "s8" : "";
 }
 
-// As many results as `sums` has, each in the register of the field it replaces: otherwise LLVM may compute a
-// copy between the products, which the assembler would have to wait for.
+// Inline PTX whose results replace `sums`, each in the same register. Otherwise LLVM could insert copies between
+// the products, and the assembler would have to wait for the products before each copy.
 Value tied(Emit& e, const WarpgroupProduct& p, Value sums, const std::string& text, ValueRange others,
            absl::string_view constraints) {
   const int64_t count = p.registers();
@@ -189,8 +189,8 @@ void cluster_barrier(Emit& e) {
 
 // --- warpgroup products
 
-// Fields in units of 16 bytes: address in bits 0 to 13, leading offset from 16, stride from 32; 1 in bits 62
-// and 63 is the 128-byte swizzle (PTX ISA, matrix descriptor format of wgmma).
+// Fields in units of 16 bytes: the address in bits 0 to 13, the leading offset from bit 16, the stride from bit
+// 32. The value 1 in bits 62 and 63 selects the 128-byte swizzle (PTX ISA, wgmma matrix descriptor format).
 Value operand_descriptor(Emit& e, Value shared, int64_t leading, int64_t stride) {
   Type i64 = e.b.getI64Type();
   Value address = e.div(arith::AndIOp::create(e.b, e.loc, shared, e.i32(0x3FFFF)), e.i32(16));
@@ -223,7 +223,7 @@ Value multiply_warpgroup(Emit& e, const WarpgroupProduct& p, Value sums, Value a
   const std::string shape =
       absl::StrCat("wgmma.mma_async.sync.aligned.m64n", p.n, "k", 256 / bits, ".",
                    p.sum.isF32() ? "f32" : "s32", ".", element_name(p.a), ".", element_name(p.b));
-  // Neither operand negated; transposed, which only 16-bit elements can be, or not.
+  // The factors 1 mean that no operand is negated. Only 16-bit operands can be transposed.
   std::string modifiers = p.sum.isF32() ? ", 1, 1" : "";
   if (bits == 16) absl::StrAppend(&modifiers, ", ", p.a_k_major ? 0 : 1, ", ", p.b_k_major ? 0 : 1);
   std::string text = absl::StrCat("{ .reg .pred some, all; .reg .b64 a, b; setp.ne.b32 some, $", first + 2,

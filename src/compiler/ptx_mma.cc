@@ -42,7 +42,7 @@ Values load_matrices(Emit& e, Value shared, bool transposed) {
 }
 
 Values multiply_matrices(Emit& e, Type element, ArrayRef<Value> a, ArrayRef<Value> b, ArrayRef<Value> sums) {
-  // The op takes f16 in pairs, everything else as it lies in a register.
+  // The op takes f16 as vectors of two, and all other types as i32 registers.
   const auto registers = [&](ArrayRef<Value> from) {
     Values to(from.begin(), from.end());
     if (element.isF16())
@@ -51,7 +51,7 @@ Values multiply_matrices(Emit& e, Type element, ArrayRef<Value> a, ArrayRef<Valu
   };
   Type sum = sums[0].getType();
   Type result = LLVM::LLVMStructType::getLiteral(e.b.getContext(), {sum, sum, sum, sum});
-  if (is_f8(element)) {  // the op knows no 8-bit floats
+  if (is_f8(element)) {  // NVVM::MmaOp does not support 8-bit floats
     Values operands(a.begin(), a.end());
     operands.append(b.begin(), b.end());
     operands.append(sums.begin(), sums.end());
@@ -60,7 +60,7 @@ Values multiply_matrices(Emit& e, Type element, ArrayRef<Value> a, ArrayRef<Valu
     return fields(
         e, LLVM::CallIntrinsicOp::create(e.b, e.loc, result, e.b.getStringAttr(name), operands).getResult(0));
   }
-  const int64_t depth = 32 * 8 / element.getIntOrFloatBitWidth();  // 32 bytes of each row, whatever the type
+  const int64_t depth = 32 * 8 / element.getIntOrFloatBitWidth();  // 32 bytes of each row for every type
   std::optional<NVVM::MMAIntOverflow> overflow;
   if (element.isInteger()) overflow = NVVM::MMAIntOverflow::wrapped;
   return fields(

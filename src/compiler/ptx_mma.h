@@ -1,32 +1,32 @@
-// Warp-level tensor cores of sm_80 and later: asynchronous copies into shared memory, ldmatrix and mma.sync.
-// Every lane of a warp must come to each of them together.
+// Warp-level tensor cores of sm_80 and later: cp.async, ldmatrix and mma.sync. All lanes of a warp must run each
+// of these together.
 #pragma once
 
 #include "compiler/emit.h"
 
 namespace lathe::emit {
 
-// Sixteen bytes from `global` (!llvm.ptr<1>) to `shared` (!llvm.ptr<3>), both 16-byte aligned. The first
-// `bytes` (i32) are read and the rest is zero; null: all are read.
+// Copies 16 bytes from `global` (!llvm.ptr<1>) to `shared` (!llvm.ptr<3>), both 16-byte aligned. Only the first
+// `bytes` (i32) are read, and zeros are written for the rest. If `bytes` is null, all are read.
 void copy_async(Emit& e, Value shared, Value global, Value bytes);
-// The thread's copies since the last commit become a group.
+// Makes a group of this thread's copies since the last commit.
 void commit_copies(Emit& e);
-// Waits until at most `pending` of the thread's groups, the youngest, are under way.
+// Waits until at most the last `pending` groups of this thread are still running.
 void wait_copies(Emit& e, int64_t pending);
 
-// Four matrices of 8 rows of 16 bytes in shared memory; lane l points at row l % 8 of matrix l / 8. Of each
-// matrix lane l gets one register (i32): bytes l % 4 * 4 to + 3 of row l / 4. `transposed`, of 2-byte
-// elements: elements l % 4 * 2 and the next of column l / 4.
+// ldmatrix: loads four matrices of 8 rows of 16 bytes. Lane l passes the address of row l % 8 of matrix l / 8.
+// It receives one i32 of each matrix: bytes l % 4 * 4 to l % 4 * 4 + 3 of row l / 4. With `transposed` (2-byte
+// elements): elements l % 4 * 2 and l % 4 * 2 + 1 of column l / 4.
 Values load_matrices(Emit& e, Value shared, bool transposed);
 
-// sums + A B of a 16 x 8 tile. `a`: four registers, `b`: two, as load_matrices gives them. `element`: of A
-// and B; f32 is multiplied as tf32. Sums: four f32, of i8 four i32; lane l has columns l % 4 * 2 and the next
-// of row l / 4, then of row l / 4 + 8.
+// mma.sync: sums + A * B for a 16 x 8 tile. `a` has four registers and `b` two, as load_matrices returns them.
+// `element` is the type of A and B; f32 is multiplied as tf32. The sums are four f32 (i8: four i32): lane l has
+// columns l % 4 * 2 and l % 4 * 2 + 1 of row l / 4, then of row l / 4 + 8.
 Values multiply_matrices(Emit& e, Type element, llvm::ArrayRef<Value> a, llvm::ArrayRef<Value> b,
                          llvm::ArrayRef<Value> sums);
-// The first version of PTX that multiplies such elements on every target that can; 0: as old as the target.
+// The lowest PTX version with mma for this element type; 0 if the target's default version has it.
 int64_t least_ptx_of_mma(Type element);
-// f32 to the nearest tf32, ties away from zero, both as i32.
+// Rounds f32 to the nearest tf32, ties away from zero. Both are passed as i32.
 Value round_to_tf32(Emit& e, Value bits);
 
 }  // namespace lathe::emit

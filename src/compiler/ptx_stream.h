@@ -1,28 +1,29 @@
-// Wide loads for memory-bound CUDA kernels and what sorts their registers, sm_80 and later. Addresses in
-// shared memory are i32.
+// Wide loads for memory-bound CUDA kernels, and permutations of their registers. For sm_80 and later. Addresses
+// in shared memory are i32.
 #pragma once
 
 #include "compiler/emit.h"
 
 namespace lathe::emit {
 
-// What is read once and should leave L2 first, as the i64 that loads take.
+// The L2 cache policy (i64) for data that is read once and should be evicted first.
 Value evict_first(Emit& e);
-// 16 bytes at `pointer` (global, 16-byte aligned) + `offset` as four i32 where `left` (i32) > `at_least`,
-// else zeros without touching memory. They do not displace L1's contents, and L2 fetches the 256 bytes around
-// them.
+// Loads 16 bytes from `pointer` (global, 16-byte aligned) + `offset` as four i32 if `left` (i32) > `at_least`.
+// Otherwise returns zeros without a memory access. The load does not allocate in L1, and L2 prefetches the 256
+// bytes around it.
 Values load_streaming(Emit& e, Value pointer, int64_t offset, Value policy, Value left, int64_t at_least);
-// The `bytes` (1, 2, 4) at `pointer` (global, aligned to them) + `offset` as i32, upper bits zero, where
-// `left` (i32) > `at_least`, else zero without touching memory.
+// Loads 1, 2 or 4 bytes from `pointer` (global, aligned to `bytes`) + `offset` into an i32, zero-extended, if
+// `left` (i32) > `at_least`. Otherwise returns zero without a memory access.
 Value load_present(Emit& e, Value pointer, int64_t offset, int64_t bytes, Value left, int64_t at_least);
-// `count` (2, 4) i32 at an address + `offset` that is aligned to all of them.
+// Loads `count` (2 or 4) i32 from shared memory. The address `at` + `offset` is aligned to their total size.
 Values load_shared_words(Emit& e, Value at, int64_t offset, int64_t count);
-// Where `left` == `at`, the four words become those at the 16-byte aligned address.
+// Replaces the four words by those at the 16-byte aligned address `shared` if `left` == `at`.
 void replace_shared_words(Emit& e, llvm::MutableArrayRef<Value> words, Value shared, Value left, int64_t at);
 
-// Of two registers of two 16-bit elements each, the first elements, or the second ones: x's low, y's high.
+// x and y hold two 16-bit elements each. Returns the first (or the second) element of both: that of x in the low
+// half, that of y in the high half.
 Value pair_halves(Emit& e, Value x, Value y, bool second);
-// The value (f32) of the lane whose number differs in `bit`.
+// The value (f32) of the lane whose index differs in the bits of `bit`.
 Value exchange_lanes(Emit& e, Value x, int64_t bit);
 
 }  // namespace lathe::emit

@@ -1,5 +1,5 @@
-// Instructions of a warp's lanes together, sm_80 and later (the shuffle: all). All 32 lanes must come to
-// each.
+// Instructions across the lanes of a warp, for sm_80 and later (the shuffle: for all targets). All 32 lanes must
+// run each of these.
 #pragma once
 
 #include "compiler/emit.h"
@@ -8,10 +8,10 @@ namespace lathe::emit::ptx {
 
 constexpr int64_t kWarp = 32;
 
-// Over all lanes, in all lanes: the largest and the smallest of unsigned i32.
+// The maximum and the minimum of an unsigned i32 over all lanes. All lanes get the result.
 Value redux_max(Emit& e, Value x);
 Value redux_min(Emit& e, Value x);
-// i64 of the lane whose number differs in the bits of `mask`.
+// The value (i64) of the lane whose index differs in the bits of `mask`.
 Value shuffle_xor(Emit& e, Value x, int32_t mask);
 
 }  // namespace lathe::emit::ptx

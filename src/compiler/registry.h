@@ -1,4 +1,4 @@
-// What the kernels folder offers the compiler: one row an op, one row an emitter.
+// What the kernels folder provides to the compiler: one row per op and one row per emitter.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ namespace lathe {
 
 struct OpRow {
   Op op;
-  // MLIR text of the payload, the plan written on its op. One of both: an elementwise op's is made of its
-  // program.
+  // The payload as MLIR text, with the plan on its op. Exactly one of the two functions is set: `payload_of` for
+  // elementwise ops, which need the program, `payload` for all others.
   std::string (*payload)(const ProblemClass&, const CompileConfig&);
   std::string (*payload_of)(const ProblemClass&, const CompileConfig&, const ElementwiseProgram&);
   Recipe (*recipe)(const ProblemClass&, const CompileConfig&, const Target&, int64_t scratch_bytes);
@@ -30,7 +30,7 @@ struct OpRow {
 const std::vector<OpRow>& op_rows();
 
 struct EmitterRow {
-  const char* name;  // as the YAML pipelines call it
+  const char* name;  // the name in YAML pipelines
   llvm::LogicalResult (*emit)(mlir::ModuleOp);
 };
 const std::vector<EmitterRow>& emitter_rows();

@@ -20,8 +20,8 @@ namespace lathe {
 namespace {
 
 constexpr size_t kMostOutput = 1 << 20;
-// The pipe's end wakes us; this is how often to ask whether a program ended that left its output open to
-// another.
+// The end of the pipe normally signals the program's end. This is the polling interval for a program that ended
+// while another process still holds its output open.
 constexpr int kPollMilliseconds = 20;
 
 class Pipe {
@@ -49,7 +49,7 @@ class Pipe {
   int ends_[2];
 };
 
-// Null-terminated pointers into `texts`.
+// A null-terminated array of pointers into `texts`.
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (const std::string& t : texts) pointers.push_back(const_cast<char*>(t.c_str()));
@@ -94,7 +94,7 @@ Reading read_some(int fd, std::string* output) {
   return n > 0 ? Reading::kSome : Reading::kEnd;
 }
 
-// True once the program ended; `status` as ProgramResult says.
+// Returns true if the program has ended, and sets *status (ProgramResult::status).
 bool has_ended(pid_t pid, int* status) {
   const pid_t waited = waitpid(pid, status, WNOHANG);
   if (waited == pid) return true;
@@ -106,7 +106,7 @@ bool has_ended(pid_t pid, int* status) {
 
 absl::StatusOr<ProgramResult> run_program(const ProgramRun& run) {
   Pipe pipe;
-  if (!pipe.ok()) return errno_status(errno, "no pipe");
+  if (!pipe.ok()) return errno_status(errno, "cannot create a pipe");
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(run.timeout_seconds);
   LATHE_ASSIGN_OR_RETURN(const pid_t pid, start(run, pipe));
   pipe.close_writer();
@@ -115,12 +115,13 @@ absl::StatusOr<ProgramResult> run_program(const ProgramRun& run) {
   ProgramResult result;
   for (bool open = true;;) {
     pollfd ready = {pipe.reader(), POLLIN, 0};
-    // After the end of the output there is only the program's own end to wait for, which follows at once.
+    // Once the output has ended, the end of the program follows at once, so poll often.
     poll(&ready, open ? 1 : 0, open ? kPollMilliseconds : 1);
     if (open && ready.revents != 0) {
       open = read_some(pipe.reader(), &result.output) != Reading::kEnd;
     } else if (has_ended(pid, &result.status)) {
-      // What came between the poll and the end; not for ever, should another program hold the pipe.
+      // Read what was written between the poll and the end. Stop when nothing is left, because another process
+      // may hold the pipe open.
       while (open && result.output.size() < kMostOutput)
         open = read_some(pipe.reader(), &result.output) == Reading::kSome;
       return result;

@@ -1,4 +1,4 @@
-// A program run to its end, without a shell, with what it says kept.
+// Runs a program without a shell, waits for its end and captures its output.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@
 namespace lathe {
 
 struct ProgramRun {
-  std::vector<std::string> arguments;    // the program's path first
-  std::vector<std::string> environment;  // "NAME=value", all that it sees
+  std::vector<std::string> arguments;    // the first is the path of the program
+  std::vector<std::string> environment;  // "NAME=value"; the program gets no other variables
   double timeout_seconds = 60;
 };
 
 struct ProgramResult {
-  std::string output;  // stdout and stderr as they came, at most a megabyte of it
-  // Of waitpid(2). -1: unknown, since the host process ignores SIGCHLD or reaps children that are not its
-  // own.
+  std::string output;  // stdout and stderr interleaved, at most 1 MiB
+  // The status of waitpid(2). -1 if it is unknown, because the host process ignores SIGCHLD or reaps children
+  // that it did not start.
   int status = -1;
 };
 
-// The program has no stdin, none of this process' file descriptors, default signals, and a process group of
-// its own. kNotFound where it cannot be started; kDeadlineExceeded, with the group killed, where it does not
-// end in time. Thread-safe; takes whatever time the program takes.
+// The program gets an empty stdin, no other file descriptors of this process, default signal handlers and its
+// own process group. kNotFound if it cannot be started; kDeadlineExceeded if it exceeds the timeout, after
+// killing its group. Thread-safe.
 absl::StatusOr<ProgramResult> run_program(const ProgramRun& run);
 
 }  // namespace lathe

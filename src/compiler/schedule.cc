@@ -21,8 +21,8 @@ using namespace mlir;
 
 constexpr char kParameterAttr[] = "lathe.parameter";
 
-// What schedules need beyond the compiler's own dialects. Loaded into a context when it first sees one: no
-// other compilation pays for it.
+// The dialects and interfaces that only schedules need. They are loaded when a context parses its first
+// schedule, so other compilations do not pay for them.
 const DialectRegistry& schedule_dialects() {
   static const DialectRegistry registry = [] {
     DialectRegistry r;
@@ -71,7 +71,7 @@ absl::Status Schedule::find_entry() {
   const StringRef name = transform::TransformDialect::kTransformEntryPointSymbolName;
   auto entry = module_->lookupSymbol<transform::NamedSequenceOp>(name);
   if (!entry || entry.isExternal())
-    return absl::InvalidArgumentError(absl::StrCat("1: there is no named sequence @", name.str()));
+    return absl::InvalidArgumentError(absl::StrCat("1: the file has no named sequence @", name.str()));
   entry_ = entry;
   const auto refuse = [](Location at, const std::string& why) {
     const auto place = dyn_cast<FileLineColLoc>(at);
@@ -79,12 +79,12 @@ absl::Status Schedule::find_entry() {
   };
   auto arguments = entry.getBody().getArguments();
   if (arguments.empty() || !isa<transform::TransformHandleTypeInterface>(arguments[0].getType()))
-    return refuse(entry.getLoc(), "its first argument is no handle of the payload");
+    return refuse(entry.getLoc(), "its first argument is not a handle to the payload");
   for (BlockArgument argument : arguments.drop_front()) {
     auto named = entry.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kParameterAttr);
     if (!named)
       return refuse(argument.getLoc(),
-                    "an argument beside the payload is no parameter: it lacks {lathe.parameter = \"name\"}");
+                    "every argument after the payload must have the attribute lathe.parameter = \"name\"");
     auto number = dyn_cast<transform::ParamType>(argument.getType());
     if (!(number && number.getType().isInteger(64)) && !isa<transform::AnyParamType>(argument.getType()))
       return refuse(argument.getLoc(),
@@ -92,7 +92,7 @@ absl::Status Schedule::find_entry() {
                                  "' is neither a !transform.param<i64> nor a !transform.any_param"));
     for (const Parameter& other : parameters_)
       if (other.name == named.getValue())
-        return refuse(argument.getLoc(), absl::StrCat("a second parameter '", other.name, "'"));
+        return refuse(argument.getLoc(), absl::StrCat("two parameters have the name '", other.name, "'"));
     parameters_.push_back({named.getValue().str(), text_of(argument.getLoc()), static_cast<bool>(number)});
   }
   return absl::OkStatus();
@@ -104,9 +104,9 @@ absl::Status Schedule::bind(const std::map<std::string, Json>& values) {
   for (const Parameter& parameter : parameters_) {
     const Json& value = values.at(parameter.name);
     if (value.is_number_integer() != parameter.is_number || !(value.is_number_integer() || value.is_string()))
-      return absl::InvalidArgumentError(absl::StrCat(parameter.location, ": parameter '", parameter.name,
-                                                     "' is a ", parameter.is_number ? "whole number" : "text",
-                                                     ", and bound to ", canonical_text(value)));
+      return absl::InvalidArgumentError(absl::StrCat(
+          parameter.location, ": parameter '", parameter.name, "' is a ",
+          parameter.is_number ? "whole number" : "string", ", but its value is ", canonical_text(value)));
     bound_.push_back(parameter.is_number ? Attribute(b.getI64IntegerAttr(value.get<int64_t>()))
                                          : Attribute(b.getStringAttr(value.get<std::string>())));
   }

@@ -1,4 +1,5 @@
-// A transform-dialect schedule: a file of named sequences, run over a payload with parameters that it names.
+// A transform-dialect schedule: a file of named sequences that run over a payload. Its entry sequence can have
+// named parameters:
 //
 //   module attributes {transform.with_named_sequence} {
 //     transform.named_sequence @__transform_main(
@@ -20,16 +21,16 @@ namespace lathe {
 
 class Schedule {
  public:
-  // `name` is what locations give. Errors have its line and column.
+  // `name` is the file name for locations. Errors have line and column.
   static absl::StatusOr<std::unique_ptr<Schedule>> parse(mlir::MLIRContext* context, const std::string& name,
                                                          const std::string& text);
 
   struct Parameter {
     std::string name, location;  // "tile.mlir:3:10"
-    bool is_number = true;       // else a text
+    bool is_number = true;       // otherwise a string
   };
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  // A value for every parameter, a number or a text.
+  // Sets a value for every parameter, a number or a string.
   absl::Status bind(const std::map<std::string, Json>& values);
 
   mlir::LogicalResult run(mlir::ModuleOp payload) const;

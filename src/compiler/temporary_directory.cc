@@ -21,7 +21,7 @@ TemporaryDirectory::TemporaryDirectory(const std::vector<std::string>& parents) 
     if (mkdtemp(path_.data()) != nullptr) return;
     absl::StrAppend(&causes, causes.empty() ? "" : "; ", parent, ": ", errno_status(errno, "").message());
   }
-  status_ = absl::NotFoundError(absl::StrCat("no temporary directory (", causes, ")"));
+  status_ = absl::NotFoundError(absl::StrCat("cannot create a temporary directory (", causes, ")"));
 }
 
 TemporaryDirectory::~TemporaryDirectory() {
@@ -34,7 +34,7 @@ std::string TemporaryDirectory::file(absl::string_view name) const { return absl
 
 absl::Status write_file(const std::string& path, absl::string_view bytes) {
   const int fd = beyond_standard_streams(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (fd < 0) return absl::InternalError(absl::StrCat(path, " cannot be made"));
+  if (fd < 0) return absl::InternalError(absl::StrCat(path, " cannot be created"));
   const FileSizeSignalHeld held;
   while (!bytes.empty()) {
     const ssize_t n = write(fd, bytes.data(), bytes.size());
@@ -43,12 +43,12 @@ absl::Status write_file(const std::string& path, absl::string_view bytes) {
     bytes.remove_prefix(static_cast<size_t>(n));
   }
   if (close(fd) == 0 && bytes.empty()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(path, " cannot be written whole"));
+  return absl::InternalError(absl::StrCat(path, " cannot be written completely"));
 }
 
 absl::StatusOr<std::string> read_file(const std::string& path) {
   const int fd = beyond_standard_streams(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd < 0) return absl::NotFoundError(absl::StrCat(path, " is not there"));
+  if (fd < 0) return absl::NotFoundError(absl::StrCat(path, " cannot be opened"));
   std::string bytes;
   char buffer[65536];
   ssize_t n;

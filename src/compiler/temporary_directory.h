@@ -1,4 +1,5 @@
-// A private directory (0700), removed with everything in it: for programs that take and give files by name.
+// A private directory (0700) that the destructor removes with its contents. For programs that read and write
+// files by name.
 #pragma once
 
 #include <string>
@@ -11,13 +12,13 @@ namespace lathe {
 
 class TemporaryDirectory {
  public:
-  // Under the first of `parents` where one can be made.
+  // Creates the directory in the first of `parents` that allows it.
   explicit TemporaryDirectory(const std::vector<std::string>& parents);
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 
-  // kNotFound with the causes where it could not be made.
+  // kNotFound, with the reason for every parent, if it could not be created.
   const absl::Status& status() const { return status_; }
   std::string path() const { return path_; }
   std::string file(absl::string_view name) const;
@@ -27,9 +28,9 @@ class TemporaryDirectory {
   absl::Status status_;
 };
 
-// Of a new file; past a file size limit it fails and the process goes on.
+// Writes a new file. Returns an error if a file size limit is exceeded, instead of ending the process.
 absl::Status write_file(const std::string& path, absl::string_view bytes);
-// kNotFound where there is no such file.
+// kNotFound if the file does not exist.
 absl::StatusOr<std::string> read_file(const std::string& path);
 
 }  // namespace lathe

@@ -28,7 +28,7 @@ absl::Status error_of(ir::UkernelAttr ukernel, absl::string_view what) {
 
 using Blob = mlir::DenseI8ResourceElementsAttr;
 
-// The bytes are not copied.
+// Wraps the bytes without copying them.
 Blob blob_of(ir::UkernelAttr ukernel, absl::string_view bytes) {
   const llvm::ArrayRef<char> data(bytes.data(), bytes.size());
   auto type = mlir::RankedTensorType::get(static_cast<int64_t>(bytes.size()),
@@ -36,12 +36,12 @@ Blob blob_of(ir::UkernelAttr ukernel, absl::string_view bytes) {
   return Blob::get(type, ukernel.getBitcode(), mlir::UnmanagedAsmResourceBlob::allocateInferAlign(data));
 }
 
-// `user`: what came with the request. A user's digest is in its name and so in the key: no other is attached.
+// `user` is the bitcode in the request. Its digest must match the one in the name, which is part of the cache key.
 absl::StatusOr<Blob> find_bitcode(ir::UkernelAttr ukernel, absl::string_view user) {
   if (ukernel.getBitcode().getValue().starts_with("user/")) {
     if (user.empty()) return error_of(ukernel, "the request has no bitcode");
     if (!ukernel.getBitcode().getValue().ends_with("@" + bitcode_digest(user)))
-      return error_of(ukernel, "the request's bitcode is another");
+      return error_of(ukernel, "the request's bitcode has another digest");
     return blob_of(ukernel, user);
   }
   for (const Bitcode& b : kBitcodes)
@@ -50,7 +50,7 @@ absl::StatusOr<Blob> find_bitcode(ir::UkernelAttr ukernel, absl::string_view use
   return error_of(ukernel, "the compiler has no such bitcode");
 }
 
-// What was hoisted to the module that `root` is or lies in.
+// Parses the bitcode that was hoisted to the module that is, or contains, `root`.
 absl::StatusOr<std::unique_ptr<llvm::Module>> read_bitcode(ir::UkernelAttr ukernel, mlir::Operation* root,
                                                            const llvm::Module& kernel) {
   auto module = mlir::dyn_cast<mlir::ModuleOp>(root);
@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<llvm::Module>> read_bitcode(ir::UkernelAttr ukern
   auto all = module ? module->getAttrOfType<mlir::DictionaryAttr>(ir::kBitcodesAttr) : mlir::DictionaryAttr();
   auto blob = all ? all.getAs<Blob>(ukernel.getBitcode()) : Blob();
   const auto bytes = blob ? blob.tryGetAsArrayRef() : std::nullopt;
-  if (!bytes) return error_of(ukernel, "no op of the payload brought it");
+  if (!bytes) return error_of(ukernel, "the module has no such bitcode: no payload op has this ukernel");
   const llvm::StringRef text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   auto parsed =
       llvm::parseBitcodeFile(llvm::MemoryBufferRef(text, ukernel.getBitcode()), kernel.getContext());
@@ -66,12 +66,12 @@ absl::StatusOr<std::unique_ptr<llvm::Module>> read_bitcode(ir::UkernelAttr ukern
   if (ukernel.getBitcode().getValue().starts_with("user/")) {
     if (std::string refusal = refusal_of(**parsed, kernel.getTargetTriple()); !refusal.empty())
       return error_of(ukernel, refusal);
-    (*parsed)->setTargetTriple(kernel.getTargetTriple());  // of another vendor
+    (*parsed)->setTargetTriple(kernel.getTargetTriple());  // they may differ in the vendor
   }
   return std::move(*parsed);
 }
 
-// Gives a linked function the attributes listed.
+// Sets the attributes that #lathe.ukernel lists on a linked function.
 absl::Status set_attributes(ir::UkernelAttr ukernel, llvm::Function& f) {
   forget_processor(f);
   llvm::SmallVector<llvm::StringRef> names;
@@ -92,19 +92,19 @@ absl::Status link_ukernel(ir::UkernelAttr ukernel, mlir::Operation* root, llvm::
     return error_of(ukernel, absl::StrCat("compiled for ", bitcode->getTargetTriple().str(), ", not for ",
                                           kernel->getTargetTriple().str()));
   if (bitcode->getDataLayout() != kernel->getDataLayout())
-    return error_of(ukernel, absl::StrCat("data layout ", bitcode->getDataLayoutStr(), ", not ",
+    return error_of(ukernel, absl::StrCat("has the data layout ", bitcode->getDataLayoutStr(), ", not ",
                                           kernel->getDataLayoutStr()));
   const llvm::Function* called = kernel->getFunction(ukernel.getFunction());
   const llvm::Function* defined = bitcode->getFunction(ukernel.getFunction());
   if (!defined || defined->isDeclaration())
     return error_of(ukernel, "the bitcode does not define the function");
   if (called->getFunctionType() != defined->getFunctionType())
-    return error_of(ukernel, "the function takes or returns something else than the kernel means");
+    return error_of(ukernel, "the function does not have the type with which the kernel calls it");
   std::set<const llvm::GlobalValue*> own;
   for (const llvm::GlobalValue& g : kernel->global_values())
     if (!g.isDeclaration()) own.insert(&g);
   if (llvm::Linker::linkModules(*kernel, std::move(bitcode), llvm::Linker::LinkOnlyNeeded))
-    return error_of(ukernel, "does not link");
+    return error_of(ukernel, "cannot be linked");
   for (llvm::GlobalValue& g : kernel->global_values()) {
     if (g.isDeclaration() || own.count(&g)) continue;
     g.setLinkage(llvm::GlobalValue::InternalLinkage);

@@ -16,9 +16,10 @@
 namespace lathe {
 namespace {
 
-constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;  // of both makers' GPUs
+constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;  // the address spaces of NVIDIA's and AMD's GPUs
 
-// What the op's kernels call: kernels/argmax/emit_ukernel.h, kernels/matmul/ukernel/panel_tile.h.
+// The function type that the op's kernels call (kernels/argmax/emit_ukernel.h,
+// kernels/matmul/ukernel/panel_tile.h).
 llvm::FunctionType* type_called(const UserUkernel& u, llvm::LLVMContext& context) {
   llvm::Type *pointer = llvm::PointerType::get(context, 0), *i64 = llvm::Type::getInt64Ty(context);
   llvm::Type* i32 = llvm::Type::getInt32Ty(context);
@@ -39,7 +40,7 @@ std::string print(const llvm::Type* type) {
   return text;
 }
 
-// Whether the features that the description lists, or its GPU's, are all that its code takes.
+// Checks that the code needs only the features that the description lists, or those of its GPU.
 absl::Status check_features(llvm::Module& module, const Target& target) {
   const auto error = [&](absl::string_view what) {
     const std::string has = target.backend == Backend::kCpu
@@ -73,11 +74,11 @@ absl::Status check_bitcode(const UserUkernel& u, absl::string_view bytes) {
   if (std::string refusal = refusal_of(**module, triple); !refusal.empty()) return error(refusal);
   const llvm::Function* f = (*module)->getFunction(u.function);
   if (!f || f->isDeclaration()) return error(absl::StrCat("does not define the function '", u.function, "'"));
-  if (f->hasLocalLinkage()) return error(absl::StrCat("keeps the function '", u.function, "' to itself"));
+  if (f->hasLocalLinkage()) return error(absl::StrCat("does not export the function '", u.function, "'"));
   const llvm::FunctionType* wanted = type_called(u, context);
   if (f->getFunctionType() != wanted)
-    return error(absl::StrCat("'", u.function, "' is ", print(f->getFunctionType()), ", and ", name_of(u.op),
-                              " calls ", print(wanted)));
+    return error(absl::StrCat("'", u.function, "' has the type ", print(f->getFunctionType()), ", but ",
+                              name_of(u.op), " calls ", print(wanted)));
   llvm::SmallVector<llvm::StringRef> names;
   llvm::StringRef(u.attributes).split(names, ' ', -1, /*KeepEmpty=*/false);
   for (llvm::StringRef name : names) {
@@ -98,29 +99,30 @@ void forget_processor(llvm::Function& f) {
 }
 
 std::string refusal_of(const llvm::Module& bitcode, const llvm::Triple& kernel) {
-  // The vendor is a name: a distribution's clang has another one there.
+  // Ignore the vendor, in which the clang of a distribution may differ.
   const llvm::Triple& triple = bitcode.getTargetTriple();
   if (triple.getArch() != kernel.getArch() || triple.getSubArch() != kernel.getSubArch() ||
       triple.getOS() != kernel.getOS() || triple.getEnvironment() != kernel.getEnvironment())
     return absl::StrCat("compiled for ", triple.str().empty() ? "no target" : triple.str(), ", not for ",
                         kernel.str());
   if (bitcode.getDataLayoutStr() != kernel.computeDataLayout())
-    return absl::StrCat("data layout ", bitcode.getDataLayoutStr(), ", not ", kernel.computeDataLayout());
-  if (!bitcode.getModuleInlineAsm().empty()) return "has assembly of a module";
+    return absl::StrCat("has the data layout ", bitcode.getDataLayoutStr(), ", not ",
+                        kernel.computeDataLayout());
+  if (!bitcode.getModuleInlineAsm().empty()) return "has module-level assembly";
   if (!bitcode.alias_empty() || !bitcode.ifunc_empty()) return "has aliases";
   for (const llvm::GlobalVariable& g : bitcode.globals()) {
     if (g.isDeclaration())
-      return absl::StrCat("needs '", g.getName().str(), "', and kernels have no library");
+      return absl::StrCat("needs '", g.getName().str(), "', but kernels have no library");
     if (!g.isConstant() || g.isThreadLocal() || g.hasAppendingLinkage() || g.hasSection())
-      return absl::StrCat("'", g.getName().str(), "' is not constant: kernels keep nothing");
+      return absl::StrCat("'", g.getName().str(), "' is not constant, but kernels have no static data");
   }
   for (const llvm::Function& f : bitcode) {
     if (f.isDeclaration() && !f.isIntrinsic())
-      return absl::StrCat("needs '", f.getName().str(), "', and kernels have no library");
+      return absl::StrCat("needs '", f.getName().str(), "', but kernels have no library");
     for (const llvm::Instruction& i : llvm::instructions(f))
       if (auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
           call && (call->isInlineAsm() || call->isIndirectCall()))
-        return absl::StrCat("'", f.getName().str(), "' has assembly or calls by pointer");
+        return absl::StrCat("'", f.getName().str(), "' contains inline assembly or an indirect call");
   }
   return "";
 }

@@ -1,4 +1,5 @@
-// Ukernels that users bring: a description in YAML and LLVM bitcode, checked before anything is registered.
+// Ukernels supplied by users: a description in YAML and LLVM bitcode. Both are checked before the ukernel is
+// registered.
 #pragma once
 
 #include <string>
@@ -16,19 +17,20 @@ class Triple;
 
 namespace lathe {
 
-// The description as core/user_ukernel.h has it, with the bitcode's digest. An error names the line of the
-// description, or what the bitcode lacks. What reads damaged bitcode may crash: callers ask in a process of
-// its own.
+// Returns the description in the form of core/user_ukernel.h, with the bitcode's digest. An error names the line
+// of the description or the defect of the bitcode. LLVM may crash on damaged bitcode, so call this in a separate
+// process.
 absl::StatusOr<Json> check_user_ukernel(absl::string_view yaml, absl::string_view bitcode);
 
-// The description alone; an error names its line.
+// Parses the description only. An error names its line.
 absl::StatusOr<UserUkernel> parse_user_ukernel(absl::string_view yaml);
 
-// Takes away what processor a function was compiled for, for the kernel's to take its place.
+// Removes the attributes that say for which processor a function was compiled, so that those of the kernel
+// apply.
 void forget_processor(llvm::Function& f);
 
-// Why a module may not be linked into a kernel of that target, which has no library and keeps nothing: "" if
-// it may.
+// Why the module cannot be linked into a kernel for this target; empty if it can. A kernel has no library and no
+// static data.
 std::string refusal_of(const llvm::Module& bitcode, const llvm::Triple& kernel);
 
 }  // namespace lathe

@@ -1,4 +1,4 @@
-// The description of a user's ukernel, in YAML.
+// Parses the YAML description of a user's ukernel.
 #include <algorithm>
 #include <map>
 
@@ -41,12 +41,12 @@ class DescriptionReader {
     } else if (key == "op") {
       const std::string op = text(key, line, value);
       if (!parse_one({Op::kMatmul, Op::kArgmax}, op, &u_.op))
-        yaml_.fail(line,
-                   absl::StrCat("op '", op, "': kernels of matmul and argmax alone call ukernels of users"));
+        yaml_.fail(line, absl::StrCat("op '", op, "' does not support user ukernels; use matmul or argmax"));
     } else if (key == "dtype") {
       const std::string dtype = text(key, line, value);
       if (!parse_one({DType::kF32, DType::kF16, DType::kBF16, DType::kI8}, dtype, &u_.a))
-        yaml_.fail(line, absl::StrCat("dtype '", dtype, "': f32, f16, bf16, and i8 of matmul"));
+        yaml_.fail(line, absl::StrCat("dtype '", dtype,
+                                      "' is not supported; use f32, f16, bf16, or i8 (matmul only)"));
     } else if (key == "function") {
       u_.function = text(key, line, value);
     } else if (key == "attributes") {
@@ -68,19 +68,19 @@ class DescriptionReader {
     if (key == "arch") {
       u_.target.arch = text(key, line, value);
       if (!find_backend(&u_.target))
-        yaml_.fail(line,
-                   absl::StrCat("arch '", u_.target.arch,
-                                "': kernels of x86-64, aarch64, sm_75 and later and AMD's gfx9, gfx11 and "
-                                "gfx12 alone call ukernels of users"));
+        yaml_.fail(
+            line, absl::StrCat("arch '", u_.target.arch,
+                               "' does not support user ukernels; use x86-64, aarch64, sm_75 or later, or an "
+                               "AMD gfx9, gfx11 or gfx12"));
     } else if (key == "features") {
       std::string features;
       const auto take = [&](Node* feature) {
         const std::string name = text("features", line, feature);
         if (!std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '.'; }))
-          yaml_.fail(line, absl::StrCat("'features': '", name, "' is no name, such as avx2"));
+          yaml_.fail(line, absl::StrCat("'features': '", name, "' is not a feature name such as avx2"));
         absl::StrAppend(&features, features.empty() ? "+" : ",+", name);
       };
-      if (!yaml_.items(value, take)) return yaml_.fail(line, "'features' is no list, such as [avx2, fma]");
+      if (!yaml_.items(value, take)) return yaml_.fail(line, "'features' is not a list such as [avx2, fma]");
       absl::StatusOr<std::string> canonical = canonical_features(features);
       if (!canonical.ok())
         return yaml_.fail(line, absl::StrCat("'features': ", canonical.status().message()));
@@ -105,7 +105,8 @@ class DescriptionReader {
         unknown(bound, at, "least, most and multiple");
     });
     if (range->most < range->least)
-      yaml_.fail(line, absl::StrCat("'", key, "': least ", range->least, " is over most ", range->most));
+      yaml_.fail(line,
+                 absl::StrCat("'", key, "': least ", range->least, " is greater than most ", range->most));
   }
 
   static bool find_backend(Target* target) {
@@ -119,7 +120,7 @@ class DescriptionReader {
     if (key == "group") {
       u_.group = text(key, line, value);
       if (u_.group != "wave" && u_.group != "block")
-        yaml_.fail(line, absl::StrCat("'group': '", u_.group, "' is neither wave nor block"));
+        yaml_.fail(line, absl::StrCat("'group': '", u_.group, "' is not wave or block"));
       return;
     }
     first_of_matmul(line, absl::StrCat("tiling '", key, "'"));
@@ -136,16 +137,16 @@ class DescriptionReader {
     if (!seconds) return unknown(key, line, "fixed_seconds, seconds_per_flop and seconds_per_byte");
     const std::string number = text(key, line, value);
     if (!absl::SimpleAtod(number, seconds) || !(*seconds >= 0 && *seconds <= 1e6))
-      yaml_.fail(line, absl::StrCat("'", key, "': '", number, "' is no number of seconds, 0 to 1e6"));
+      yaml_.fail(line, absl::StrCat("'", key, "': '", number, "' is not a number of seconds from 0 to 1e6"));
   }
 
   void check_whole() {
     for (const char* key : {"name", "op", "dtype", "function", "target", "cost"})
       if (!lines_.count(key)) yaml_.fail(1, absl::StrCat("'", key, "' is missing"));
     if (u_.target.arch.empty())
-      yaml_.fail(lines_["target"], "'target' has no 'arch': x86-64, aarch64, sm_80, gfx942...");
+      yaml_.fail(lines_["target"], "'target' has no 'arch', such as x86-64, aarch64, sm_80 or gfx942");
     if (u_.fixed_seconds + u_.seconds_per_flop + u_.seconds_per_byte <= 0)
-      yaml_.fail(lines_["cost"], "'cost': a call takes some time");
+      yaml_.fail(lines_["cost"], "'cost': the sum of its values must be greater than 0");
     check_group();
     if (u_.op == Op::kMatmul) {
       if (u_.register_m < 1 || u_.register_n < 1)
@@ -153,30 +154,30 @@ class DescriptionReader {
       return;
     }
     if (of_matmul_line_ > 0)
-      yaml_.fail(of_matmul_line_, of_matmul_ + ": of matmul alone, argmax has 'n' alone");
-    if (u_.a == DType::kI8) yaml_.fail(lines_["dtype"], "dtype 'i8': of matmul alone");
+      yaml_.fail(of_matmul_line_, of_matmul_ + " is only for matmul; argmax has only 'n'");
+    if (u_.a == DType::kI8) yaml_.fail(lines_["dtype"], "dtype 'i8' is only for matmul");
   }
 
   void check_group() {
     const bool on_gpu = u_.target.backend != Backend::kCpu;
     if (on_gpu && u_.op == Op::kMatmul)
-      yaml_.fail(lines_["op"], "op 'matmul': on GPUs kernels of argmax alone call ukernels of users");
+      yaml_.fail(lines_["op"], "op 'matmul' does not support user ukernels on GPUs; use argmax");
     if (on_gpu && u_.group.empty())
       yaml_.fail(lines_.count("tiling") ? lines_["tiling"] : 1,
-                 "a GPU's 'tiling' needs group: whose threads make a call, wave or block");
-    if (!on_gpu && !u_.group.empty()) yaml_.fail(lines_["tiling"], "'group': of GPUs alone");
+                 "'tiling' needs group for a GPU: the threads that make one call, wave or block");
+    if (!on_gpu && !u_.group.empty()) yaml_.fail(lines_["tiling"], "'group' is only for GPUs");
     if (on_gpu && !u_.target.features.empty())
-      yaml_.fail(lines_["target"], "'features': of CPUs alone, a GPU's are its arch's");
+      yaml_.fail(lines_["target"], "'features' is only for CPUs; the arch of a GPU implies its features");
     if (on_gpu && !absl::StrContains(absl::StrCat(" ", u_.attributes, " "), " alwaysinline "))
       yaml_.fail(lines_.count("attributes") ? lines_["attributes"] : 1,
-                 "'attributes' need alwaysinline: a GPU's kernels have no stack to call by");
+                 "'attributes' must contain alwaysinline for a GPU, because its kernels have no call stack");
   }
 
   void first_of_matmul(int line, const std::string& what) {
     if (of_matmul_line_ == 0) of_matmul_line_ = line, of_matmul_ = what;
   }
   void unknown(const std::string& key, int line, const char* known) {
-    yaml_.fail(line, absl::StrCat("unknown key '", key, "': there are ", known));
+    yaml_.fail(line, absl::StrCat("unknown key '", key, "'; known: ", known));
   }
   std::string text(const std::string& key, int line, Node* value) {
     return yaml_.scalar(value, line, absl::StrCat("'", key, "'"));
@@ -185,7 +186,7 @@ class DescriptionReader {
     const std::string number = text(key, line, value);
     int64_t x = 0;
     if (!absl::SimpleAtoi(number, &x) || x < least || x > most)
-      yaml_.fail(line, absl::StrCat("'", key, "': '", number, "' is no whole number of at least ", least,
+      yaml_.fail(line, absl::StrCat("'", key, "': '", number, "' is not a whole number of at least ", least,
                                     most == kMost ? "" : absl::StrCat(" and at most ", most)));
     return x;
   }
@@ -198,8 +199,8 @@ class DescriptionReader {
 
   YamlReader yaml_;
   UserUkernel u_;
-  std::map<std::string, int> lines_;  // of the keys there are
-  int of_matmul_line_ = 0;            // 0: nothing in it is matmul's alone
+  std::map<std::string, int> lines_;  // the line of each key that is present
+  int of_matmul_line_ = 0;            // the first line with a key that is only for matmul; 0: none
   std::string of_matmul_;
 };
 

@@ -8,8 +8,8 @@
 namespace lathe {
 namespace {
 
-// The parser calls itself for what nests, which every two bytes of a text may do: so many bear on a thread's
-// stack.
+// LLVM's parser is recursive, and every two bytes of a text may open another level. This limit keeps it within
+// a thread's stack.
 constexpr size_t kMostBytes = 16 << 10;
 
 }  // namespace
@@ -32,16 +32,16 @@ void YamlReader::fail(int line, const std::string& why) {
 absl::Status YamlReader::read(const std::string& what, const Visit& visit,
                               const std::function<void()>& finish) {
   if (yaml_.size() > kMostBytes) {
-    fail(1, "it is longer than 16 KiB");
+    fail(1, "the text is longer than 16 KiB");
     return error_;
   }
   auto document = stream_.begin();
   if (document == stream_.end() || document->getRoot() == nullptr) {
-    fail(1, "it is no YAML");
+    fail(1, "the text is not YAML");
     return error_;
   }
   each(document->getRoot(), what, visit);
-  if (error_.ok() && ++document != stream_.end()) fail(1, "it is more than one document");
+  if (error_.ok() && ++document != stream_.end()) fail(1, "the text has more than one document");
   if (error_.ok()) finish();
   return error_;
 }
@@ -61,20 +61,20 @@ std::string YamlReader::scalar(Node* node, int line, const std::string& what) {
     std::replace(text.begin(), text.end(), '\n', ' ');
     return text;
   }
-  fail(line, absl::StrCat(what, " is no text"));
+  fail(line, absl::StrCat(what, " is not a string"));
   return "";
 }
 
 void YamlReader::each(Node* node, const std::string& what, const Visit& visit) {
   auto* mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(node);
-  if (!mapping) return fail(node ? line_of(node) : 1, absl::StrCat(what, " is no mapping"));
+  if (!mapping) return fail(node ? line_of(node) : 1, absl::StrCat(what, " is not a mapping"));
   std::vector<std::string> seen;
   for (llvm::yaml::KeyValueNode& pair : *mapping) {
     Node* key = pair.getKey();
     if (!ok() || !key) return;
     const int line = line_of(key);
     const std::string name = scalar(key, line, "a key");
-    if (llvm::is_contained(seen, name)) fail(line, absl::StrCat("'", name, "' stands here twice"));
+    if (llvm::is_contained(seen, name)) fail(line, absl::StrCat("duplicate key '", name, "'"));
     seen.push_back(name);
     Node* value = pair.getValue();
     if (!ok()) return;

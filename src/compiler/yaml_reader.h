@@ -1,4 +1,4 @@
-// YAML node by node, so that every defect has its line: the first one is the error.
+// Reads YAML node by node, so that every error has its line. The first error is reported.
 #pragma once
 
 #include <functional>
@@ -16,20 +16,20 @@ class YamlReader {
   using Node = llvm::yaml::Node;
   using Visit = std::function<void(const std::string& key, int line, Node* value)>;
 
-  // `place` stands before a line's number in errors: "mine.yaml:".
+  // `place` precedes the line number in errors, such as "mine.yaml:".
   YamlReader(absl::string_view place, absl::string_view yaml);
 
-  // The text's one document, a mapping that errors call `what`; `finish` looks at what it has read when
-  // nothing was wrong with it.
+  // Reads the only document of the text, a mapping, and calls `visit` for each key. `what` names the document in
+  // errors. If there was no error, calls `finish`, which may check the result as a whole.
   absl::Status read(const std::string& what, const Visit& visit, const std::function<void()>& finish);
 
-  // For what `read` calls. `line`: the key's, which stands in for what is not there.
+  // The functions below are for the callbacks of `read`. `line` is the line of the key.
   void fail(int line, const std::string& why);
   bool ok() { return error_.ok() && !stream_.failed(); }
   int line_of(Node* node) const;
-  // Each key once.
+  // Visits each key of a mapping. Fails for a duplicate key.
   void each(Node* mapping, const std::string& what, const Visit& visit);
-  // False: it is no sequence, which the caller says.
+  // Visits each entry of a sequence. Returns false, without an error, if it is not a sequence.
   bool items(Node* sequence, const std::function<void(Node*)>& visit);
   std::string scalar(Node* node, int line, const std::string& what);
 

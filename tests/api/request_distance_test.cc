@@ -205,7 +205,7 @@ using Ops = testing::Types<M, C, X, E>;
 TYPED_TEST_SUITE(EveryDistance, Ops);
 
 // The class, the arguments and all else equal those of the packed request.
-TYPED_TEST(EveryDistance, OfAtMostOneThingAreNotRead) {
+TYPED_TEST(EveryDistance, IsIgnoredForAtMostOneLineOrMatrix) {
   this->for_each([](const Distance<TypeParam>& row, const RequestContext& context) {
     for (const Purpose purpose : {Purpose::kRun, Purpose::kPlan, Purpose::kWarm}) {
       for (const int64_t extent : {0, 1}) {
@@ -233,7 +233,7 @@ TYPED_TEST(EveryDistance, OfAtMostOneThingAreNotRead) {
   });
 }
 
-TYPED_TEST(EveryDistance, OfTwoThingsAreAtLeastTheirLength) {
+TYPED_TEST(EveryDistance, MustNotOverlapTwoLinesOrMatrices) {
   this->for_each([](const Distance<TypeParam>& row, const RequestContext& context) {
     std::vector<int64_t> all(std::begin(kAnything), std::end(kAnything));
     if (row.least > 0) all.insert(all.end(), {row.least - row.multiple, row.least});

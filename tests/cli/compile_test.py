@@ -201,7 +201,7 @@ def test_what_no_kernel_does(cache):
         apart = pathlib.Path(folder) / "apart.mlir"
         apart.write_text(APART.replace("tensor<?xf32>", "tensor<40000xf32>"))
         text = compile_payload(apart, cache=cache)
-        assert "elementwise on the host: an input is not indexed by loops alone\n  no kernel is made: " in text, text
+        assert "elementwise on the host: an input has an index that is not a single loop\n  no kernel is made: " in text, text
 
 
 def test_recorded_programs(cache):
@@ -348,7 +348,7 @@ def test_pipelines(cache):
             assert all(word in error for word in words), error
 
         refused(original.replace("emitter:", "emiter:"), "p.yaml:15: unknown key 'emiter'")
-        refused(original.replace("matmul.cpu\n  - name: llvm", "nobody\n  - name: llvm"), "p.yaml:15: stage 'kernel': no emitter is named 'nobody'")
+        refused(original.replace("matmul.cpu\n  - name: llvm", "nobody\n  - name: llvm"), "p.yaml:15: stage 'kernel': unknown emitter 'nobody'")
         refused(original.replace("tile.mlir", "none.mlir"), "p.yaml:7: cannot read", "none.mlir")
         refused(original.replace("plan.tile_m", "params.rows"), "p.yaml:9: 'params.rows' is unbound")
         refused(original, "p.json:4: parameter 'rows' is used by no stage", rows={"rows": 4})
@@ -452,7 +452,7 @@ def test_refusals(cache):
         refused(APART, 2, "p.mlir:3:8: it reads dimension 0 of an operand of 8192 from 0 to 39998")
         refused(ARGMAX_ROWS, 2, "p.mlir:9:10: dimension 0 of 'values' is 6, elsewhere 5")
         refused("", 1, "p.mlir: the module has no function")
-        refused("module {\n" + mlp + "}\n" + mlp, 1, "p.mlir:", "no function")
+        refused("module {\n" + mlp + "}\n" + mlp, 1, "p.mlir:", "not a function")
     for path in (PAYLOADS / "none.mlir", PAYLOADS):
         assert f"cannot read '{path}'" in compile_payload(path, cache=cache, code=2)
     assert "--m-max: no step of" in compile_payload(PAYLOADS / "square.mlir", "--m-max", 3, cache=cache, code=2)

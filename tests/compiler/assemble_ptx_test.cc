@@ -1,4 +1,4 @@
-// Assemblers that behave in every way, and the real ones where they are.
+// Tests with fake assemblers that misbehave in many ways, and with the real ones if they are installed.
 #include "compiler/assemble_ptx.h"
 
 #include <elf.h>
@@ -14,7 +14,7 @@
 #include <sstream>
 #include <thread>
 
-// What NVIDIA's library itself never frees.
+// NVIDIA's library leaks memory.
 extern "C" const char* __lsan_default_suppressions() { return "leak:libnvJitLink"; }
 
 namespace lathe {
@@ -50,7 +50,7 @@ std::string ptx(const std::string& setmaxnreg = "") {
   return text;
 }
 
-// Folders that are named after what the ptxas in them does.
+// Makes folders with a fake ptxas, which behaves as the name of its folder says (fake_ptxas).
 class AssemblePtx : public ::testing::Test {
  protected:
   AssemblePtx() : root_(fs::path(::testing::TempDir()) / ("assemblers" + std::to_string(getpid()))) {
@@ -63,11 +63,11 @@ class AssemblePtx : public ::testing::Test {
     if (!fs::exists(root_ / way / "ptxas")) fs::create_symlink(LATHE_FAKE_PTXAS, root_ / way / "ptxas");
     return root_ / way;
   }
-  // With libraries that are not there: what no ptxas assembles must stay PTX, whatever this machine has.
+  // Searches only these folders, so that the result does not depend on what is installed on this machine.
   AssemblerSearch search(const std::vector<std::string>& ways) const {
     AssemblerSearch s;
     for (const std::string& way : ways) s.directories.push_back(folder(way));
-    // The script's own tools. Last: a ptxas there would be the real one.
+    // The script needs the tools in these folders. They come last, because they may contain the real ptxas.
     s.directories.push_back("/usr/bin");
     s.directories.push_back("/bin");
     s.timeout_seconds = 20;
@@ -88,7 +88,7 @@ class AssemblePtx : public ::testing::Test {
   fs::path root_;
 };
 
-TEST_F(AssemblePtx, TakesTheCubinAndTheNumbers) {
+TEST_F(AssemblePtx, ReturnsTheCubinAndItsResources) {
   const auto assembled = assemble_ptx(ptx(), "sm_90a", search({"works"}));
   ASSERT_TRUE(assembled.ok()) << assembled.status();
   EXPECT_EQ(assembled->assembler, "ptxas 9.8.7");
@@ -103,7 +103,7 @@ TEST_F(AssemblePtx, TakesTheCubinAndTheNumbers) {
             Json({{"registers", 40}, {"shared_bytes", 512}, {"stack_bytes", 0}, {"spill_bytes", 0}}));
 }
 
-TEST_F(AssemblePtx, TakesTheFirstDirectoryForItsFilesThatHasRoom) {
+TEST_F(AssemblePtx, UsesTheFirstWritableTemporaryDirectory) {
   AssemblerSearch s = search({"works"});
   s.temporary.insert(s.temporary.begin(), "/nonexistent");
   EXPECT_TRUE(assemble_ptx(ptx(), "sm_90a", s).ok());
@@ -111,10 +111,11 @@ TEST_F(AssemblePtx, TakesTheFirstDirectoryForItsFilesThatHasRoom) {
   const auto without = assemble_ptx(ptx(), "sm_90a", s);
   ASSERT_TRUE(without.ok()) << "nvJitLink or the driver may assemble it: " << without.status();
   EXPECT_NE(without->assembler, "ptxas 9.8.7");
-  EXPECT_THAT(without->log.messages, Contains(StartsWith("no temporary directory (/nonexistent: ")));
+  EXPECT_THAT(without->log.messages,
+              Contains(StartsWith("cannot create a temporary directory (/nonexistent: ")));
 }
 
-TEST_F(AssemblePtx, KeepsWhatSpeaksAgainstAKernel) {
+TEST_F(AssemblePtx, KeepsWarningsAboutAKernel) {
   const auto assembled = assemble_ptx(ptx(), "sm_90a", search({"spills"}));
   ASSERT_TRUE(assembled.ok()) << assembled.status();
   EXPECT_THAT(assembled->log.messages,
@@ -137,7 +138,7 @@ TEST_F(AssemblePtx, NamesTheStageAndQuotesTheAssembler) {
   EXPECT_THAT(refusal(search({"writes_too_little"})), HasSubstr("wrote a file that is not a cubin"));
 }
 
-TEST_F(AssemblePtx, EndsWhatDoesNotEnd) {
+TEST_F(AssemblePtx, KillsAnAssemblerAfterTheTimeout) {
   for (const char* way : {"hangs", "floods"}) {
     AssemblerSearch s = search({way});
     s.timeout_seconds = 0.3;
@@ -147,15 +148,15 @@ TEST_F(AssemblePtx, EndsWhatDoesNotEnd) {
   }
 }
 
-// A helper that the assembler leaves behind holds its output open; the kernel is done all the same.
-TEST_F(AssemblePtx, DoesNotWaitForWhatTheAssemblerLeftBehind) {
+// A child process that the assembler leaves behind holds the output open.
+TEST_F(AssemblePtx, DoesNotWaitForAChildOfTheAssembler) {
   const auto start = std::chrono::steady_clock::now();
   const auto assembled = assemble_ptx(ptx(), "sm_90a", search({"leaves_a_child"}));
   EXPECT_TRUE(assembled.ok()) << assembled.status();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
-TEST_F(AssemblePtx, PassesOverWhatIsTooOld) {
+TEST_F(AssemblePtx, SkipsAssemblersThatAreTooOld) {
   const auto assembled =
       assemble_ptx(ptx(), "sm_90a", search({"too_old", "knows_no_target", "works", "refuses"}));
   ASSERT_TRUE(assembled.ok()) << assembled.status();
@@ -163,10 +164,10 @@ TEST_F(AssemblePtx, PassesOverWhatIsTooOld) {
   EXPECT_THAT(assembled->log.messages,
               ElementsAre(HasSubstr("current version is '7.4'"), HasSubstr("'sm_90a' is not defined")));
   EXPECT_THAT(refusal(named("too_old")), HasSubstr("current version is '7.4'"))
-      << "the one that was asked for";
+      << "an assembler that the user named is not skipped";
 }
 
-TEST_F(AssemblePtx, PassesOverWhatIsNoProgram) {
+TEST_F(AssemblePtx, SkipsFilesThatAreNotPrograms) {
   const fs::path broken = folder("broken");
   fs::remove(broken / "ptxas");
   std::ofstream(broken / "ptxas") << "\177ELF but no more";
@@ -180,7 +181,7 @@ TEST_F(AssemblePtx, PassesOverWhatIsNoProgram) {
   EXPECT_THAT(refusal(missing), HasSubstr("/nowhere/ptxas cannot be started: No such file"));
 }
 
-TEST_F(AssemblePtx, ARelativeFolderOfThePathIsNotSearched) {
+TEST_F(AssemblePtx, DoesNotSearchRelativeFolders) {
   AssemblerSearch s = search({});
   const fs::path here = fs::current_path();
   fs::current_path(folder("crashes"));
@@ -191,13 +192,13 @@ TEST_F(AssemblePtx, ARelativeFolderOfThePathIsNotSearched) {
   EXPECT_TRUE(assembled.ok()) << assembled.status();
 }
 
-TEST_F(AssemblePtx, WordsOfUnknownFormAreNoHarm) {
+TEST_F(AssemblePtx, SurvivesALogOfUnknownForm) {
   const auto assembled = assemble_ptx(ptx(), "sm_90a", search({"says_garbage"}));
   ASSERT_TRUE(assembled.ok()) << assembled.status();
   EXPECT_FALSE(canonical_text(to_json(*assembled)).empty());
 }
 
-TEST_F(AssemblePtx, TheProgramSeesNothingOfTheProcess) {
+TEST_F(AssemblePtx, HidesEnvironmentAndFilesFromTheAssembler) {
   setenv("LATHE_TEST_SECRET", "1", 1);
   const int open_file = open("/dev/null", O_RDONLY);
   ASSERT_GT(open_file, 2);
@@ -208,14 +209,14 @@ TEST_F(AssemblePtx, TheProgramSeesNothingOfTheProcess) {
   const std::vector<std::string>& said = assembled->log.messages;
   ASSERT_EQ(said.size(), 4u);
   EXPECT_EQ(said[0], "warning: environment PATH TMPDIR");
-  EXPECT_EQ(said[1], "warning: files 0 1 2 3");  // `ls` itself opens the folder it lists
+  EXPECT_EQ(said[1], "warning: files 0 1 2 3");  // 3 is the folder that `ls` lists
   EXPECT_EQ(said[2], "warning: stdin 0");
   ASSERT_THAT(said[3], StartsWith("warning: folder /tmp/lathe-"));
   EXPECT_FALSE(fs::exists(said[3].substr(sizeof "warning: folder " - 1))) << "left behind";
 }
 
-// A host process may have decided that its children are nobody's.
-TEST_F(AssemblePtx, WorksWhereTheHostIgnoresItsChildren) {
+// If the host process ignores SIGCHLD, the exit status of a child is lost.
+TEST_F(AssemblePtx, WorksIfTheHostIgnoresSigchld) {
   struct sigaction ignore = {}, before = {};
   ignore.sa_handler = SIG_IGN;
   ASSERT_EQ(sigaction(SIGCHLD, &ignore, &before), 0);
@@ -226,7 +227,7 @@ TEST_F(AssemblePtx, WorksWhereTheHostIgnoresItsChildren) {
   EXPECT_THAT(refused, HasSubstr("Not a name of any known instruction"));
 }
 
-TEST_F(AssemblePtx, ThreadsAssembleAtOnce) {
+TEST_F(AssemblePtx, RunsInSeveralThreads) {
   const AssemblerSearch s = search({"works"});
   std::vector<std::thread> threads;
   std::vector<std::string> cubins(4);
@@ -263,7 +264,7 @@ TEST(Ptxas, Assembles) {
   ASSERT_TRUE(assembled.ok()) << assembled.status();
   if (assembled->assembler.rfind("ptxas", 0) != 0) GTEST_SKIP() << "no ptxas here: " << assembled->assembler;
   expect_cubin(*assembled);
-  // The kernel has neither .reqntid nor .minnctapersm.
+  // An advisory, because the kernel has neither .reqntid nor .minnctapersm.
   EXPECT_THAT(assembled->log.messages, ElementsAre(HasSubstr("(C75")));
   const auto refused = assemble_ptx("no PTX at all", "sm_90a", machine());
   EXPECT_THAT(std::string(refused.status().message()), StartsWith("stage assemble: ptxas "));
@@ -286,11 +287,11 @@ TEST(NvJitLink, AssemblesUnlessSetmaxnregWouldBeLost) {
   EXPECT_THAT(std::string(refused.status().message()), StartsWith("stage assemble: nvJitLink 1"));
   const auto unknown = assemble_ptx(ptx(), "sm_999", s);
   ASSERT_TRUE(unknown.ok()) << unknown.status();
-  EXPECT_EQ(unknown->assembler, kNoAssembler) << "a target it does not know yet";
+  EXPECT_EQ(unknown->assembler, kNoAssembler) << "a target that the library does not support";
   EXPECT_EQ(unknown->log.messages.size(), 1u);
 }
 
-TEST(AssemblerSearchJson, GoesThereAndBack) {
+TEST(AssemblerSearchJson, RoundTripsAndRefusesInvalidFields) {
   AssemblerSearch s;
   s.ptxas = "/a/ptxas";
   s.directories = {"/b", "/c"};

@@ -1,4 +1,4 @@
-// What comes out of the code generator: the plan decides it, and it is vector code held in registers.
+// The generated code follows the plan, uses vectors and keeps accumulators in registers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,8 +11,7 @@
 namespace lathe::testing {
 namespace {
 
-// The lines of the innermost loop with the most matches of `instruction`: from a label to the jump back to
-// it.
+// The lines of the innermost loop that contains `instruction` most often, from its label to the jump back.
 std::vector<std::string> hottest_loop(const std::string& assembly, const std::string& instruction) {
   std::vector<std::string> lines, best;
   std::stringstream in(assembly);
@@ -45,7 +44,7 @@ long count(const std::vector<std::string>& lines, const std::string& pattern) {
                        [&](const std::string& l) { return std::regex_search(l, regex); });
 }
 
-TEST(CodegenTest, EveryFieldOfTheTileChangesTheObject) {
+TEST(CodegenTest, ObjectChangesWithEveryTileField) {
   const Target target = *parse_target("x86-64-avx512");
   const ProblemClass c = matmul_class(100, 300, 2000);
   const CompileConfig base = cpu_config("panel", target);
@@ -67,12 +66,11 @@ struct LoopCase {
   const char* target;
   int64_t register_m, register_n;
   const char* fma;     // one vector multiply-add
-  const char* memory;  // spill traffic: stack accesses in the loop
+  const char* memory;  // accesses to the stack, which would be spills
 };
 
-// The micro-kernel's loop holds exactly register_m x vectors multiply-adds on full vectors and touches no
-// stack.
-TEST(CodegenTest, PanelLoopIsRegisterBlocked) {
+// The loop of the micro-kernel has exactly register_m * vectors multiply-adds and does not access the stack.
+TEST(CodegenTest, PanelLoopKeepsAccumulatorsInRegisters) {
   for (const LoopCase& l : {LoopCase{"x86-64-avx512", 14, 32, "vfmadd.*%zmm", "\\tv.*\\(%rsp\\)"},
                             LoopCase{"x86-64-avx2", 6, 16, "vfmadd.*%ymm", "\\tv.*\\(%rsp\\)"},
                             LoopCase{"aarch64-neon", 8, 8, "fmla.*v[0-9]+\\.4s", "\\[sp"}}) {
@@ -89,7 +87,7 @@ TEST(CodegenTest, PanelLoopIsRegisterBlocked) {
   }
 }
 
-TEST(CodegenTest, DotLoopReadsWholeVectors) {
+TEST(CodegenTest, DotLoopUsesFullVectorsAndDoesNotSpill) {
   const Target target = *parse_target("x86-64-avx512");
   CompileConfig config = cpu_config("dot", target);
   config.register_m = 4, config.register_n = 4;
@@ -100,7 +98,7 @@ TEST(CodegenTest, DotLoopReadsWholeVectors) {
   EXPECT_EQ(count(loop, "\\(%rsp\\)"), 0);
 }
 
-TEST(CodegenTest, AArch64ObjectsAreElfForAArch64) {
+TEST(CodegenTest, WritesElfObjectsForAArch64) {
   const Target target = *parse_target("aarch64-neon");
   for (DType t : {DType::kF32, DType::kF16, DType::kBF16})
     for (const char* kernel : {"dot", "panel"}) {
@@ -113,8 +111,7 @@ TEST(CodegenTest, AArch64ObjectsAreElfForAArch64) {
     }
 }
 
-// Every target that can be named has a code generator behind it.
-TEST(CodegenTest, EveryNamedTargetCompiles) {
+TEST(CodegenTest, CompilesForEveryNamedTarget) {
   for (const char* name :
        {"x86-64-avx2", "x86-64-avx512", "aarch64-neon", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a",
         "sm_100a", "sm_120", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"}) {
@@ -130,8 +127,8 @@ TEST(CodegenTest, EveryNamedTargetCompiles) {
   }
 }
 
-// A processor that claims less than a level gets none of the level's other instructions.
-TEST(CodegenTest, NothingIsUsedThatTheTargetDoesNotClaim) {
+// A processor with only some features of an x86-64 level must not get the other instructions of that level.
+TEST(CodegenTest, UsesOnlyInstructionsThatTheTargetHas) {
   Target target = *parse_target("x86-64-avx512");
   auto assembly = [&] {
     CompilerAnswer answer = compile(matmul_class(33, 50, 70), cpu_config("panel", target), target, true);
@@ -148,8 +145,8 @@ TEST(CodegenTest, NothingIsUsedThatTheTargetDoesNotClaim) {
   EXPECT_EQ(without_fma.find("vfmadd"), std::string::npos);
 }
 
-// Self-contained on every CPU target: no library call for conversions or math functions.
-TEST(CodegenTest, EveryDTypeAndActivationIsSelfContained) {
+// Conversions and math functions must not become library calls on any CPU target.
+TEST(CodegenTest, NeedsNoLibraryForAnyDtypeOrActivation) {
   for (const char* name : {"x86-64-avx2", "x86-64-avx512", "aarch64-neon"}) {
     const Target target = *parse_target(name);
     for (DType in : {DType::kF32, DType::kF16, DType::kBF16})

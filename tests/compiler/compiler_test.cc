@@ -1,4 +1,4 @@
-// The boundary: every request is answered once, whatever it holds.
+// The C interface of the compiler: every request, valid or not, gets exactly one answer.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 
 Target avx512() { return *parse_target("x86-64-avx512"); }
 
-TEST(CompilerTest, CarriesTheCodegenIdAndAbiOfThisBuild) {
+TEST(CompilerTest, HasTheCodegenIdAndAbiOfThisBuild) {
   void* library = dlopen(LATHE_COMPILER_PATH, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
   auto id = reinterpret_cast<lathe_compiler_codegen_id_fn>(dlsym(library, "lathe_compiler_codegen_id"));
@@ -27,7 +27,7 @@ TEST(CompilerTest, CarriesTheCodegenIdAndAbiOfThisBuild) {
   ASSERT_NE(abi, nullptr);
   EXPECT_EQ(absl::string_view(id()), codegen_id());
   EXPECT_EQ(abi(), static_cast<uint32_t>(LATHE_COMPILER_ABI_VERSION));
-  // Nothing of MLIR or LLVM is visible to the process.
+  // The library exports no symbols of MLIR or LLVM.
   EXPECT_EQ(dlsym(library, "LLVMInitializeX86Target"), nullptr);
   EXPECT_EQ(dlsym(library, "_ZN4mlir11MLIRContextC1ENS0_9ThreadingE"), nullptr);
 }
@@ -43,7 +43,7 @@ TEST(CompilerTest, AnswersARequestOnceWithAnArtifact) {
   EXPECT_EQ(artifact->format, CodeFormat::kElfObject);
   ASSERT_EQ(artifact->recipe.steps.size(), 1u);
   EXPECT_EQ(artifact->recipe.steps[0].argument_bytes, static_cast<int32_t>(sizeof(ArgumentBlock)));
-  // M = 4 in one row tile of 16, N = 64 in tiles of 128: one task.
+  // M = 4 is one tile of 16 rows and N = 64 is one tile of 128 columns, so there is one task.
   VarValues v = {4, 64, 96, 1, 1, 0};
   for (const Formula& axis : artifact->recipe.steps[0].grid) EXPECT_EQ(evaluate(axis, v), 1);
 }
@@ -56,7 +56,7 @@ TEST(CompilerTest, IsDeterministic) {
   }
 }
 
-TEST(CompilerTest, ThreadsCompileAtOnce) {
+TEST(CompilerTest, CompilesInSeveralThreads) {
   const std::string expected =
       code_of(compile(matmul_class(3, 70, 50), cpu_config("dot", avx512()), avx512()));
   std::vector<std::thread> threads;
@@ -68,8 +68,8 @@ TEST(CompilerTest, ThreadsCompileAtOnce) {
   for (const std::string& code : codes) EXPECT_EQ(code, expected);
 }
 
-// PTX where nobody asks for more; the assembler's cubin where one is named.
-TEST(CompilerTest, AssemblesOnRequest) {
+// Without "assemble" in the request, the artifact holds PTX.
+TEST(CompilerTest, AssemblesPtxOnRequest) {
   Json request = {{"class", to_json(matmul_class(33, 50, 70))},
                   {"config", to_json(simt_config())},
                   {"target", to_json(*parse_target("sm_90a"))},
@@ -81,7 +81,7 @@ TEST(CompilerTest, AssemblesOnRequest) {
             "none: the driver assembles the PTX");
   EXPECT_EQ(plain.dumps.count("kernel.cubin"), 0u);
 
-  // The stage and the program are named, and the PTX is dumped all the same.
+  // The error names the stage and the program. The PTX is dumped even so.
   AssemblerSearch search;
   search.ptxas = "/bin/true";
   request["assemble"] = to_json(search);
@@ -113,7 +113,7 @@ TEST(CompilerTest, AssemblesOnRequest) {
   EXPECT_EQ(Json::parse(answer.dumps["metadata.json"]), metadata);
 }
 
-TEST(CompilerTest, EveryBadRequestIsOneError) {
+TEST(CompilerTest, AnswersEveryInvalidRequestWithOneError) {
   Json good = {{"class", to_json(matmul_class(4, 64, 96))},
                {"config", to_json(cpu_config("dot", avx512()))},
                {"target", to_json(avx512())}};
@@ -138,7 +138,7 @@ TEST(CompilerTest, EveryBadRequestIsOneError) {
   }
 }
 
-TEST(CompilerTest, AConfigThatNoKernelCanFollowIsNamed) {
+TEST(CompilerTest, NamesTheInvalidFieldOfAConfig) {
   CompileConfig c = cpu_config("panel", avx512());
   c.tile_k = 100;
   EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("tile_k"), std::string::npos);
@@ -156,8 +156,8 @@ TEST(CompilerTest, AConfigThatNoKernelCanFollowIsNamed) {
   EXPECT_NE(compile(matmul_class(4, 64, 96), c, avx512()).error.find("tile_n"), std::string::npos);
 }
 
-// Panels that B comes in are f32's alone where panels are made of them, and are taken whole.
-TEST(CompilerTest, AConfigThatDoesNotSuitPackedWeightsIsNamed) {
+// "direct_packed" takes only f32 and only whole panels.
+TEST(CompilerTest, NamesTheConflictOfAConfigWithPackedWeights) {
   ProblemClass packed = matmul_class(300, 64, 96);
   packed.packed_b = kColumns16;
   const auto error = [](const ProblemClass& problem, const char* kernel, int32_t columns,

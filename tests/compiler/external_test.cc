@@ -1,5 +1,5 @@
-// Products of external libraries, outlined and declared: what no payload of Lathe's own holds, several of
-// them in a module, of several libraries, and what is refused.
+// Outlining of products that external libraries compute. Covers modules that Lathe's own payloads never contain:
+// several products, several libraries, and modules that must be refused.
 #include "compiler/external.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using namespace mlir;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A product of %LHS and %RHS by a library, doubled, as %NAME.
+// Text that computes %NAME = 2 * (%LHS * %RHS), with the product assigned to a library.
 std::string product(const std::string& name, const std::string& lhs, const std::string& rhs,
                     const std::string& library, const std::string& routine) {
   const std::string type = "tensor<4x4xf32>", made = "%" + name + "_";
@@ -52,7 +52,7 @@ class External : public testing::Test {
     EXPECT_TRUE(module_) << text;
     return *module_;
   }
-  // What a pass that fails says; "" where it does not.
+  // Runs a pass. Returns its error, or an empty string if it succeeds.
   std::string run(std::unique_ptr<Pass> pass) {
     std::string complaint;
     ScopedDiagnosticHandler handler(&context_, [&](Diagnostic& d) {
@@ -67,7 +67,7 @@ class External : public testing::Test {
   }
   absl::StatusOr<Recipe> recipe(const Target& target = {}) { return external_recipe(*module_, {}, target); }
 
-  // The functions that are somebody else's to compile: symbol and library.
+  // The outlined functions, each as "symbol library".
   std::vector<std::string> outlined() {
     std::vector<std::string> all;
     for (auto f : module_->getOps<func::FuncOp>())
@@ -80,8 +80,9 @@ class External : public testing::Test {
   OwningOpRef<ModuleOp> module_;
 };
 
-// Two libraries in one function, the second's operand the first's result, and a third product in another.
-TEST_F(External, AWholeModuleAtATime) {
+// One function has two products by two libraries, where the second reads the result of the first. Another
+// function has a third product.
+TEST_F(External, OutlinesAllProductsOfAModule) {
   parse(function("f",
                  product("x", "%a", "%b", "openblas", "cblas_sgemm") +
                      product("y", "%x", "%b", "onednn", "dnnl_sgemm"),
@@ -102,7 +103,7 @@ TEST_F(External, AWholeModuleAtATime) {
     EXPECT_EQ(calls, is_outlined ? 0 : f.getName() == "f" ? 2 : 1);
     EXPECT_EQ(f.isPrivate(), is_outlined);
   }
-  // A parameter keeps what it is of the argument block, whichever place it has now.
+  // A parameter keeps its field of the argument block, even if its position changes.
   auto first = module_->lookupSymbol<func::FuncOp>("f_call");
   EXPECT_EQ(first.getArgAttrOfType<StringAttr>(0, ir::kOperandAttr), "a");
   EXPECT_EQ(first.getArgAttrOfType<StringAttr>(1, ir::kOperandAttr), "b");
@@ -125,14 +126,14 @@ TEST_F(External, AWholeModuleAtATime) {
                                  "g_call openblas cblas_sgemm"));
 }
 
-TEST_F(External, ASymbolThatIsTakenIsNotTakenAgain) {
+TEST_F(External, ChoosesAnUnusedSymbol) {
   parse("func.func private @f_call()\n" +
         function("f", product("x", "%a", "%b", "openblas", "cblas_sgemm"), "x"));
   ASSERT_EQ(run(make_outline_external_pass()), "");
   EXPECT_THAT(outlined(), ElementsAre("f_call_0 openblas"));
 }
 
-TEST_F(External, AProductWithoutItsEpilogueIsRefused) {
+TEST_F(External, RefusesAProductWithoutAnEpilogue) {
   parse(
       "func.func @f(%a: tensor<4x4xf32>, %c: tensor<4x4xf32>) -> tensor<4x4xf32> {\n"
       "%p = linalg.matmul {lathe.external = #lathe.external<library = \"openblas\", routine = \"r\">} "
@@ -141,8 +142,8 @@ TEST_F(External, AProductWithoutItsEpilogueIsRefused) {
   EXPECT_THAT(run(make_outline_external_pass()), HasSubstr("expected one linalg.generic epilogue"));
 }
 
-// Nobody would run what is left beside the calls.
-TEST_F(External, ARecipeIsOfCallsAlone) {
+// Nothing could run ops other than the calls.
+TEST_F(External, RefusesARecipeOfAnythingButCalls) {
   parse(function("f", product("x", "%a", "%b", "openblas", "cblas_sgemm"), "x"));
   EXPECT_THAT(recipe().status().message(), HasSubstr("remains beside an external call"));
   parse(function("f", "%x = call @g(%a) : (tensor<4x4xf32>) -> tensor<4x4xf32>\n", "x") +
@@ -154,7 +155,7 @@ TEST_F(External, ARecipeIsOfCallsAlone) {
   EXPECT_EQ(recipe().status().code(), absl::StatusCode::kAborted);
 }
 
-TEST_F(External, AGpusLibraryGetsAWorkspace) {
+TEST_F(External, GivesAGpuLibraryAWorkspace) {
   parse(function("f", product("x", "%a", "%b", "cublaslt", "cublasLtMatmul"), "x"));
   ASSERT_EQ(run(make_outline_external_pass()), "");
   ASSERT_EQ(run(make_declare_external_pass()), "");

@@ -1,10 +1,10 @@
-// Argmax read from payloads: Lathe's rule in all its forms, and what is another.
+// Reading argmax from payloads: all forms of Lathe's rule, and rules that differ from it.
 #include "inspect_payloads.h"
 
 namespace lathe::testing {
 namespace {
 
-// The rows' argmax of %x of type `type`; `compare` computes %take.
+// An argmax of the rows of %x, which has the type `type`. `compare` computes %take.
 std::string argmax_of(const std::string& x, const std::string& type, const std::string& compare) {
   return "  %low = arith.constant 0xFF800000 : f32\n  %no = arith.constant 0 : i64\n"
          "  %ev = tensor.empty() : tensor<5xf32>\n  %ei = tensor.empty() : tensor<5xi64>\n"
@@ -25,7 +25,7 @@ constexpr char kRule[] =
     "    %g = arith.cmpf ugt, %in, %best : f32\n    %o = arith.cmpf ord, %best, %best : f32\n"
     "    %take = arith.andi %g, %o : i1\n";
 
-TEST(Inspect, Argmax) {
+TEST(Inspect, ReadsAnArgmax) {
   const Json steps = steps_of("func.func @f(%x: tensor<5x7xf32>) -> (tensor<5xf32>, tensor<5xi64>) {\n" +
                               argmax_of("%x", "tensor<5x7xf32>", kRule) +
                               "  return %r#0, %r#1 : tensor<5xf32>, tensor<5xi64>\n}\n");
@@ -36,7 +36,7 @@ TEST(Inspect, Argmax) {
   EXPECT_EQ(steps[0]["index_offset"], 0);
 }
 
-TEST(Inspect, AnArgmaxThatAloneReadsAProductIsOneStepWithIt) {
+TEST(Inspect, MergesAProductIntoTheArgmaxThatIsItsOnlyReader) {
   const std::string text =
       function("%a: tensor<5x9xf32>, %b: tensor<9x7xf32>", "tensor<5x7xf32>", "tensor<5xi64>",
                kMatmul + argmax_of("%d", "tensor<5x7xf32>", kRule) + "  return %r#1 : tensor<5xi64>\n");
@@ -47,7 +47,7 @@ TEST(Inspect, AnArgmaxThatAloneReadsAProductIsOneStepWithIt) {
   EXPECT_FALSE(steps[0].contains("values")) << "nothing reads the maxima";
 }
 
-TEST(Inspect, AnArgmaxWithoutLathesRuleForNanIsRefusedUnlessThereIsNone) {
+TEST(Inspect, RefusesAnotherNanRuleUnlessThereAreNoNans) {
   const auto text = [](const std::string& flags) {
     return "func.func @f(%x: tensor<5x7xf32>) -> tensor<5xi64> {\n" +
            argmax_of("%x", "tensor<5x7xf32>", "    %take = arith.cmpf ogt, %in, %best" + flags + " : f32\n") +
@@ -57,8 +57,8 @@ TEST(Inspect, AnArgmaxWithoutLathesRuleForNanIsRefusedUnlessThereIsNone) {
   EXPECT_EQ(steps_of(text(" fastmath<nnan>")).size(), 1u);
 }
 
-// The argmax of %x's rows as StableHLO has it: over the elements and what column each is in. `rule` computes
-// %take and %move, of which the first says that the value is replaced and the second that the index is.
+// An argmax of the rows of %x in the form of StableHLO: a reduction of the elements and their columns. `rule`
+// computes %take and %move: whether the value and the index are replaced.
 std::string argmax_of_pairs(const std::string& rule, const std::string& yields = "%value, %index",
                             const std::string& dimension = "1") {
   return "func.func @f(%x: tensor<5x7xf32>) -> tensor<5xi64> {\n"
@@ -84,8 +84,8 @@ std::string argmax_of_pairs(const std::string& rule, const std::string& yields =
          yields + " : f32, i64\n  }\n  return %r#1 : tensor<5xi64>\n}\n";
 }
 
-// What JAX makes of argmax, from the element's side; `nan` and `tie` are its words for a NaN and for the
-// index.
+// The rule that JAX generates for argmax, with the element as the first operand of the comparisons. `nan` and
+// `tie` are the comparisons for a NaN and for the index.
 std::string rule_of_element(const std::string& nan, const std::string& tie, const std::string& flags = "") {
   return "    %greater = arith.cmpf ogt, %in, %best" + flags + " : f32\n    %nan = arith.cmpf " + nan +
          " : f32\n    %take = arith.ori %greater, %nan : i1\n    %equal = arith.cmpf oeq, %in, %best : f32\n"
@@ -94,14 +94,14 @@ std::string rule_of_element(const std::string& nan, const std::string& tie, cons
          " : i64\n    %tie = arith.andi %equal, %before : i1\n"
          "    %move = arith.ori %take, %tie : i1\n";
 }
-// And from that of the maximum so far, which is what the lowering of stablehlo.reduce gives.
+// The same with the maximum so far as the first operand, as the lowering of stablehlo.reduce gives it.
 constexpr char kRuleOfMaximum[] =
     "    %greater = arith.cmpf ogt, %best, %in : f32\n    %nan = arith.cmpf une, %best, %best : f32\n"
     "    %take = arith.ori %greater, %nan : i1\n    %equal = arith.cmpf oeq, %best, %in : f32\n"
     "    %before = arith.cmpi slt, %at, %column : i64\n    %tie = arith.andi %equal, %before : i1\n"
     "    %move = arith.ori %take, %tie : i1\n";
 
-TEST(Inspect, AnArgmaxOfElementsAndTheirColumns) {
+TEST(Inspect, ReadsAnArgmaxOfElementsAndTheirColumns) {
   const std::string rule =
       "    %take = arith.cmpf ogt, %in, %best fastmath<nnan> : f32\n"
       "    %move = arith.cmpf ogt, %in, %best fastmath<nnan> : f32\n";
@@ -117,30 +117,33 @@ TEST(Inspect, AnArgmaxOfElementsAndTheirColumns) {
   }
 }
 
-TEST(Inspect, AnArgmaxOfColumnsThatKeepsAnotherRuleIsRefused) {
+TEST(Inspect, RefusesAnArgmaxOfColumnsWithAnotherRule) {
   const auto why = [](const std::string& rule) { return refusal_of(argmax_of_pairs(rule)); };
-  // The last of NaNs, the last of equals, the least element, any smaller index.
+  // The last NaN wins.
   EXPECT_NE(why(rule_of_element("une, %in, %in", "slt, %column, %at")).find("NaN"), std::string::npos);
-  EXPECT_NE(why(rule_of_element("une, %in, %in", "sgt, %column, %at")).find("neither the first"),
+  // The last of equal maxima wins.
+  EXPECT_NE(why(rule_of_element("une, %in, %in", "sgt, %column, %at")).find("the first of equal maxima"),
             std::string::npos);
+  // The smallest element wins.
   const std::string least =
       "    %take = arith.cmpf olt, %in, %best fastmath<nnan> : f32\n"
       "    %move = arith.cmpf olt, %in, %best fastmath<nnan> : f32\n";
-  EXPECT_NE(why(least).find("neither the first"), std::string::npos);
-  // The columns are the rows' numbers.
-  EXPECT_NE(refusal_of(argmax_of_pairs(kRuleOfMaximum, "%old_value, %old_index", "0")).find("does not count"),
+  EXPECT_NE(why(least).find("the first of equal maxima"), std::string::npos);
+  // The second input holds the number of the row, not of the column.
+  EXPECT_NE(refusal_of(argmax_of_pairs(kRuleOfMaximum, "%old_value, %old_index", "0"))
+                .find("not the index along the reduced dimension"),
             std::string::npos);
 }
 
-TEST(Inspect, AMaximumThatForgetsTheOneSoFarIsNoArgmax) {
+TEST(Inspect, RefusesAMaximumThatIgnoresTheMaximumSoFar) {
   std::string text = "func.func @f(%x: tensor<5x7xf32>) -> tensor<5xi64> {\n" +
                      argmax_of("%x", "tensor<5x7xf32>", kRule) + "  return %r#1 : tensor<5xi64>\n}\n";
   const std::string kept = "arith.select %take, %in, %best : f32";
   text.replace(text.find(kept), kept.size(), "arith.maximumf %in, %in : f32");
-  EXPECT_NE(refusal_of(text).find("its maximum is not kept or replaced"), std::string::npos);
+  EXPECT_NE(refusal_of(text).find("its maximum is not selected by a comparison"), std::string::npos);
 }
 
-TEST(Inspect, AnArgmaxMayReduceAnyDimension) {
+TEST(Inspect, ReadsAnArgmaxOverAnyDimension) {
   std::string text = "func.func @f(%x: tensor<7x5xf32>) -> tensor<5xi64> {\n" +
                      argmax_of("%x", "tensor<7x5xf32>", kRule) + "  return %r#1 : tensor<5xi64>\n}\n";
   const auto swap = [&](const std::string& from, const std::string& to) {

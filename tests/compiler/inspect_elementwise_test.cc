@@ -1,5 +1,5 @@
-// Elementwise ops of payloads as programs: loops collapsed, inputs as they lie in memory, or why the host
-// does it.
+// Reading elementwise ops of payloads as programs: merged loops, layouts of inputs, and the reason if the host
+// must compute the op.
 #include "inspect_payloads.h"
 
 namespace lathe::testing {
@@ -9,7 +9,7 @@ struct Operand {
   std::string type, map;
 };
 
-// One generic over parallel loops of %0, %1... whose body's `lines` compute %v of %x0, %x1... (f32).
+// A function with one linalg.generic over parallel loops. `lines` of its body compute %v from %x0, %x1... (f32).
 std::string generic(const std::string& loops, const std::vector<Operand>& inputs, const std::string& result,
                     const std::string& lines) {
   std::string arguments, maps, ins, types, body, iterators;
@@ -40,7 +40,7 @@ Json program_of(const Json& step) {
 }
 constexpr char kSum[] = "    %v = arith.addf %x0, %x1 : f32\n";
 
-TEST(InspectElementwise, LoopsThatLieTogetherAreOne) {
+TEST(InspectElementwise, MergesAdjacentLoops) {
   const Json step =
       step_of(generic("i, j, k", {{"tensor<4x5x6xf32>", "i, j, k"}, {"tensor<4x5x6xf32>", "i, j, k"}},
                       "tensor<4x5x6xf32>", kSum));
@@ -52,7 +52,7 @@ TEST(InspectElementwise, LoopsThatLieTogetherAreOne) {
   EXPECT_EQ(program["yield"], 2);
 }
 
-TEST(InspectElementwise, ABroadcastKeepsLoopsApart) {
+TEST(InspectElementwise, DoesNotMergeLoopsAcrossABroadcast) {
   const Json step = step_of(generic("i, j, k", {{"tensor<4x5x6xf32>", "i, j, k"}, {"tensor<6xf32>", "k"}},
                                     "tensor<4x5x6xf32>", kSum));
   EXPECT_EQ(step["in0"]["dims"], "mmn");
@@ -65,12 +65,12 @@ TEST(InspectElementwise, ABroadcastKeepsLoopsApart) {
   EXPECT_EQ(program_of(rows)["inputs"][1]["dims"], "bn");
 }
 
-TEST(InspectElementwise, TransposedInputsLieAlongM) {
+TEST(InspectElementwise, ReadsTransposedInputsAsContiguousAlongM) {
   const Json step = step_of(
       generic("i, j", {{"tensor<4x5xf32>", "i, j"}, {"tensor<5x4xf32>", "j, i"}}, "tensor<4x5xf32>", kSum));
   EXPECT_EQ(program_of(step)["inputs"][1]["dims"], "nm");
   EXPECT_EQ(step["in1"]["dims"], "nm");
-  // The batch may lie between rows.
+  // The batch may be between rows and columns.
   const Json between =
       step_of(generic("g, i, j", {{"tensor<3x4x5xf32>", "g, i, j"}, {"tensor<4x3x5xf32>", "i, g, j"}},
                       "tensor<3x4x5xf32>", kSum));
@@ -78,7 +78,7 @@ TEST(InspectElementwise, TransposedInputsLieAlongM) {
   EXPECT_EQ(program_of(between)["inputs"][1]["dims"], "bmn");
 }
 
-TEST(InspectElementwise, AnIndexedLoopStaysAlone) {
+TEST(InspectElementwise, DoesNotMergeALoopWhoseIndexIsUsed) {
   const Json step =
       step_of(generic("i, j", {{"tensor<4x5xf32>", "i, j"}}, "tensor<4x5xf32>",
                       "    %i = linalg.index 1 : index\n    %c = arith.index_cast %i : index to i32\n"
@@ -87,7 +87,7 @@ TEST(InspectElementwise, AnIndexedLoopStaysAlone) {
   EXPECT_EQ(program_of(step)["nodes"][0], Json::parse(R"(["index","index",2])"));
 }
 
-TEST(InspectElementwise, AnExtentOfOneIsNoLoop) {
+TEST(InspectElementwise, IgnoresLoopsOfExtentOne) {
   const Json step =
       step_of(generic("i, j", {{"tensor<1x5xf32>", "i, j"}, {"tensor<1x5xf32>", "0, j"}}, "tensor<1x5xf32>",
                       "    %i = linalg.index 0 : index\n    %c = arith.index_cast %i : index to i32\n"
@@ -99,7 +99,7 @@ TEST(InspectElementwise, AnExtentOfOneIsNoLoop) {
   EXPECT_EQ(program["nodes"][0], Json::parse(R"(["number","index",0])"));
 }
 
-TEST(InspectElementwise, WhatIsReadTwiceIsOneInput) {
+TEST(InspectElementwise, MakesOneInputOfATensorThatIsReadTwice) {
   std::string text =
       generic("i, j", {{"tensor<4x5xf32>", "i, j"}, {"tensor<4x5xf32>", "i, j"}}, "tensor<4x5xf32>", kSum);
   text.replace(text.find("%a0, %a1 :"), 10, "%a0, %a0 :");
@@ -108,14 +108,14 @@ TEST(InspectElementwise, WhatIsReadTwiceIsOneInput) {
   EXPECT_EQ(program["nodes"], Json::parse(R"([["arith.addf","f32",0,0]])"));
 }
 
-// A function that adds a tensor of i64 and %i, which `line` makes.
+// A function that adds an i64 tensor and %i, which `line` computes.
 std::string sum_of_integers(const std::string& line) {
   return "func.func @f(%x: tensor<4x5xi64>, %o: tensor<4x5xi64>) -> tensor<4x5xi64> {\n" + line +
          "  %r = linalg.add ins(%x, %i : tensor<4x5xi64>, tensor<4x5xi64>) outs(%o : tensor<4x5xi64>) -> "
          "tensor<4x5xi64>\n  return %r : tensor<4x5xi64>\n}\n";
 }
 
-TEST(InspectElementwise, AnIntegerKeepsEveryBit) {
+TEST(InspectElementwise, KeepsAllBitsOfIntegerConstants) {
   for (const char* number :
        {"9007199254740993", "-9007199254740993", "9223372036854775807", "-9223372036854775808"}) {
     const Json step = step_of(sum_of_integers(
@@ -125,8 +125,8 @@ TEST(InspectElementwise, AnIntegerKeepsEveryBit) {
   }
 }
 
-// A splat becomes a fill in the meaning, also for integers and for values that JSON cannot write as a number.
-TEST(InspectElementwise, ASplatIsKnownToTheMeaning) {
+// This includes integers, and floats that JSON cannot write as a number.
+TEST(InspectElementwise, WritesASplatAsAFillInTheMeaning) {
   const std::pair<const char*, const char*> splats[] = {
       {"dense<9007199254740993> : tensor<4x5xi64>", "9007199254740993"},
       {"dense<-1> : tensor<4x5xi32>", "-1"},
@@ -142,27 +142,27 @@ TEST(InspectElementwise, ASplatIsKnownToTheMeaning) {
   }
 }
 
-TEST(InspectElementwise, WhatIsNotKnownIsNamed) {
+TEST(InspectElementwise, RefusesUnknownOperationsByName) {
   const std::string place = "p.mlir:2:9: linalg.generic: ";
   const std::pair<const char*, const char*> cases[] = {
       {"    %1 = arith.fptosi %x0 : f32 to i64\n    %v = arith.uitofp %1 : i64 to f32\n",
-       "arith.fptosi is none of the operations that are known here"},
+       "arith.fptosi is not an operation that Lathe can evaluate"},
       {"    %c = arith.constant 3 : i32\n    %1 = arith.shli %c, %c : i32\n    %v = arith.sitofp %1 : i32 to "
        "f32\n",
-       "arith.shli is none of the operations that are known here"},
+       "arith.shli is not an operation that Lathe can evaluate"},
       {"    %c = arith.constant 3 : i64\n    %1 = arith.extsi %c : i64 to i128\n    %2 = arith.cmpi slt, %1, "
        "%1 : i128\n"
        "    %v = arith.select %2, %x0, %z : f32\n",
-       "arith.extsi is of i128, wider than 64 bits"}};
+       "arith.extsi has type i128, which is wider than 64 bits"}};
   for (const auto& [lines, why] : cases)
     EXPECT_EQ(refusal_of(generic("i, j", {{"tensor<4x5xf32>", "i, j"}}, "tensor<4x5xf32>", lines)),
               place + why);
   EXPECT_EQ(
       refusal_of("func.func @f(%x: tensor<5xf64>) -> tensor<5xf64> {\n  return %x : tensor<5xf64>\n}\n"),
-      "p.mlir:1:1: func.func: argument 0 has elements of f64, which Lathe has none of");
+      "p.mlir:1:1: func.func: argument 0 has elements of type f64, which Lathe does not support");
 }
 
-TEST(InspectElementwise, WhatNoKernelDoesSaysWhy) {
+TEST(InspectElementwise, GivesTheReasonIfNoKernelCanComputeAnOp) {
   const struct {
     std::string text, why;
   } cases[] = {
@@ -175,9 +175,9 @@ TEST(InspectElementwise, WhatNoKernelDoesSaysWhy) {
                "    %w = arith.addf %x0, %x1 : f32\n    %v = arith.addf %w, %x2 : f32\n"),
        "an input's innermost dimension is the batch"},
       {generic("i, j", {{"tensor<4x5xf32>", "i, j"}, {"tensor<8xf32>", "i + j"}}, "tensor<4x5xf32>", kSum),
-       "an input is not indexed by loops alone"},
+       "an input has an index that is not a single loop"},
       {generic("i, j", {{"tensor<?x?xf32>", "i, j"}, {"tensor<?xf32>", "j"}}, "tensor<?x?xf32>", kSum),
-       "several of its extents are open"},
+       "several of its extents are dynamic"},
       {generic("i, j", {{"tensor<4x5xf32>", "i, j"}}, "tensor<4x5xf32>",
                "    %w = arith.extf %x0 : f32 to f64\n    %u = arith.addf %w, %w : f64\n"
                "    %v = arith.truncf %u : f64 to f32\n"),

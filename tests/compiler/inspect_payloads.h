@@ -1,4 +1,4 @@
-// What tests of payloads' reading share: a text read as a program, its steps or its refusal.
+// Helpers for the tests that read payloads: the program of a text, its steps, or the reason for its refusal.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ inline Json inspect(const std::string& text) {
   return program.ok() ? *program : Json::object();
 }
 
-// The steps of the only function; a refusal fails the test.
+// The steps of the only function. A refusal fails the test.
 inline Json steps_of(const std::string& text) {
   const Json program = inspect(text);
   if (program.contains("refused")) {
@@ -30,7 +30,7 @@ inline Json steps_of(const std::string& text) {
   return program["functions"][0]["steps"];
 }
 
-// "p.mlir:3:8: linalg.matmul: why"
+// The refusal, in the form "p.mlir:3:8: linalg.matmul: reason".
 inline std::string refusal_of(const std::string& text) {
   const Json program = inspect(text);
   if (!program.contains("refused")) {
@@ -41,7 +41,7 @@ inline std::string refusal_of(const std::string& text) {
          program["refused"]["reason"].get<std::string>();
 }
 
-// A function over f32 tensors whose product starts from zeros of `type`.
+// A function over f32 tensors. %init holds zeros of `type`, the initial value of a product.
 inline std::string function(const std::string& arguments, const std::string& type, const std::string& result,
                             const std::string& body) {
   return "func.func @f(" + arguments + ") -> " + result +

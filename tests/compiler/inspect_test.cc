@@ -1,5 +1,5 @@
-// Payloads that Lathe did not write, read as programs: what each operand's dimensions are, what is fused, and
-// what is refused, where.
+// Reading payloads that Lathe did not generate: the dimensions of operands, fusion, and refusals with their
+// location.
 #include <gmock/gmock.h>
 
 #include "inspect_payloads.h"
@@ -7,7 +7,7 @@
 namespace lathe::testing {
 namespace {
 
-// kMatmul and an elementwise op over its result with one more input; `lines` compute %v of %x and %y.
+// kMatmul and an elementwise op on its result with a second input. `lines` compute %v from %x and %y.
 std::string with_consumer(const std::string& other, const std::string& map, const std::string& lines) {
   return function(
       "%a: tensor<5x9xf32>, %b: tensor<9x7xf32>, %o: " + other, "tensor<5x7xf32>", "tensor<5x7xf32>",
@@ -20,7 +20,7 @@ std::string with_consumer(const std::string& other, const std::string& map, cons
           "    linalg.yield %v : f32\n  } -> tensor<5x7xf32>\n  return %e : tensor<5x7xf32>\n");
 }
 
-TEST(Inspect, MatmulAndItsValues) {
+TEST(Inspect, ReadsAMatmulAndItsValues) {
   const Json program =
       inspect(function("%a: tensor<5x9xf32>, %b: tensor<9x7xf32>", "tensor<5x7xf32>", "tensor<5x7xf32>",
                        std::string(kMatmul) + "  return %d : tensor<5x7xf32>\n"));
@@ -40,12 +40,12 @@ TEST(Inspect, MatmulAndItsValues) {
   EXPECT_EQ(f["values"][f["arguments"][1].get<size_t>()], Json({{"dtype", "f32"}, {"shape", {9, 7}}}));
 }
 
-// A contraction's maps, and what the three operands' dimensions then are.
+// The indexing maps of a contraction, and the expected dims of A, B and D.
 struct OrderCase {
   const char *a, *b, *d;  // types
   const char *map_a, *map_b, *map_d, *loops;
   const char *dims_a, *dims_b, *dims_d;
-  int first = 0;  // which argument A is
+  int first = 0;  // the argument that becomes A
 };
 class Order : public ::testing::TestWithParam<OrderCase> {};
 
@@ -76,18 +76,18 @@ INSTANTIATE_TEST_SUITE_P(
     Maps, Order,
     ::testing::Values(OrderCase{"tensor<9x5xf32>", "tensor<7x9xf32>", "tensor<5x7xf32>", "(k, i)", "(j, k)",
                                 "(i, j)", "(i, j, k)", "km", "nk", "mn"},
-                      // The rows are the second operand's.
+                      // The second operand has the rows.
                       OrderCase{"tensor<9x7xf32>", "tensor<5x9xf32>", "tensor<5x7xf32>", "(k, j)", "(i, k)",
                                 "(i, j)", "(i, j, k)", "mk", "kn", "mn", 1},
-                      // The result is transposed: the transposed product, of the operands in the other order.
+                      // The result is transposed, so the operands change places.
                       OrderCase{"tensor<5x9xf32>", "tensor<9x7xf32>", "tensor<7x5xf32>", "(i, k)", "(k, j)",
                                 "(j, i)", "(i, j, k)", "km", "nk", "mn", 1},
                       OrderCase{"tensor<3x5x9xf32>", "tensor<9x7xf32>", "tensor<3x5x7xf32>", "(h, i, k)",
                                 "(k, j)", "(h, i, j)", "(h, i, j, k)", "bmk", "kn", "bmn"},
-                      // Heads side by side in wider rows.
+                      // Attention heads that are interleaved in the rows of A and D.
                       OrderCase{"tensor<5x3x9xf32>", "tensor<3x7x9xf32>", "tensor<5x3x7xf32>", "(i, h, k)",
                                 "(h, j, k)", "(i, h, j)", "(h, i, j, k)", "mbk", "bnk", "mbn"},
-                      // Loops of one kind that lie together are one, in whatever order they are named.
+                      // Adjacent loops of the same kind are merged, whatever the order of their names.
                       OrderCase{"tensor<2x3x5x9xf32>", "tensor<9x7xf32>", "tensor<2x3x5x7xf32>",
                                 "(b, h, i, k)", "(k, j)", "(b, h, i, j)", "(b, h, i, j, k)", "mmmk", "kn",
                                 "mmmn"},
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
                       OrderCase{"tensor<9xf32>", "tensor<9x7xf32>", "tensor<7xf32>", "(k)", "(k, j)", "(j)",
                                 "(j, k)", "k", "kn", "n"}));
 
-// What follows the product, and the step's fields that it sets.
+// The ops after the product, and the fields of the step that they should set.
 struct ConsumerCase {
   const char* name;
   const char *other, *map, *lines;
@@ -189,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(
                      {"bias"}}),
     [](const auto& info) { return info.param.name; });
 
-TEST(Inspect, AnAccumulatorIsC) {
+TEST(Inspect, ReadsTheInitialValueOfAProductAsC) {
   const Json steps = steps_of(
       "func.func @f(%a: tensor<5x9xf16>, %b: tensor<9x7xf16>, %c: tensor<5x7xf32>) -> tensor<5x7xf32> {\n"
       "  %d = linalg.matmul ins(%a, %b : tensor<5x9xf16>, tensor<9x7xf16>) outs(%c : tensor<5x7xf32>) -> "
@@ -199,7 +199,7 @@ TEST(Inspect, AnAccumulatorIsC) {
   EXPECT_EQ(steps[0]["c"], Json({{"value", 2}, {"dims", "mn"}}));
 }
 
-TEST(Inspect, TranspositionsBecomeLayouts) {
+TEST(Inspect, ReadsTranspositionsAsLayouts) {
   const Json steps = steps_of(function(
       "%a: tensor<5x9xf32>, %w: tensor<7x9xf32>", "tensor<5x7xf32>", "tensor<5x7xf32>",
       "  %t = tensor.empty() : tensor<9x7xf32>\n"
@@ -209,7 +209,7 @@ TEST(Inspect, TranspositionsBecomeLayouts) {
   EXPECT_EQ(steps[0]["b"], Json({{"value", 1}, {"dims", "nk"}}));
 }
 
-TEST(Inspect, OpenRowsStayOpen) {
+TEST(Inspect, KeepsDynamicExtents) {
   const Json program = inspect(
       "func.func @f(%a: tensor<?x9xf32>, %b: tensor<9x7xf32>, %c: tensor<?x7xf32>) -> tensor<?x7xf32> {\n"
       "  %d = linalg.matmul ins(%a, %b : tensor<?x9xf32>, tensor<9x7xf32>) outs(%c : tensor<?x7xf32>) -> "
@@ -217,7 +217,7 @@ TEST(Inspect, OpenRowsStayOpen) {
   EXPECT_EQ(program["functions"][0]["values"][0]["shape"], Json({nullptr, 9}));
 }
 
-TEST(Inspect, BytesAreSigned) {
+TEST(Inspect, RefusesUnsignedIntegers) {
   const auto text = [](const std::string& cast) {
     return "func.func @f(%a: tensor<5x9xi8>, %b: tensor<9x7xi8>, %c: tensor<5x7xi32>) -> tensor<5x7xi32> {\n"
            "  %d = linalg.matmul " +
@@ -227,11 +227,11 @@ TEST(Inspect, BytesAreSigned) {
   };
   EXPECT_EQ(steps_of(text("")).size(), 1u);
   EXPECT_EQ(refusal_of(text("{cast = #linalg.type_fn<cast_unsigned>} ")),
-            "p.mlir:2:8: linalg.matmul: its bytes are unsigned");
+            "p.mlir:2:8: linalg.matmul: its integers are unsigned");
 }
 
-// MLIR takes all of these bodies for a contraction's.
-TEST(Inspect, AProductIsASumOfProductsAndNothingElse) {
+// MLIR itself accepts all of these bodies as contractions.
+TEST(Inspect, RefusesContractionsThatAreNotSumsOfProducts) {
   const auto of = [](const std::string& in, const std::string& out, const std::string& body) {
     const std::string a = "tensor<5x9x" + in + ">", b = "tensor<9x7x" + in + ">",
                       c = "tensor<5x7x" + out + ">";
@@ -246,11 +246,11 @@ TEST(Inspect, AProductIsASumOfProductsAndNothingElse) {
   };
   const std::string place = "p.mlir:2:8: linalg.generic: ";
   for (const char* one : {"arith.negf", "math.exp", "math.absf", "math.rsqrt", "math.sin"}) {
-    const std::string name = one, why = place + "'" + name + "' has no part in a sum of products";
+    const std::string name = one, why = place + "'" + name + "' is not allowed in a sum of products";
     const std::string lines = "    %2 = arith.mulf %1, %y : f32\n    %v = arith.addf %z, %2 : f32\n";
     EXPECT_EQ(refusal_of(of("f32", "f32", "    %1 = " + name + " %x : f32\n" + lines)), why);
   }
-  const std::string negated = place + "'arith.negf' has no part in a sum of products";
+  const std::string negated = place + "'arith.negf' is not allowed in a sum of products";
   EXPECT_EQ(refusal_of(of("f32", "f32",
                           "    %1 = arith.mulf %x, %y : f32\n    %2 = arith.negf %1 : f32\n"
                           "    %v = arith.addf %z, %2 : f32\n")),
@@ -263,31 +263,31 @@ TEST(Inspect, AProductIsASumOfProductsAndNothingElse) {
                           "    %1 = arith.mulf %x, %y : f32\n    %2 = arith.addf %z, %1 : f32\n"
                           "    %v = arith.negf %2 : f32\n")),
             negated);
-  // Rounded to fewer bits and back, to whole numbers and back.
+  // Rounding an operand to fewer bits, or to an integer, and back.
   EXPECT_EQ(
       refusal_of(of("f32", "f32",
                     "    %1 = arith.truncf %x : f32 to f8E4M3FN\n    %2 = arith.extf %1 : f8E4M3FN to f32\n"
                     "    %3 = arith.mulf %2, %y : f32\n    %v = arith.addf %z, %3 : f32\n")),
-      place + "'arith.truncf' has no part in a sum of products");
+      place + "'arith.truncf' is not allowed in a sum of products");
   EXPECT_EQ(refusal_of(of("f32", "f32",
                           "    %1 = arith.fptosi %x : f32 to i32\n    %2 = arith.sitofp %1 : i32 to f32\n"
                           "    %3 = arith.mulf %2, %y : f32\n    %v = arith.addf %z, %3 : f32\n")),
-            place + "'arith.fptosi' has no part in a sum of products");
-  // Bits, and products that wrap before they are widened.
+            place + "'arith.fptosi' is not allowed in a sum of products");
+  // Bitwise ops, and i8 products that are widened only after they may have wrapped around.
   EXPECT_EQ(refusal_of(of("i8", "i32",
                           "    %1 = arith.extsi %x : i8 to i32\n    %2 = arith.extsi %y : i8 to i32\n"
                           "    %3 = arith.andi %1, %2 : i32\n    %v = arith.ori %z, %3 : i32\n")),
-            place + "'arith.andi' has no part in a sum of products");
+            place + "'arith.andi' is not allowed in a sum of products");
   EXPECT_EQ(refusal_of(of("i8", "i32",
                           "    %1 = arith.muli %x, %y : i8\n    %2 = arith.extsi %1 : i8 to i32\n"
                           "    %v = arith.addi %z, %2 : i32\n")),
-            place + "it is no sum of products of two tensors, widened before they are multiplied");
+            place + "it is not a sum of products of two tensors, widened before the multiplication");
   EXPECT_EQ(refusal_of(of("i8", "f32",
                           "    %1 = arith.sitofp %x : i8 to f8E5M2\n    %2 = arith.extf %1 : f8E5M2 to f32\n"
                           "    %3 = arith.sitofp %y : i8 to f32\n    %4 = arith.mulf %2, %3 : f32\n"
                           "    %v = arith.addf %z, %4 : f32\n")),
-            place + "it is no sum of products of two tensors, widened before they are multiplied");
-  // What is a product: operands widened, the product or the sum widened or rounded among floats.
+            place + "it is not a sum of products of two tensors, widened before the multiplication");
+  // These are products: operands may be widened; the product and the sum may be widened or rounded to a float.
   const char* bodies[][3] = {{"i8", "i32",
                               "    %1 = arith.extsi %y : i8 to i32\n    %2 = arith.extsi %x : i8 to i32\n"
                               "    %3 = arith.muli %1, %2 : i32\n    %v = arith.addi %3, %z : i32\n"},
@@ -304,18 +304,18 @@ TEST(Inspect, AProductIsASumOfProductsAndNothingElse) {
   for (const auto& [in, out, body] : bodies) EXPECT_EQ(steps_of(of(in, out, body)).size(), 1u) << body;
 }
 
-TEST(Inspect, WhatIsNotUnderstoodIsNamedWithItsPlace) {
+TEST(Inspect, NamesAnUnsupportedOpWithItsLocation) {
   EXPECT_EQ(refusal_of(with_consumer(kWhole, "(i, j)", "    %v = math.sin %x : f32\n")),
-            "p.mlir:6:8: linalg.generic: math.sin is none of the operations that are known here");
+            "p.mlir:6:8: linalg.generic: math.sin is not an operation that Lathe can evaluate");
   EXPECT_EQ(
       refusal_of("func.func @f(%a: tensor<5xf32>) -> tensor<5xf32> {\n  %e = math.exp %a : tensor<5xf32>\n"
                  "  return %e : tensor<5xf32>\n}\n"),
-      "p.mlir:2:8: math.exp: no op on tensors that Lathe reads");
+      "p.mlir:2:8: math.exp: Lathe does not support this op");
   EXPECT_NE(refusal_of("module {}\n").find("no function"), std::string::npos);
 }
 
-// A program whose maker gave its ops no locations, or names for locations, as an exporter may.
-TEST(Inspect, AnOpOfNoKnownLocationIsWhereTheTextHasIt) {
+// An exporter may give ops no locations, or names as locations.
+TEST(Inspect, LocatesAnOpWithoutALocationByItsPlaceInTheText) {
   const auto text = [](const std::string& location, const std::string& result) {
     return "func.func @f(%a: tensor<5x9xf32>, %b: tensor<9x7xf32>, %c: tensor<5x7xf32>) -> tensor<" + result +
            "xf32> {\n"
@@ -326,14 +326,14 @@ TEST(Inspect, AnOpOfNoKnownLocationIsWhereTheTextHasIt) {
            "\n  return %e : tensor<5x7xf32> " + location + "\n} " + location + "\n";
   };
   for (const char* location : {"loc(unknown)", "loc(\"block.0\")", "loc(fused<\"pass\">[unknown])"}) {
-    EXPECT_EQ(refusal_of(text(location, "5x7")), "p.mlir:3:8: math.exp: no op on tensors that Lathe reads");
+    EXPECT_EQ(refusal_of(text(location, "5x7")), "p.mlir:3:8: math.exp: Lathe does not support this op");
     EXPECT_THAT(refusal_of(text(location, "7")),
                 ::testing::StartsWith("p.mlir:4:3: type of return operand 0"));
   }
-  // What its maker named is kept.
+  // A location in the text is kept.
   EXPECT_EQ(refusal_of(text("loc(\"net.py\":30:4)", "5x7")),
-            "net.py:30:4: math.exp: no op on tensors that Lathe reads");
-  // A named op's own region, which its operands make ill-typed, stands nowhere in the text.
+            "net.py:30:4: math.exp: Lathe does not support this op");
+  // The region of a named op is not in the text. Its operands make the region ill-typed here.
   EXPECT_THAT(
       refusal_of("func.func @f(%a: tensor<5xf32>, %c: tensor<5xi32>) -> tensor<5xi32> {\n"
                  "  %d = linalg.exp ins(%a : tensor<5xf32>) outs(%c : tensor<5xi32>) -> tensor<5xi32> "
@@ -341,9 +341,8 @@ TEST(Inspect, AnOpOfNoKnownLocationIsWhereTheTextHasIt) {
       ::testing::StartsWith("p.mlir:2:8: "));
 }
 
-TEST(Inspect, WhatIsElementwiseAndNoEpilogueIsAStepOfItsOwn) {
-  // Two tensors multiplied; a mask; a product that is read twice, where fusing either reader would lose the
-  // other's.
+TEST(Inspect, MakesASeparateStepOfAnElementwiseOpThatIsNoEpilogue) {
+  // A product of two tensors; a mask; an op that reads the result of the matmul twice.
   const std::string bodies[] = {
       with_consumer(kWhole, "(i, j)", "    %v = arith.mulf %x, %y : f32\n"),
       with_consumer(kWhole, "(i, j)",
@@ -362,7 +361,7 @@ TEST(Inspect, WhatIsElementwiseAndNoEpilogueIsAStepOfItsOwn) {
   }
 }
 
-// %h of %a by `line`, which computes %v of %x; then %h times %b.
+// `line` computes %v from %x, an element of %a, and so %h from %a. Then %h is multiplied by %b.
 std::string with_producer(const std::string& element, const std::string& line, const std::string& wide) {
   const std::string a = "tensor<5x9x" + element + ">";
   return function(
@@ -378,7 +377,7 @@ std::string with_producer(const std::string& element, const std::string& line, c
           "  return %d : tensor<5x7xf32>\n");
 }
 
-TEST(Inspect, AFactorOfAnOperandIsAlpha) {
+TEST(Inspect, ReadsAConstantFactorOfAnOperandAsAlpha) {
   const Json steps = steps_of(
       with_producer("f32", "    %c = arith.constant 0.125 : f32\n    %v = arith.mulf %x, %c : f32\n", "%b"));
   ASSERT_EQ(steps.size(), 1u);
@@ -386,7 +385,7 @@ TEST(Inspect, AFactorOfAnOperandIsAlpha) {
   EXPECT_EQ(steps[0]["a"], Json({{"value", 0}, {"dims", "mk"}}));
 }
 
-TEST(Inspect, AnOperandThatIsMadeFirstIsAStepAhead) {
+TEST(Inspect, MakesAStepForAnOperandThatIsComputedFirst) {
   for (const char* line :
        {"    %v = arith.maximumf %x, %zero : f32\n", "    %v = arith.mulf %x, %x : f32\n"}) {
     const Json steps = steps_of(with_producer("f32", line, "%b"));
@@ -395,11 +394,11 @@ TEST(Inspect, AnOperandThatIsMadeFirstIsAStepAhead) {
     EXPECT_EQ(steps[1]["a"]["value"], steps[0]["d"]["value"]);
     EXPECT_EQ(steps[1]["alpha"], 1.0);
   }
-  // One operand alone cannot be left narrow.
+  // The operands of a product cannot have different types, so a widening of one operand is a step.
   EXPECT_EQ(steps_of(with_producer("f16", "    %v = arith.extf %x : f16 to f32\n", "%b")).size(), 2u);
 }
 
-TEST(Inspect, ADiagonalMatrixTimesAnotherIsABatchOfRows) {
+TEST(Inspect, ReadsADiagonalMatrixTimesAMatrixAsABatchOfRows) {
   const std::string head =
       "func.func @f(%a: tensor<5xf32>, %b: tensor<5x7xf32>, %o: tensor<5x7xf32>) -> tensor<5x7xf32> {\n"
       "  %d = linalg.generic {indexing_maps = [affine_map<(i, j) -> ";
@@ -421,7 +420,7 @@ TEST(Inspect, ADiagonalMatrixTimesAnotherIsABatchOfRows) {
   }
 }
 
-TEST(Inspect, BatchesSideBySideAreOne) {
+TEST(Inspect, MergesAdjacentBatchLoops) {
   const auto text = [](const char* second) {
     return std::string(
                "func.func @f(%a: tensor<2x3x5x9xf32>, %b: tensor<2x3x9x7xf32>, %c: tensor<2x3x5x7xf32>) -> "
@@ -444,20 +443,22 @@ TEST(Inspect, BatchesSideBySideAreOne) {
   std::string apart = text("(g, k, h, j)");
   for (size_t at; (at = apart.find("tensor<2x3x9x7xf32>")) != std::string::npos;)
     apart.replace(at, 19, "tensor<2x9x3x7xf32>");
-  EXPECT_NE(refusal_of(apart).find("2 loops are 'b' and lie apart"), std::string::npos) << refusal_of(apart);
+  EXPECT_NE(refusal_of(apart).find("2 loops are 'b' but not adjacent"), std::string::npos)
+      << refusal_of(apart);
 }
 
-TEST(Inspect, LoopsThatLieApartAreRefused) {
+TEST(Inspect, RefusesLoopsThatCannotBeMerged) {
   EXPECT_EQ(
       refusal_of("func.func @f(%a: tensor<4x5x9xf32>, %b: tensor<4x9x7xf32>, %c: tensor<5x7xf32>) -> "
                  "tensor<5x7xf32> {\n"
                  "  %d = linalg.batch_reduce_matmul ins(%a, %b : tensor<4x5x9xf32>, tensor<4x9x7xf32>) "
                  "outs(%c : tensor<5x7xf32>) -> tensor<5x7xf32>\n  return %d : tensor<5x7xf32>\n}\n"),
-      "p.mlir:2:8: linalg.batch_reduce_matmul: 2 loops are 'k' and lie apart in an operand: they are not as "
-      "good as one");
+      "p.mlir:2:8: linalg.batch_reduce_matmul: 2 loops are 'k' but not adjacent in every operand, so they "
+      "cannot be merged");
 }
 
-// Two batches of products, of %a with %b made by `before`, and an addend `map` of %o.
+// Products of %a and %b with two batch dimensions, and an addend %o with the indexing map `map`. `before`
+// computes %b from %w.
 std::string two_batches(const std::string& before, const std::string& map) {
   const std::string type = "tensor<2x2x5x7xf32>", loops = "affine_map<(g, h, i, j, k) -> ";
   return "func.func @f(%a: tensor<2x2x5x9xf32>, %w: tensor<2x2x9x7xf32>, %o: " + type + ") -> " + type +
@@ -482,7 +483,7 @@ std::string two_batches(const std::string& before, const std::string& map) {
          type + "\n  return %e : " + type + "\n}\n";
 }
 
-TEST(Inspect, DimensionsThatAreOneKeepTheirOrder) {
+TEST(Inspect, DoesNotMergeDimensionsInAnotherOrder) {
   const std::string plain = "  %b = tensor.cast %w : tensor<2x2x9x7xf32> to tensor<2x2x9x7xf32>\n";
   const std::string transposed =
       "  %t = tensor.empty() : tensor<2x2x9x7xf32>\n  %b = linalg.transpose ins(%w : tensor<2x2x9x7xf32>) "
@@ -491,15 +492,15 @@ TEST(Inspect, DimensionsThatAreOneKeepTheirOrder) {
   const Json fused = steps_of(two_batches(plain, "(g, h, i, j)"));
   ASSERT_EQ(fused.size(), 1u);
   EXPECT_EQ(fused[0]["c"]["dims"], "bbmn");
-  // An addend of the other order is none of the epilogue's; an operand is refused.
+  // An addend in the other order is not part of the epilogue. An operand in the other order is refused.
   const Json apart = steps_of(two_batches(plain, "(h, g, i, j)"));
   ASSERT_EQ(apart.size(), 2u);
   EXPECT_EQ(apart[1]["op"], "elementwise");
-  EXPECT_NE(refusal_of(two_batches(transposed, "(g, h, i, j)")).find("are one to the product are transposed"),
+  EXPECT_NE(refusal_of(two_batches(transposed, "(g, h, i, j)")).find("must merge are transposed"),
             std::string::npos);
 }
 
-TEST(Inspect, ARowThatIsBroadcastAndAddedIsABias) {
+TEST(Inspect, ReadsABroadcastRowThatIsAddedAsABias) {
   const auto text = [](const std::string& sum, const std::string& results, const std::string& returned) {
     return function(
         "%a: tensor<5x9xf32>, %b: tensor<9x7xf32>, %o: tensor<7xf32>", "tensor<5x7xf32>", "(" + results + ")",
@@ -517,14 +518,14 @@ TEST(Inspect, ARowThatIsBroadcastAndAddedIsABias) {
     EXPECT_EQ(steps[0]["bias"]["dims"], "n");
     EXPECT_FALSE(steps[0].contains("c"));
   }
-  // What else reads the broadcast row has it made.
+  // If something else reads the broadcast row too, a step computes it.
   const Json both = steps_of(text("%d, %r", "tensor<5x7xf32>, tensor<5x7xf32>", "%e, %r"));
   ASSERT_EQ(both.size(), 2u);
   EXPECT_EQ(both[0]["op"], "elementwise");
   EXPECT_EQ(both[1]["bias"]["value"], both[0]["reads"][0]);
 }
 
-TEST(Inspect, WhatNothingReadsIsNoStep) {
+TEST(Inspect, DropsOpsWhoseResultNothingReads) {
   EXPECT_EQ(steps_of(function("%a: tensor<5x7xf32>", "tensor<5x7xf32>", "tensor<5x7xf32>",
                               "  %e = linalg.exp ins(%a : tensor<5x7xf32>) outs(%empty : tensor<5x7xf32>) -> "
                               "tensor<5x7xf32>\n  return %a : tensor<5x7xf32>\n"))
@@ -532,15 +533,15 @@ TEST(Inspect, WhatNothingReadsIsNoStep) {
             0u);
 }
 
-TEST(Inspect, WhatIsReturnedAndNoTensorIsRefused) {
+TEST(Inspect, RefusesToReturnAValueThatIsNotATensor) {
   EXPECT_NE(refusal_of("func.func @f(%a: tensor<5x7xf32>) -> index {\n  %i = arith.constant 1 : index\n"
                        "  return %i : index\n}\n")
-                .find("it returns what is neither"),
+                .find("it returns a value that is neither"),
             std::string::npos);
 }
 
-// Each square doubles the factors of the last: as many as no list holds.
-TEST(Inspect, APowerIsReadAsFastAsItIsWritten) {
+// Each line squares the previous one, so the number of factors doubles 60 times.
+TEST(Inspect, ReadsNestedSquaresInLinearTime) {
   std::string lines = "    %p0 = arith.mulf %x, %y : f32\n";
   for (int i = 0; i < 60; ++i)
     lines += "    %p" + std::to_string(i + 1) + " = arith.mulf %p" + std::to_string(i) + ", %p" +
@@ -549,7 +550,7 @@ TEST(Inspect, APowerIsReadAsFastAsItIsWritten) {
   EXPECT_EQ(steps_of(with_consumer(kWhole, "(i, j)", lines)).size(), 2u);
 }
 
-TEST(Inspect, MalformedTextsAreRefusedWithLineAndColumn) {
+TEST(Inspect, RefusesMalformedTextsWithLineAndColumn) {
   for (const std::string& text :
        {std::string("func.func @f( {"), std::string("\0\1\2", 3), std::string("module {")}) {
     const Json program = inspect(text);
@@ -562,7 +563,7 @@ TEST(Inspect, MalformedTextsAreRefusedWithLineAndColumn) {
   const Json ill_typed =
       inspect("func.func @f(%a: tensor<5xf32>) -> tensor<6xf32> {\n  return %a : tensor<5xf32>\n}\n");
   EXPECT_EQ(ill_typed["refused"]["malformed"], true);
-  // The complaint is of an addition that a matmul of f16 into bf16 makes by itself.
+  // A matmul of f16 into bf16 implies an addition of different types, which does not verify.
   const Json sum = inspect(
       "func.func @f(%a: tensor<4x4xf16>, %c: tensor<4x4xbf16>) -> tensor<4x4xbf16> {\n"
       "  %d = linalg.matmul ins(%a, %a : tensor<4x4xf16>, tensor<4x4xf16>)\n"

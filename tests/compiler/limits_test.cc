@@ -1,5 +1,5 @@
-// The compiler where the process may have little memory or no large files. A program of its own: what tests
-// before it had freed would be memory.
+// The compiler under limits of memory and file size. This is a separate program, because memory that earlier tests
+// freed would be available again.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -18,8 +18,8 @@ namespace {
 
 Target avx512() { return *parse_target("x86-64-avx512"); }
 
-// LLVM and MLIR end the process where their containers find no memory, unless told what to do.
-TEST(CompilerLimitsTest, TooLittleMemoryIsAnAnswer) {
+// Without a handler, LLVM and MLIR end the process if they run out of memory.
+TEST(CompilerLimitsTest, ReportsOutOfMemory) {
   const Json request = {{"class", to_json(matmul_class(96, 177, 155))},
                         {"config", to_json(cpu_config("dot", avx512()))},
                         {"target", to_json(avx512())}};
@@ -29,7 +29,7 @@ TEST(CompilerLimitsTest, TooLittleMemoryIsAnAnswer) {
   for (uint64_t room = 0; room <= 4 << 20; room += 160 << 10) {
     const pid_t child = fork();
     if (child == 0) {
-      malloc_trim(0);  // what the first compilation left would serve another
+      malloc_trim(0);  // otherwise memory that the first compilation freed would be reused
       uint64_t pages = 0;
       std::ifstream("/proc/self/statm") >> pages;
       const rlim_t most = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + room;
@@ -51,8 +51,8 @@ TEST(CompilerLimitsTest, TooLittleMemoryIsAnAnswer) {
   EXPECT_GT(without_memory, 0);
 }
 
-// lld's output is no file: a file size limit, or a full disk, would end the process.
-TEST(CompilerLimitsTest, LinksForAmdWithoutADirectory) {
+// lld must not write to a file, because a file size limit or a full disk would end the process.
+TEST(CompilerLimitsTest, LinksForAmdWithoutAFile) {
   const Json request = {{"class", to_json(matmul_class(33, 50, 70))},
                         {"config", to_json(simt_config())},
                         {"target", to_json(*parse_target("gfx942"))}};
@@ -64,8 +64,8 @@ TEST(CompilerLimitsTest, LinksForAmdWithoutADirectory) {
     const rlimit none = {0, 0};
     setrlimit(RLIMIT_FSIZE, &none);
     const CompilerAnswer limited = compile_bytes(request.dump());
-    // The input's memory file is one to the kernel.
-    _exit(limited.code == 1 && limited.error.find("no memory file") != std::string::npos ? 0 : 1);
+    // The limit applies to the memory file of the input too, so its write must fail with an error.
+    _exit(limited.code == 1 && limited.error.find("cannot write a memory file") != std::string::npos ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -1,4 +1,4 @@
-// Pipelines are data: leaving a stage out or misspelling one fails, naming the stage or what is missing.
+// Pipelines are data. A missing or misspelled stage is an error that names the stage or the missing part.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -23,7 +23,7 @@ std::string read(const std::string& path) {
   return text.str();
 }
 
-// The stages of a pipeline file as text, the first element what comes before them.
+// Splits the text of a pipeline file into its stages. The first element is the text before them.
 std::vector<std::string> split_stages(const std::string& yaml) {
   std::vector<std::string> parts;
   size_t from = 0;
@@ -63,14 +63,14 @@ std::vector<PipelineCase> cases() {
 
 std::string path(const PipelineCase& c) { return std::string(LATHE_KERNELS_DIR) + "/" + c.file; }
 
-TEST(PipelineTest, TheFileGivesWhatTheLibraryHasBuiltIn) {
+TEST(PipelineTest, FileGivesTheSameCodeAsTheBuiltInPipeline) {
   for (const PipelineCase& c : cases())
     EXPECT_EQ(code_of(compile(c.problem, c.config, target(), false, read(path(c)))),
               code_of(compile(c.problem, c.config, target())))
         << c.file;
 }
 
-TEST(PipelineTest, LeavingOutAnyStageFailsLoudly) {
+TEST(PipelineTest, FailsWithoutAnyOneStage) {
   for (const PipelineCase& c : cases()) {
     std::vector<std::string> parts = split_stages(read(path(c)));
     ASSERT_GE(parts.size(), 3u) << c.file;
@@ -86,7 +86,7 @@ TEST(PipelineTest, LeavingOutAnyStageFailsLoudly) {
   }
 }
 
-// A pipeline and what comes with it.
+// Compiles with a pipeline in the form of a request.
 CompilerAnswer compile_with(const Json& pipeline) {
   return compile_bytes(Json{
       {"class", to_json(gelu_class())},
@@ -96,34 +96,36 @@ CompilerAnswer compile_with(const Json& pipeline) {
        pipeline}}.dump());
 }
 
-TEST(PipelineTest, DefectsOfTheTextAreNamedWithTheirLine) {
+TEST(PipelineTest, NamesTheLineOfADefectInTheYaml) {
   const auto error = [&](const std::string& yaml) {
     return compile_with({{"name", "p.yaml"}, {"text", yaml}}).error;
   };
   const std::string head = "for: matmul.cpu\nstages:\n";
   const std::pair<std::string, const char*> cases[] = {
       {"for: matmul.cpu\nstages: [", "p.yaml:2: "},
-      {"for: matmul.cpu\nstages: []", "p.yaml:1: no stages"},
+      {"for: matmul.cpu\nstages: []", "p.yaml:1: 'stages' is missing or empty"},
       {"stages:\n  - name: x\n    passes: cse\n", "p.yaml:1: 'for' is missing"},
       {"for: argmax.cpu\nstages:\n  - name: x\n    passes: cse\n",
        "p.yaml:1: it is for argmax.cpu, not for matmul.cpu"},
       {"for: matmul.cpu\nsteps:\n  - name: x\n    passes: cse\n", "p.yaml:2: unknown key 'steps'"},
-      {head + "  - name: x\n", "p.yaml:3: stage 'x' needs one of passes, emitter and schedule"},
-      {head + "  - name: x\n    passes: cse\n    emitter: matmul.cpu\n", "p.yaml:3: stage 'x' needs one of"},
+      {head + "  - name: x\n", "p.yaml:3: stage 'x' needs exactly one of passes, emitter and schedule"},
+      {head + "  - name: x\n    passes: cse\n    emitter: matmul.cpu\n",
+       "p.yaml:3: stage 'x' needs exactly one of"},
       {head + "  - name: x\n    colour: red\n    passes: cse\n", "p.yaml:4: unknown key 'colour'"},
-      {head + "  - name: x\n    passes: cse\n  - name: x\n    passes: cse\n", "p.yaml:5: a second stage 'x'"},
-      {head + "  - name: x\n    passes: cse\n    passes: cse\n", "p.yaml:5: 'passes' stands here twice"},
+      {head + "  - name: x\n    passes: cse\n  - name: x\n    passes: cse\n",
+       "p.yaml:5: two stages have the name 'x'"},
+      {head + "  - name: x\n    passes: cse\n    passes: cse\n", "p.yaml:5: duplicate key 'passes'"},
       {head + "  - name: x\n    passes: cse\n    parameters: {a: 1}\n",
-       "p.yaml:3: stage 'x' has parameters and no"},
-      {head + "  - name: x\n    passes: cse\n  - passes: cse\n", "p.yaml:5: a stage without a name"},
+       "p.yaml:3: stage 'x' has parameters but no schedule"},
+      {head + "  - name: x\n    passes: cse\n  - passes: cse\n", "p.yaml:5: a stage has no name"},
       {head + "  - name: first\n    passes: cse\n  - name: y\n    emitter: nobody\n",
-       "p.yaml:6: stage 'y': no emitter is named 'nobody'"},
+       "p.yaml:6: stage 'y': unknown emitter 'nobody'"},
       {head + "  - name: first\n    passes: no-such-pass\n", "p.yaml:4: stage 'first': bad pass pipeline"},
       {head + "  - name: x\n    passes: cse{${plan.colour}}\n",
-       "p.yaml:4: stage 'x': no value is named 'plan.colour'"},
-      {head + "  - name: x\n    schedule: s.mlir\n", "p.yaml:4: schedule 's.mlir' did not come"},
+       "p.yaml:4: stage 'x': unknown value 'plan.colour'"},
+      {head + "  - name: x\n    schedule: s.mlir\n", "p.yaml:4: schedule 's.mlir' is not among"},
       {std::string(8000, '['), "p.yaml:"},
-      {std::string(100000, '['), "p.yaml:1: it is longer"},
+      {std::string(100000, '['), "p.yaml:1: the text is longer"},
       {"", "p.yaml:1: "},
       {std::string("\0\1\2", 3), "p.yaml:"}};
   for (const auto& [yaml, wanted] : cases)
@@ -142,7 +144,7 @@ std::string tile_schedule() {
   return read(path.substr(0, path.rfind('/')) + "/tile.mlir");
 }
 
-TEST(PipelineTest, ASchedulesParametersAreBoundFromThePlanAFileOrANumber) {
+TEST(PipelineTest, BindsScheduleParametersFromThePlanAFileOrANumber) {
   const auto compiled = [&](const std::string& tile_n, const Json& more) {
     Json pipeline = {
         {"name", "p.yaml"},
@@ -162,7 +164,7 @@ TEST(PipelineTest, ASchedulesParametersAreBoundFromThePlanAFileOrANumber) {
   EXPECT_NE(compiled("params.depth", file).error.find("p.yaml:8: 'params.depth' is unbound"),
             std::string::npos)
       << compiled("params.depth", file).error;
-  // Tiles that are not the launch's would leave some of the result unwritten.
+  // With other tile sizes than the launch assumes, part of the result would not be written.
   EXPECT_EQ(compiled("32", Json::object()).error,
             "p.yaml: it makes 12 tiles with m = 17 and batch = 3, but the launch runs 6: use the plan's "
             "tile sizes");
@@ -172,7 +174,7 @@ TEST(PipelineTest, ASchedulesParametersAreBoundFromThePlanAFileOrANumber) {
       << compiled("kernel.symbol", Json::object()).error;
 }
 
-TEST(PipelineTest, DefectsOfASchedule) {
+TEST(PipelineTest, NamesTheLocationOfADefectInASchedule) {
   const std::string all = "    parameters: {tile_m: plan.tile_m, symbol: kernel.symbol, tile_n: plan.tile_n";
   const auto error = [&](const std::string& parameters, const std::string& schedule) {
     return compile_with({{"name", "p.yaml"},
@@ -186,21 +188,21 @@ TEST(PipelineTest, DefectsOfASchedule) {
   EXPECT_EQ(error("    parameters: {tile_m: 3, symbol: kernel.symbol}\n", schedule),
             "p.yaml:7: stage 'tile' leaves parameter 'tile_n' of tile.mlir:7:7 unbound");
   EXPECT_EQ(error(all + "}\n", schedule + "x").rfind("tile.mlir:", 0), 0u);
-  EXPECT_EQ(error(all + "}\n", "module {}"), "tile.mlir:1: there is no named sequence @__transform_main");
-  // A schedule that finds nothing to do names its stage.
+  EXPECT_EQ(error(all + "}\n", "module {}"), "tile.mlir:1: the file has no named sequence @__transform_main");
+  // A schedule that finds no op to transform is an error that names its stage.
   std::string lost = schedule;
   lost.replace(lost.find("linalg.batch_matmul"), 19, "linalg.conv_2d");
   EXPECT_NE(error(all + "}\n", lost).find("pipeline p.yaml, stage tile:"), std::string::npos)
       << error(all + "}\n", lost);
 }
 
-TEST(PipelineTest, EveryStageIsDumped) {
+TEST(PipelineTest, DumpsEveryStage) {
   CompilerAnswer answer = compile(gelu_class(), cpu_config("panel", target()), target(), true);
   EXPECT_EQ(answer.code, 0) << answer.error;
   for (const char* name :
        {"00-payload.mlir", "01-distribute.mlir", "02-kernel.mlir", "03-llvm.mlir", "llvm.ll", "assembly.s"})
     EXPECT_GT(answer.dumps[name].size(), 100u) << name;
-  // The plan stands on the payload's op, and the distributed form is a mapped forall.
+  // The plan is an attribute of the payload op, and the distributed form is a forall mapped to workgroups.
   EXPECT_NE(answer.dumps["00-payload.mlir"].find("lathe.config = #lathe.kernel_config<kernel = \"panel\""),
             std::string::npos);
   EXPECT_NE(answer.dumps["01-distribute.mlir"].find("#gpu.block<x>"), std::string::npos);

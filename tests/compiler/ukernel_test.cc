@@ -1,5 +1,5 @@
-// ukernels from the table's row to the object: what the oracle writes into the plan, the payload op carries,
-// and the kernel is linked with; nothing else decides.
+// ukernels from the row of the table to the object: the oracle writes the ukernel into the plan, the payload op
+// carries it, and the kernel is linked with it.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using ::testing::Not;
 constexpr const char* kTargets[] = {"x86-64-avx2",  "x86-64-avx512", "x86-64-avx512bf16",
                                     "aarch64-neon", "sm_75",         "sm_90a",
                                     "gfx942",       "gfx1100"};
-constexpr int64_t kK = 1603;  // no multiple of what a vector holds
+constexpr int64_t kK = 1603;  // not a multiple of any vector length
 
 DeviceFacts device_of(const Target& target) {
   DeviceFacts f;
@@ -58,7 +58,7 @@ std::vector<ProblemClass> classes_of(const UkernelRow& row) {
   return classes;
 }
 
-// Whether the target or its caches, not the row, are the reason.
+// Whether the plan was rejected because of the target or its caches.
 bool refuses(const RankedPlan& r) {
   for (const char* reason : {"no bitcode of ", "registers ", "packed panels ", "a split of "})
     if (r.rejection.rfind(reason, 0) == 0) return true;
@@ -87,7 +87,7 @@ CompileConfig bf16_config(const Target& target) {
   return row->plan.config;
 }
 
-TEST(Ukernel, OpPlanAndLoweringAgreeForEveryRow) {
+TEST(Ukernel, PayloadKernelAndRecipeFollowThePlanForEveryRow) {
   std::set<std::string> bitcodes;
   std::set<std::tuple<std::string, std::string, bool, int32_t>> compiled;
   for (const char* name : kTargets) {
@@ -102,7 +102,7 @@ TEST(Ukernel, OpPlanAndLoweringAgreeForEveryRow) {
             continue;
           }
           const CompileConfig& config = r.plan.config;
-          // One task tile of a row is as another, and on GPUs one length.
+          // Compile one plan per row and layout; other task tiles (GPUs: row lengths) give nothing new.
           if ((row.op == Op::kMatmul || row.backend != Backend::kCpu) &&
               !compiled.insert({name, row.function, c.trans_b, config.split}).second)
             continue;
@@ -117,7 +117,7 @@ TEST(Ukernel, OpPlanAndLoweringAgreeForEveryRow) {
           EXPECT_THAT(dump_of(answer, "payload.mlir"), HasSubstr(attribute));
           EXPECT_THAT(dump_of(answer, "kernel.mlir"), HasSubstr(attribute));
           EXPECT_THAT(dump_of(answer, "kernel.mlir"), HasSubstr("llvm.call @" + std::string(row.function)));
-          // All of it is in the kernel, which calls nothing.
+          // The ukernel is inlined, so the kernel makes no call.
           EXPECT_THAT(dump_of(answer, "llvm.ll"), Not(HasSubstr("@" + std::string(row.function)))) << name;
           EXPECT_THAT(dump_of(answer, "recipe.json"), HasSubstr("_ukernel_" + std::string(row.function)));
         }
@@ -131,10 +131,10 @@ TEST(Ukernel, OpPlanAndLoweringAgreeForEveryRow) {
                            "matmul/panels_bf16@x86-64-v4-bf16", "matmul/panels_i8@x86-64-v4-vnni"}));
 }
 
-// Where there is no bitcode the oracle says so, and the generated kernels are there.
-TEST(Ukernel, WithoutBitcodeForTheTargetTheCandidateIsRejected) {
+// The oracle gives the reason and chooses a generated kernel.
+TEST(Ukernel, IsRejectedWithoutBitcodeForTheTarget) {
   for (const UkernelRow& row : ukernel_rows()) {
-    if (row.backend == Backend::kCuda) continue;  // there is for all of its targets
+    if (row.backend == Backend::kCuda) continue;  // CUDA has bitcode for all targets
     const char* arch = row.backend == Backend::kCpu ? "x86-64" : "gfx1030";
     const DeviceFacts f = device_of({row.backend, arch, ""});
     const ProblemClass c = classes_of(row).front();
@@ -150,9 +150,9 @@ TEST(Ukernel, WithoutBitcodeForTheTargetTheCandidateIsRejected) {
   }
 }
 
-// The ukernel has the whole loop over K: choosing it makes panels as deep as K, which generated kernels never
-// have, and leaves one call where they have blocks of K and a loop in each.
-TEST(Ukernel, ChoosingItChangesTheTiling) {
+// A ukernel contains the whole loop over K. So its plan has panels as deep as K, unlike those of generated kernels,
+// and the kernel contains one call instead of loops over blocks of K.
+TEST(Ukernel, GetsPanelsAsDeepAsK) {
   const Target target = *parse_target("x86-64-avx512bf16");
   for (const UkernelRow& row : ukernel_rows()) {
     if (row.op != Op::kMatmul || row.backend != Backend::kCpu) continue;
@@ -172,22 +172,22 @@ TEST(Ukernel, ChoosingItChangesTheTiling) {
     EXPECT_EQ(ukernel->plan.launch.splits, 1);
     const CompilerAnswer answer = compile(c, config, target, /*dump=*/true);
     EXPECT_THAT(dump_of(answer, "payload.mlir"), HasSubstr("tile_k = " + std::to_string(config.tile_k)));
-    // The call has as many words as K has, of which the last may hold less, and nothing else multiplies.
+    // The call gets K in words, the last of which may be partial. No other code multiplies.
     const int64_t per_word = row.a == DType::kI8 ? 4 : row.a == DType::kBF16 ? 2 : 1;
     const std::string& body = dump_of(answer, "kernel.mlir");
     EXPECT_THAT(body, HasSubstr("arith.constant " + std::to_string(ceil_div(kK, per_word)) + " : index"));
     EXPECT_THAT(body, Not(HasSubstr("vector.fma")));
     EXPECT_THAT(body, Not(HasSubstr("dpbf16ps")));
-    // Panels of less than K would be summed wrongly: lowering refuses what the plan does not say.
+    // Shallower panels would give wrong sums, so lowering refuses such a config.
     CompileConfig shallow = config;
     shallow.tile_k = generated->plan.config.tile_k;
     EXPECT_THAT(compile(c, shallow, target).error, HasSubstr("a ukernel of all of K in panels"));
   }
 }
 
-// Where a row is a wave's and where it is a workgroup's, and that a generated kernel of the same tiling is no
-// worse by an estimate that nothing was measured for.
-TEST(Ukernel, OnGpusNoGeneratedKernelOfTheSameTilingIsBehind) {
+// No GPU ukernel was measured, so a generated kernel with the same tiling must be ranked before it. Checks rows per
+// wave and rows per workgroup.
+TEST(Ukernel, RanksBehindTheGeneratedKernelWithTheSameTilingOnGpus) {
   int compared = 0;
   for (const UkernelRow& row : ukernel_rows()) {
     if (row.op != Op::kArgmax || row.backend == Backend::kCpu) continue;
@@ -215,8 +215,8 @@ TEST(Ukernel, OnGpusNoGeneratedKernelOfTheSameTilingIsBehind) {
   EXPECT_GT(compared, 12);
 }
 
-// A row whose elements lie at odd addresses has no element at a multiple of 16.
-TEST(Ukernel, RowsAlignedToBytesAreRefusedOnGpus) {
+// A row at an odd address has no element at a multiple of 16 bytes.
+TEST(Ukernel, RefusesByteAlignedRowsOnGpus) {
   for (const UkernelRow& row : ukernel_rows()) {
     if (row.op != Op::kArgmax || row.backend == Backend::kCpu) continue;
     const DeviceFacts f = device_of(*parse_target(row.backend == Backend::kCuda ? "sm_80" : "gfx1100"));
@@ -227,7 +227,7 @@ TEST(Ukernel, RowsAlignedToBytesAreRefusedOnGpus) {
   }
 }
 
-TEST(Ukernel, ChangingTheAttributeChangesTheObject) {
+TEST(Ukernel, ObjectChangesWithEveryFieldOfTheAttribute) {
   const Target target = *parse_target("x86-64-avx512");
   const ProblemClass c = argmax_class(DType::kBF16, 100, true);
   const CompileConfig config = bf16_config(target);
@@ -244,11 +244,11 @@ TEST(Ukernel, ChangingTheAttributeChangesTheObject) {
   const CompilerAnswer called = compile(c, changed, target, /*dump=*/true);
   EXPECT_TRUE(objects.insert(code_of(called)).second) << "attributes";
   EXPECT_THAT(dump_of(called, "llvm.ll"), HasSubstr("define internal i32 @lathe_argmax_row_bf16("));
-  // Of the bitcode's functions, the one that is called.
+  // Only the called function of the bitcode is linked.
   EXPECT_THAT(dump_of(called, "llvm.ll"), Not(HasSubstr("lathe_argmax_row_f32")));
 }
 
-TEST(Ukernel, WhatCannotBeLinkedIsNamed) {
+TEST(Ukernel, NamesTheUkernelThatCannotBeLinked) {
   const Target target = *parse_target("x86-64-avx512");
   const ProblemClass c = argmax_class(DType::kBF16, 100, true);
   const auto error_with = [&](const std::function<void(UkernelRef*)>& change) {
@@ -274,8 +274,8 @@ TEST(Ukernel, WhatCannotBeLinkedIsNamed) {
               HasSubstr("compiled for amdgcn-amd-amdhsa, not for x86_64-unknown-linux-gnu"));
 }
 
-// What the plan tiles for a wave is no row of a workgroup's.
-TEST(Ukernel, OnGpusTheTilingIsTheFunctions) {
+// A function for a wave cannot be used with the tiling for a workgroup.
+TEST(Ukernel, RefusesAFunctionForAnotherTilingOnGpus) {
   for (const char* name : {"sm_90a", "gfx942"}) {
     const Target target = *parse_target(name);
     const ProblemClass c = argmax_class(DType::kBF16, 100, true);
@@ -286,7 +286,8 @@ TEST(Ukernel, OnGpusTheTilingIsTheFunctions) {
     CompileConfig config = all[0].plan.config;
     EXPECT_GT(config.tile_m, 1);
     config.ukernel.function = all[1].plan.config.ukernel.function;
-    EXPECT_THAT(compile(c, config, target).error, HasSubstr("takes or returns something else"));
+    EXPECT_THAT(compile(c, config, target).error,
+                HasSubstr("does not have the type with which the kernel calls it"));
     config = all[0].plan.config;
     config.tile_m *= 2;
     EXPECT_THAT(compile(c, config, target).error, HasSubstr("the ukernel takes a wave each"));

@@ -19,14 +19,15 @@ extern "C" {
 namespace lathe::conformance {
 namespace {
 
-static_assert(sizeof(ArgumentBlock) <= kMostArgumentBytes, "messages.h holds a smaller argument block");
+static_assert(sizeof(ArgumentBlock) <= kMostArgumentBytes,
+              "the argument block does not fit into the message");
 
 struct Mapping {
   uint64_t begin = 0, end = 0;
   bool writable = false;
 };
 
-// The readable mapping of this process that the address lies in; begin 0 for none.
+// The readable mapping of this process that contains the address; begin is 0 if there is none.
 Mapping mapping_of(const void* address) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -40,7 +41,7 @@ Mapping mapping_of(const void* address) {
   return {};
 }
 
-// Where the runner is told that the memory of a launch lies; no mapping of this process.
+// Addresses of a launch's workspace and scratch memory in the runner's view; nothing is mapped there in this process.
 constexpr uint64_t kWorkspaceAt = uint64_t{1} << 60, kScratchAt = uint64_t{1} << 61;
 
 std::vector<void*> operands_of(const ArgumentBlock& args) {
@@ -123,8 +124,8 @@ std::string Aarch64Process::death() {
   int status = 0;
   waitpid(child_, &status, 0);
   child_ = -1;
-  // qemu dies of the signal that its program died of.
-  if (WIFSIGNALED(status)) return std::string("the runner died of ") + strsignal(WTERMSIG(status));
+  // qemu ends with the signal that ended the emulated program.
+  if (WIFSIGNALED(status)) return std::string("the runner was killed by: ") + strsignal(WTERMSIG(status));
   return "the runner ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
@@ -135,8 +136,8 @@ std::string Aarch64Process::answer() {
 }
 
 std::string Aarch64Process::load(const Artifact& artifact) {
-  if (artifact.format != CodeFormat::kElfObject) return "no ELF object";
-  if (child_ <= 0 && !start()) return "the runner cannot be started";
+  if (artifact.format != CodeFormat::kElfObject) return "not an ELF object";
+  if (child_ <= 0 && !start()) return "cannot start the runner";
   recipe_ = artifact.recipe;
   const Command command = {kLoad, artifact.code.size()};
   if (!send(&command, sizeof(command)) || !send(artifact.code.data(), artifact.code.size())) return death();
@@ -151,7 +152,7 @@ std::string Aarch64Process::launch(const ProblemClass& problem, const Dims& dims
   std::vector<Region> regions;
   for (const void* operand : operands_of(args)) {
     const Mapping m = mapping_of(operand);
-    if (m.begin == 0) return "an operand lies in no mapping";
+    if (m.begin == 0) return "an operand is not in any mapping";
     const Region r = {m.begin, m.end - m.begin, static_cast<uint64_t>(m.writable ? kOutput : kInput)};
     if (std::none_of(regions.begin(), regions.end(), [&](const Region& o) { return o.address == r.address; }))
       regions.push_back(r);

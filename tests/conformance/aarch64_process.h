@@ -1,5 +1,4 @@
-// AArch64 kernels run here: objects and launches are handed to a runner under qemu-aarch64
-// (aarch64/runner.c).
+// Runs AArch64 kernels on this machine: sends objects and launches to a runner under qemu-aarch64 (aarch64/runner.c).
 #pragma once
 
 #include <sys/types.h>
@@ -14,21 +13,21 @@
 
 namespace lathe::conformance {
 
-// The path of qemu-aarch64, "" where there is none.
+// The path of qemu-aarch64; "" if it is not installed.
 std::string find_qemu();
 
 class Aarch64Process {
  public:
-  // `cpu`: one of qemu's models. What it lacks is an illegal instruction.
+  // `cpu` is a processor model of qemu. Instructions that it lacks are illegal instructions.
   explicit Aarch64Process(const std::string& cpu);
   ~Aarch64Process();
   Aarch64Process(const Aarch64Process&) = delete;
   Aarch64Process& operator=(const Aarch64Process&) = delete;
 
-  // Both: "" or what went wrong. A runner that died of a fault is started anew at the next load.
+  // Both return "" or the error. If a fault ended the runner, the next load starts a new one.
   std::string load(const Artifact& artifact);
-  // The loaded artifact's steps. Pointers of `args` are into this process's memory, of which the runner gets
-  // copies: every mapping that one of them lies in. What it wrote to those writable here is copied back.
+  // Runs the steps of the loaded artifact. Pointers in `args` point into this process. The runner gets a copy of every
+  // mapping that one of them points into; changes to writable mappings are copied back.
   std::string launch(const ProblemClass& problem, const Dims& dims, int32_t splits, ArgumentBlock args);
 
  private:

@@ -1,6 +1,6 @@
-// AArch64's kernels, compiled here for described devices and executed by qemu-aarch64 on processor models
-// that have no more than the target's features. LATHE_TEST_EVERY_PLAN=1 runs every legal candidate of every
-// case, which takes an hour; otherwise one of each, another with every seed.
+// Compiles AArch64 kernels for described devices and runs them in qemu-aarch64, on processor models with exactly the
+// target's features. Runs the oracle's choice and one random legal candidate of each case; LATHE_TEST_EVERY_PLAN=1
+// runs all of them, which takes an hour.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -29,8 +29,8 @@ struct Level {
   absl::string_view features;
   const char* cpu;
 };
-// Neoverse N1 is dotprod's first server; of those behind it qemu has no models but with SVE, at 512 bits
-// here, where kernels for SVE2 must do with their 128.
+// Neoverse N1 is the first server core with dotprod. qemu models all later cores with SVE, here of 512 bits, so the
+// kernels for SVE2 must restrict themselves to 128 bits.
 constexpr Level kLevels[] = {{"neon", "ampere-altra", kArmNeon, "cortex-a72"},
                              {"half", "ampere-altra", kArmHalf, "neoverse-n1"},
                              {"dotprod", "ampere-altra", kArmDotprod, "neoverse-n1"},
@@ -47,9 +47,9 @@ bool wants_every_plan() {
 class Aarch64 : public testing::TestWithParam<Level> {
  protected:
   void SetUp() override {
-    if (find_qemu().empty()) GTEST_SKIP() << "no qemu-aarch64 here (Debian: qemu-user)";
-    SKIP_UNLESS_CPU("AArch64's kernels are the CPU's");
-    // The machine's facts, with this level's features.
+    if (find_qemu().empty()) GTEST_SKIP() << "qemu-aarch64 is not installed (Debian: qemu-user)";
+    SKIP_UNLESS_CPU("this tests CPU kernels");
+    // The facts of the machine, with the features of this level.
     std::ifstream file(std::string(LATHE_FACTS_DIRECTORY) + "/" + GetParam().facts + ".json");
     nlohmann::json facts = nlohmann::json::parse(file, nullptr, false);
     ASSERT_TRUE(facts.is_object());
@@ -67,7 +67,7 @@ class Aarch64 : public testing::TestWithParam<Level> {
     lathe_context_destroy(context_);
   }
 
-  // Compiles the plan and hands it to the runner.
+  // Compiles the plan and loads it into the runner.
   void load(lathe_plan* plan) {
     const nlohmann::json json = nlohmann::json::parse(explain(plan), nullptr, false);
     ASSERT_TRUE(json.is_object());
@@ -90,7 +90,7 @@ class Aarch64 : public testing::TestWithParam<Level> {
     ASSERT_EQ(process_->load(artifact), "");
   }
 
-  // Runs what is loaded for the request and checks what comes out.
+  // Runs the loaded kernel for the request and checks the result.
   template <typename Request>
   void launch(const Dims& dims, Request* request) {
     request->reset_output();
@@ -108,7 +108,7 @@ class Aarch64 : public testing::TestWithParam<Level> {
     MatmulRequest request(c, &random_);
     run_candidates(&request);
   }
-  // With B packed.
+  // Runs the case with packed B.
   void run_packed(const MatmulCase& c) {
     PackedRequest packed(device_, c, &random_);
     ASSERT_LATHE_OK(packed.status());
@@ -118,7 +118,7 @@ class Aarch64 : public testing::TestWithParam<Level> {
     const MatmulCase c = request->parameters();
     int32_t legal = 0;
     for (int32_t candidate = 0; candidate <= legal; ++candidate) {
-      // 0 is the oracle's choice; then all of them, or one.
+      // Candidate 0 is the oracle's choice. Then follow all candidates, or one of them.
       if (candidate == 1 && !wants_every_plan())
         candidate = legal = static_cast<int32_t>(random_.between(1, legal));
       request->set_tuning(c.split_k, candidate);
@@ -137,13 +137,13 @@ class Aarch64 : public testing::TestWithParam<Level> {
   lathe_context* context_ = nullptr;
   lathe_device* device_ = nullptr;
   std::unique_ptr<Aarch64Process> process_;
-  ProblemClass problem_;  // of what is loaded
+  ProblemClass problem_;  // of the loaded kernel
   int32_t splits_ = 1;
   Random random_ = random_stream(17);
   int runs_ = 0;
 };
 
-// Every layout and dtype; what else a request may have is drawn.
+// Every layout and dtype; all other parameters are random.
 TEST_P(Aarch64, MatmulsAreRight) {
   constexpr lathe_dtype kInputs[] = {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8};
   constexpr int64_t kSizes[][3] = {{1, 70, 301}, {5, 37, 128}, {20, 49, 530}, {75, 64, 67}};
@@ -154,7 +154,7 @@ TEST_P(Aarch64, MatmulsAreRight) {
     c.trans_a = i & 1;
     c.trans_b = i & 2;
     c.in = kInputs[i >> 2 & 3];
-    if (c.in == LATHE_I8) c.alpha = 0x1p-8f;  // within f16's range
+    if (c.in == LATHE_I8) c.alpha = 0x1p-8f;  // keeps results within the range of f16
     c.out = kFloats[random_.below(3)];
     c.batch = random_.below(4) ? 1 : 2;
     if (i & 16) {
@@ -192,7 +192,7 @@ TEST_P(Aarch64, WeightsOf16BitsByF32AreRight) {
   EXPECT_GE(runs_, 24);
 }
 
-// q4_0, whose "dot" and "panel" decode along K.
+// q4_0: the kernels "dot" and "panel" decode along K.
 TEST_P(Aarch64, WeightsInBlocksAreRight) {
   constexpr int64_t kSizes[][3] = {{1, 70, 352}, {5, 37, 128}, {20, 49, 544}, {75, 64, 96}};
   for (int i = 0; i < 12; ++i) {
@@ -217,8 +217,7 @@ TEST_P(Aarch64, WeightsInBlocksAreRight) {
 
 TEST_P(Aarch64, ScalesAndZeroPointsAreRight) {
   constexpr int64_t kSizes[][3] = {{1, 70, 301}, {20, 49, 530}, {75, 64, 67}};
-  for (int which = 0; which < 18;
-       ++which) {  // every granularity by every other, with a zero point and without
+  for (int which = 0; which < 18; ++which) {  // every pair of granularities, with and without a zero point
     MatmulCase c;
     const auto& size = kSizes[random_.below(3)];
     c.m = size[0], c.n = size[1], c.k = size[2];
@@ -240,7 +239,7 @@ TEST_P(Aarch64, ScalesAndZeroPointsAreRight) {
 }
 
 TEST_P(Aarch64, PackedWeightsAreRight) {
-  // Of panels: what lies by column is a plain weight.
+  // N of at least 45, so that the layout is in panels: with fewer columns the weight would be packed by column.
   constexpr int64_t kSizes[][3] = {{1, 70, 301}, {5, 45, 128}, {20, 61, 530}, {75, 64, 67}};
   constexpr lathe_dtype kPacked[] = {LATHE_F16, LATHE_F32, LATHE_I8, LATHE_BF16};
   for (int i = 0; i < 15; ++i) {
@@ -274,7 +273,7 @@ TEST_P(Aarch64, SplitsAreRight) {
   EXPECT_GE(runs_, 6);
 }
 
-// The rows of a product of m rows have the bits that they have among more.
+// The rows of a product of m rows have the same bits as the same rows of a larger product.
 TEST_P(Aarch64, BatchInvariantRowsDoNotDependOnM) {
   for (lathe_dtype in : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
     MatmulCase c;
@@ -354,8 +353,8 @@ TEST_P(Aarch64, MatmulArgmaxesAreRight) {
   EXPECT_EQ(runs_, 6);
 }
 
-// The judge notices what is written beside an operand.
-TEST_P(Aarch64, FaultsAreSeen) {
+// Checks the test itself: it must detect a write outside an operand.
+TEST_P(Aarch64, DetectsFaults) {
   MatmulCase c;
   c.m = 2, c.n = 40, c.k = 64;
   c.in = LATHE_I8;
@@ -367,7 +366,7 @@ TEST_P(Aarch64, FaultsAreSeen) {
   run(plan, {c.m, c.n, c.k, 1}, &request);
   lathe_plan_destroy(plan);
   if (HasFatalFailure()) return;
-  // The second row of D far behind its memory.
+  // Places the second row of D far behind its memory.
   ArgumentBlock args = arguments_of(*request.desc());
   args.ldd = int64_t{1} << 44;
   const std::string error = process_->launch(problem_, {c.m, c.n, c.k, 1}, 1, args);

@@ -14,7 +14,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// NumPy's rule, column by column.
+// NumPy's rule: the first NaN, else the first maximum.
 int64_t first_maximum(const std::vector<double>& row) {
   size_t best = 0;
   for (size_t j = 0; j < row.size(); ++j) {
@@ -78,7 +78,7 @@ ArgmaxRequest::ArgmaxRequest(const ArgmaxCase& c, Random* random) : case_(c), de
   const size_t element = bytes_of(case_.in), rows = static_cast<size_t>(case_.rows);
   const size_t elements = rows == 0 ? 0 : static_cast<size_t>((case_.rows - 1) * ld + case_.n);
   x_ = std::make_unique<GuardedMemory>(elements * element, case_.flush, case_.misalign);
-  // Padding holds what would win.
+  // Padding holds values that would win.
   for (size_t e = 0; case_.padding && e < elements; ++e) store(case_.in, kNan, x_->data() + e * element);
   for (size_t i = 0; i < rows; ++i) {
     const std::vector<double> row = draw_row(random);
@@ -99,7 +99,7 @@ ArgmaxRequest::ArgmaxRequest(const ArgmaxCase& c, Random* random) : case_(c), de
   desc_.index_offset = case_.index_offset;
   desc_.determinism = case_.determinism;
   if (case_.wants_values) {
-    // C says float*: any address, an unaligned one included, is passed through.
+    // The type is float*, but any address must work, including an unaligned one.
     values_ = std::make_unique<GuardedMemory>(rows * sizeof(float), case_.flush, case_.misalign);
     desc_.values = static_cast<float*>(values_->address());
   }
@@ -137,10 +137,11 @@ testing::AssertionResult ArgmaxRequest::check() const {
     }
   }
   if (!indices_->canaries_intact() || (values_ && !values_->canaries_intact())) {
-    return testing::AssertionFailure() << case_.describe() << ": memory around the output written";
+    return testing::AssertionFailure() << case_.describe() << ": memory around the output was written";
   }
   if (!x_->unchanged()) {
-    return testing::AssertionFailure() << case_.describe() << ": the rows, or memory around them, written";
+    return testing::AssertionFailure()
+           << case_.describe() << ": the rows, or memory around them, were written";
   }
   return testing::AssertionSuccess();
 }

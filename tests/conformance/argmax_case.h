@@ -16,19 +16,19 @@ namespace lathe::conformance {
 enum class Rows {
   kNormal,      // N(0, 1)
   kTies,        // integers of [0, 3]
-  kConstant,    // every column equal
+  kConstant,    // all columns equal
   kAscending,   // the maximum is the last column
-  kDescending,  // ... the first
+  kDescending,  // the maximum is the first column
   kNan,         // N(0, 1) with up to three NaN, of both signs
   kAllNan,
-  kMinusInf,        // every column -inf
-  kMostlyMinusInf,  // -inf but for one finite column
-  kMostlyOne,       // 1 but for one column of 2
-  kNanAtEnd,        // 1 but for the last column, a NaN of either sign
+  kMinusInf,        // all columns -inf
+  kMostlyMinusInf,  // -inf except one finite column
+  kMostlyOne,       // 1 except one column of 2
+  kNanAtEnd,        // 1 except the last column, a NaN of either sign
   kPlusInf,         // N(0, 1) with two +inf
   kZeros,           // +0 and -0, which are equal
-  kLowest,          // every column the lowest finite value
-  kNegative         // every column below 0
+  kLowest,          // all columns are the lowest finite value
+  kNegative         // all columns below 0
 };
 inline constexpr int kRowsKinds = 15;
 
@@ -41,7 +41,7 @@ struct ArgmaxCase {
   size_t misalign = 0;
   Flush flush = Flush::kEnd;
   Rows kind = Rows::kNormal;
-  int64_t maximum = -1;  // kMostlyOne: the column of 2; -1: anywhere
+  int64_t maximum = -1;  // kMostlyOne: the column of the 2; -1: random
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
 
   std::string describe() const;

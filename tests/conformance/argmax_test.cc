@@ -1,5 +1,4 @@
-// Argmax over dtypes, row lengths, ties, NaN and infinities, index types, offsets, leading dimensions,
-// alignments.
+// Argmax over dtypes, row lengths, ties, NaN and infinities, index types, offsets, leading dimensions and alignments.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -24,7 +23,7 @@ class Argmax : public ConformanceTest {
     EXPECT_TRUE(result);
     failures_ += !result;
   }
-  // The request's plan by its own account.
+  // The explanation of the request's plan.
   nlohmann::json explained(const ArgmaxCase& c, const lathe_tuning* tuning) {
     ArgmaxRequest request(c, &random_);
     request.mutable_desc()->next = reinterpret_cast<const lathe_chain*>(tuning);
@@ -34,8 +33,8 @@ class Argmax : public ConformanceTest {
     lathe_plan_destroy(plan);
     return json;
   }
-  // Runs every legal candidate of the case, ukernels with every kind of rows that are not long; their
-  // configs.
+  // Runs every legal candidate of the case with several kinds of rows; ukernels with all kinds, unless rows are long.
+  // Returns the configs.
   std::vector<nlohmann::json> run_candidates(ArgmaxCase c) {
     const nlohmann::json all = explained(c, nullptr);
     const int legal = all.value("legal", 0);
@@ -43,14 +42,13 @@ class Argmax : public ConformanceTest {
     std::vector<nlohmann::json> configs(all["candidates"].begin(), all["candidates"].begin() + legal);
     for (nlohmann::json& config : configs) config = config["config"];
     const auto is_ukernel = [](const nlohmann::json& config) { return config["kernel"] == "ukernel"; };
-    // On a GPU operands at odd addresses are a class of their own, in which the generated ones are all there
-    // is.
+    // On a GPU, operands at odd addresses are a class of their own, which only generated kernels serve.
     const auto at_odd = is_cpu() ? legal : legal - std::count_if(configs.begin(), configs.end(), is_ukernel);
     for (int candidate = 1; candidate <= legal; ++candidate) {
       lathe_tuning tuning = LATHE_TUNING_INIT;
       tuning.candidate = candidate;
       const nlohmann::json& config = configs[static_cast<size_t>(candidate) - 1];
-      EXPECT_EQ(explained(c, &tuning)["config"], config) << "the plan is another than the candidate forced";
+      EXPECT_EQ(explained(c, &tuning)["config"], config) << "the plan is not the forced candidate";
       const bool odd = candidate <= at_odd && (is_cpu() || !is_ukernel(config));
       const int64_t step = is_ukernel(config) && c.n < 10000 ? 1 : quick_or(4, 1);
       for (int kind = 0; kind < kRowsKinds; kind += static_cast<int>(step)) {
@@ -114,7 +112,7 @@ TEST_F(Argmax, EveryShortLength) {
 }
 
 TEST_F(Argmax, MaximumInEveryColumn) {
-  // The winner visits every lane, every remainder and both ends.
+  // The maximum visits every lane, every remainder and both ends of a row.
   for (lathe_dtype in : kFloats) {
     for (Rows kind : {Rows::kMostlyMinusInf, Rows::kMostlyOne}) {
       ArgmaxCase c;
@@ -153,7 +151,7 @@ TEST_F(Argmax, VocabularyRows) {
   expect(wide);
 }
 
-// Beyond 65,536 blocks of 256 columns, which a lane of 16 bits does not count.
+// More than 65,536 blocks of 256 columns, which a 16-bit lane cannot count.
 TEST_F(Argmax, MoreBlocksThan16BitsCount) {
   if (is_quick()) GTEST_SKIP() << "32 MB";
   for (lathe_dtype in : {LATHE_F16, LATHE_BF16}) {
@@ -166,8 +164,7 @@ TEST_F(Argmax, MoreBlocksThan16BitsCount) {
   }
 }
 
-// Generated and ukernels, every width and split, on what decides between columns: whichever the oracle would
-// have taken.
+// Every candidate, generated or ukernel, of every width and split, must break ties in the same way.
 TEST_F(Argmax, EveryCandidate) {
   std::map<std::string, int> ran;
   std::set<std::string> ukernels;

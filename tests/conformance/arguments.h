@@ -1,5 +1,5 @@
-// The argument block that the C API makes of a request, for tests that launch kernels which no device here
-// would be given.
+// Builds the argument block of a request like the C API, for tests that launch kernels which no device on this machine
+// would select.
 #pragma once
 
 #include "core/args.h"

@@ -1,6 +1,5 @@
-// Kernels for AVX2, run on a processor with more: a described device compiles them into a cache, and the CPU
-// driver runs what the cache holds. The public API would never choose them here, so this goes through the
-// parts inside.
+// Runs AVX2 kernels on a processor that has more. A described device compiles them into a cache, and the CPU driver
+// runs the cached kernels. The public API would never choose them on this machine, so the test uses internal parts.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -30,8 +29,9 @@ class Avx2 : public ConformanceTest {
   void SetUp() override {
     ConformanceTest::SetUp();
     if (IsSkipped()) return;
-    SKIP_UNLESS_CPU("AVX2 is the CPU's");
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) GTEST_SKIP() << "no AVX2 here";
+    SKIP_UNLESS_CPU("this tests CPU kernels");
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+      GTEST_SKIP() << "this processor has no AVX2";
     lathe_context_options options = memory_only(2);
     options.cache_dir = directory_.path().c_str();
     ASSERT_LATHE_OK(lathe_context_create(&options, &context_));
@@ -52,7 +52,7 @@ class Avx2 : public ConformanceTest {
     ASSERT_LATHE_OK(lathe_device_describe(context_, facts.c_str(), nullptr, &laptop_));
   }
 
-  // The machine with other facts.
+  // Describes the device again with some facts changed.
   void describe_with(const std::vector<std::pair<std::string, double>>& changes) {
     std::ifstream in(LATHE_AVX2_FACTS);
     Json facts = Json::parse(in);
@@ -63,8 +63,8 @@ class Avx2 : public ConformanceTest {
     describe(path);
   }
 
-  // Calls run(problem class, loaded kernel, splits it may be launched with) for every kernel in the cache,
-  // then empties it.
+  // Calls run(problem class, loaded kernel, number of splits it may be launched with) for every kernel in the cache,
+  // then empties the cache.
   template <typename Run>
   void for_every_kernel(const Run& run) {
     CacheOptions options;
@@ -87,9 +87,9 @@ class Avx2 : public ConformanceTest {
     EXPECT_TRUE(cache->clear().ok());
   }
 
-  // Every kernel that a weight's buckets up to kMaxM have, at each bucket's least M and a little above.
+  // Runs every kernel of a weight's buckets up to kMaxM, at the smallest M of the bucket and a little above.
   void run_matmuls(MatmulCase c) {
-    // Forced into two splits, the recipe carries the merge; the plan's own choice here never splits.
+    // With two forced splits the recipe includes the merge; the plan never chooses splits by itself here.
     for (int32_t split : {0, 2}) {
       c.split_k = split;
       MatmulRequest request(c, &random_);
@@ -105,7 +105,7 @@ class Avx2 : public ConformanceTest {
     }
   }
 
-  // The same of a packed weight, of buckets from `least_m` on.
+  // The same for a packed weight and for the buckets from `least_m` on.
   void run_packed(MatmulCase c, int64_t max_m, int64_t least_m = 1) {
     PackedRequest weight(laptop_, c, &random_);
     ASSERT_LATHE_OK(weight.status());
@@ -176,8 +176,7 @@ class Avx2 : public ConformanceTest {
   Random random_ = random_stream(13);
   int runs_ = 0;
   std::set<std::string> ukernels_;
-  std::set<std::pair<std::string, int>>
-      fetches_;  // kernels, and what they fetch (kernels/matmul/cpu/shape.h)
+  std::set<std::pair<std::string, int>> fetches_;  // kernels and their CpuFetch (kernels/matmul/cpu/shape.h)
 };
 
 TEST_F(Avx2, MatmulsAreRight) {
@@ -191,7 +190,7 @@ TEST_F(Avx2, MatmulsAreRight) {
       c.trans_b = layout & 2;
       constexpr lathe_dtype kInputs[] = {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8};
       c.in = kInputs[random_.below(4)];
-      if (c.in == LATHE_I8) c.alpha = 0x1p-8f;  // within f16's range
+      if (c.in == LATHE_I8) c.alpha = 0x1p-8f;  // keeps results within the range of f16
       c.out = kFloats[random_.below(3)];
       c.bias = kFloats[random_.below(3)];
       c.activation = static_cast<lathe_activation>(random_.below(5));
@@ -207,9 +206,9 @@ TEST_F(Avx2, MatmulsAreRight) {
   EXPECT_GT(runs_, 300);
 }
 
-// A core that loses by fetching ahead has kernels that fetch nothing, and some of whose passes each fetch a
-// part; it reads rows in parts.
-TEST_F(Avx2, WhatIsReadAsOnZen3IsRight) {
+// Where software prefetch costs bandwidth (Zen 3), some kernels do not prefetch, and others spread the prefetch over
+// several passes. Argmax reads rows in parts.
+TEST_F(Avx2, KernelsForZen3AreRight) {
   describe_with({{"ahead_bytes_per_second", 12e9}});
   const int64_t weights[][2] = {{130, 300}, {45, 71}, {16, 1030}, {37, 2048}, {210, 1025}};
   for (int i = 0; i < 10; ++i) {
@@ -234,11 +233,11 @@ TEST_F(Avx2, WhatIsReadAsOnZen3IsRight) {
     EXPECT_EQ(ukernels_.count(function), 1u) << function;
 }
 
-// A core that reads fast has kernels whose passes meet a tile's columns one after the other, in blocks of K.
-TEST_F(Avx2, WhatIsReadAsOnZen5IsRight) {
-  // The clock, for vectors of half the lanes.
+// Where a core reads fast (Zen 5), the passes of some kernels take turns on the columns of a tile, in blocks of K.
+TEST_F(Avx2, KernelsForZen5AreRight) {
+  // The higher clock makes up for vectors of half the lanes.
   describe_with({{"core_bytes_per_second", 40e9}, {"pace_bytes_per_second", 43e9}, {"clock_hz", 6e9}});
-  // Beyond L2, of columns and rows that no tile, group nor block divides.
+  // Weights larger than L2, with columns and rows that no tile, group or block divides.
   const int64_t weights[][2] = {{131, 2048}, {277, 1030}, {149, 2305}};
   for (int i = 0; i < 6; ++i) {
     MatmulCase c;
@@ -308,7 +307,7 @@ TEST_F(Avx2, WeightsInBlocksAreRight) {
     c.trans_a = random_.below(4) == 0;
     c.trans_b = true;
     c.bias = kFloats[random_.below(3)];
-    c.math = i ? LATHE_MATH_STRICT : LATHE_MATH_INT8;  // which has no kernel of its own here
+    c.math = i ? LATHE_MATH_STRICT : LATHE_MATH_INT8;  // there is no int8 kernel for this target
     c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
     c.padding = random_.below(2) * 3;
     c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
@@ -318,7 +317,7 @@ TEST_F(Avx2, WeightsInBlocksAreRight) {
 }
 
 TEST_F(Avx2, ScalesAndZeroPointsAreRight) {
-  // Of every granularity, with a zero point and without; another fourth of them with every seed.
+  // Every granularity, with and without a zero point. Each seed runs another quarter of them.
   for (int64_t which = random_.below(4); which < 18; which += 4) {
     MatmulCase c;
     c.n = which % 3 ? 130 : 37;
@@ -339,8 +338,8 @@ TEST_F(Avx2, ScalesAndZeroPointsAreRight) {
   EXPECT_GT(runs_, 200);
 }
 
-// Of many rows, where a core reads fast, panels are made of those that B comes in.
-TEST_F(Avx2, PackedWeightsOfManyRowsAsOnZen5AreRight) {
+// With many rows and a core that reads fast, kernels build their panels from the packed panels of B.
+TEST_F(Avx2, PackedWeightsForZen5AreRight) {
   describe_with({{"core_bytes_per_second", 40e9}});
   const int64_t weights[][2] = {{301, 2071}, {130, 300}, {16, 1031}};
   for (lathe_dtype b : {LATHE_F32, LATHE_F16, LATHE_BF16})
@@ -361,7 +360,7 @@ TEST_F(Avx2, PackedWeightsOfManyRowsAsOnZen5AreRight) {
 }
 
 TEST_F(Avx2, PackedWeightsAreRight) {
-  // Of panels: what lies by column is a plain weight.
+  // Enough columns for panels: with fewer columns the weight would be packed by column.
   const int64_t weights[][2] = {{45, 71}, {130, 300}, {16, 1030}};
   for (int i = 0; i < 5; ++i) {
     MatmulCase c;

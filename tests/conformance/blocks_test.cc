@@ -63,14 +63,14 @@ class Blocks : public ConformanceTest, public testing::WithParamInterface<BlockP
     failures_ += !result;
   }
   Random random_ = random_stream(31);
-  bool rounds_ = false;  // A to bytes, where this processor has instructions for them
+  bool rounds_ = false;  // A is rounded to bytes: allowed, and the processor has the instructions
 
  private:
   int failures_ = 0;
 };
 
 TEST_P(Blocks, EveryMOfDecodingAndEveryBucket) {
-  // A class is a compilation: each M meets one of the shapes.
+  // Each class must be compiled, so each M runs only one of the shapes.
   const std::pair<int64_t, int64_t> shapes[] = {{35, 32}, {80, 352}, {17, 2080}};
   const bool all = std::get<0>(GetParam()) == LATHE_F32;
   int turn = 0;
@@ -121,7 +121,7 @@ TEST_P(Blocks, MisalignedPaddedAndBatched) {
 }
 
 TEST_P(Blocks, SplitsOfWholeBlocks) {
-  if (is_fallback()) GTEST_SKIP() << "a generic kernel has none";
+  if (is_fallback()) GTEST_SKIP() << "generic kernels do not split";
   for (int32_t split : {1, 2, 3, 7}) {
     for (int64_t m : {1, 17}) {
       MatmulCase c = make(m, 40, 1056);  // 33 blocks
@@ -135,7 +135,7 @@ TEST_P(Blocks, SplitsOfWholeBlocks) {
 
 TEST_P(Blocks, SpecialScales) {
   if (std::get<1>(GetParam()) == LATHE_MATH_INT8)
-    GTEST_SKIP() << "infinities may become NaN and NaN infinite";
+    GTEST_SKIP() << "rounding A may turn infinity into NaN and NaN into infinity";
   for (int64_t m : {1, 3, 33, 70}) {
     MatmulCase c = make(m, 64, 96);
     c.values = Values::kSpecial;
@@ -143,13 +143,12 @@ TEST_P(Blocks, SpecialScales) {
   }
 }
 
-// A row with a NaN or an infinity is NaN in every column where A is rounded to bytes, NaN or infinite
-// otherwise; the other rows are what they are without it. Magnitudes near the least and the largest of f32
-// are no such thing.
+// A row with a NaN or an infinity: all its columns are NaN if A is rounded to bytes, else NaN or infinite. The other
+// rows do not change. Values near the smallest and the largest f32 magnitude count as normal values.
 TEST_P(Blocks, RowsOfNanAndInfinity) {
   const float special[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                            -std::numeric_limits<float>::infinity()};
-  if (std::get<0>(GetParam()) != LATHE_F32) GTEST_SKIP() << "written as f32 alone";
+  if (std::get<0>(GetParam()) != LATHE_F32) GTEST_SKIP() << "this test writes A as f32";
   constexpr int64_t kM = 7, kN = 37;
   const int64_t kK = whole_blocks(96);
   MatmulRequest whole(make(kM, kN, kK), &random_);
@@ -181,12 +180,12 @@ TEST_P(Blocks, RowsOfNanAndInfinity) {
   }
 }
 
-TEST_P(Blocks, TheLeastAndTheLargestMagnitudes) {
-  if (std::get<0>(GetParam()) != LATHE_F32) GTEST_SKIP() << "written as f32 alone";
+TEST_P(Blocks, ExtremeMagnitudes) {
+  if (std::get<0>(GetParam()) != LATHE_F32) GTEST_SKIP() << "this test writes A as f32";
   constexpr int64_t kM = 5, kN = 16;
   const int64_t kK = whole_blocks(64);
   MatmulCase c = make(kM, kN, kK);
-  c.values = Values::kSmallIntegers;  // scales of 1/2 and 1, numbers -4 to 4
+  c.values = Values::kSmallIntegers;  // scales of 1/2 and 1, integers -4 to 4
   MatmulRequest whole(c, &random_);
   const auto* a = static_cast<const float*>(whole.desc()->a.data);
   for (float magnitude : {0x1p-149f, 0x1p-130f, 0x1p-120f, 0x1p-119f, 0x1p-118f, 0x1p100f, 0x1p115f}) {
@@ -199,7 +198,7 @@ TEST_P(Blocks, TheLeastAndTheLargestMagnitudes) {
     mine.a.data = scaled.data();
     mine.d.data = got.data();
     ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &mine));
-    // Every element may be off by half of its block's scale, of 2^-126 at least, in both runs.
+    // In both runs every element may be off by half of its block's scale, which is at least 2^-126.
     const double bound = rounds_ ? kK * 4 * std::max(4.0 * magnitude / 127, 0x1p-126) : kK * 0x1p-149;
     for (size_t i = 0; i < got.size(); ++i)
       ASSERT_NEAR(got[i], double{plain[i]} * magnitude, bound) << "magnitude " << magnitude;
@@ -207,13 +206,13 @@ TEST_P(Blocks, TheLeastAndTheLargestMagnitudes) {
 }
 
 TEST_P(Blocks, EveryCandidate) {
-  if (is_fallback()) GTEST_SKIP() << "without a compiler there are none";
+  if (is_fallback()) GTEST_SKIP() << "without a compiler there are no candidates";
   for (const auto& [m, n, k] : {std::tuple{1, 64, 512}, {7, 80, 1056}, {150, 136, 320}}) {
     MatmulCase c = make(m, n, k);
     c.bias = LATHE_F32;
     c.flush = Flush::kStart;
     MatmulRequest request(c, &random_);
-    // Every "bytes", which there are few of, and some of the rest from the best to the worst.
+    // All "bytes" candidates, which are few, and some of the others from the best to the worst.
     const auto legal = legal_candidates(device(), *request.desc());
     ASSERT_FALSE(legal.empty());
     for (size_t rank = 1; rank <= legal.size(); ++rank) {
@@ -224,9 +223,9 @@ TEST_P(Blocks, EveryCandidate) {
   }
 }
 
-// Rows have the same bits whatever M.
+// Rows have the same bits for every M.
 TEST_P(Blocks, BatchInvariant) {
-  if (is_fallback()) GTEST_SKIP() << "its classes have no generic kernel";
+  if (is_fallback()) GTEST_SKIP() << "generic kernels are not batch invariant";
   MatmulCase c = make(70, 48, 544);
   c.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
   MatmulRequest request(c, &random_);
@@ -238,12 +237,12 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, Blocks, testing::ValuesIn(block_products()), []
          (std::get<1>(info.param) == LATHE_MATH_INT8 ? "_int8" : "");
 });
 
-// Scales per tensor, per row and per column, and a zero point, of i8.
+// i8 with scales per tensor, per row and per column, and with a zero point.
 class Scales : public ConformanceTest {
  protected:
   void SetUp() override {
     ConformanceTest::SetUp();
-    if (!IsSkipped() && !is_cpu()) GTEST_SKIP() << "scales have kernels on the CPU alone";
+    if (!IsSkipped() && !is_cpu()) GTEST_SKIP() << "only the CPU has kernels with scales";
     if (!IsSkipped() && is_fallback()) GTEST_SKIP() << "generic kernels have no scales";
   }
   Random random_ = random_stream(32);
@@ -252,7 +251,7 @@ class Scales : public ConformanceTest {
 TEST_F(Scales, EveryGranularityAndZeroPoint) {
   const int64_t shapes[][3] = {{1, 64, 256}, {7, 33, 129}, {16, 80, 144}, {40, 96, 64}, {130, 72, 321}};
   for (const auto& shape : shapes) {
-    // Each granularity by each, with and without a zero point, over the shapes.
+    // Every pair of granularities, with and without a zero point, spread over the shapes.
     for (int64_t which = shape[0] % 3; which < 18; which += shape[0] == 7 ? 1 : 4) {
       MatmulCase c;
       c.in = LATHE_I8;
@@ -296,7 +295,7 @@ TEST_F(Scales, ExactSumsFromAZeroPointInEveryCandidateAndSplit) {
   }
 }
 
-// Whatever the sum of A's rows is made beside: layouts, odd K, splits, batches, packed weights, candidates.
+// Zero points of B in every situation: layouts, odd K, splits, batches, packed weights, candidates.
 TEST_F(Scales, ZeroPointsOfBInEveryLayoutAndSplit) {
   const int64_t shapes[][3] = {{1, 50, 257}, {3, 17, 1030}, {17, 80, 63}, {70, 33, 321}, {130, 130, 75}};
   for (const auto& shape : shapes) {
@@ -306,7 +305,7 @@ TEST_F(Scales, ZeroPointsOfBInEveryLayoutAndSplit) {
       c.m = shape[0], c.n = shape[1], c.k = shape[2];
       c.zero_b = true;
       c.scale_b = which / 2 % 2 ? 2 : 0;
-      // Exact sums where there are no scales, else whole numbers' and any.
+      // Without scales the sums are exact; with scales, both integers and arbitrary values.
       c.out = c.scale_b ? LATHE_F32 : LATHE_I32;
       c.values = which % 4 == 2 ? Values::kSmallIntegers : Values::kNormal;
       c.has_zero_point = which % 2;
@@ -347,7 +346,7 @@ TEST_F(Scales, ZeroPointsOfBInEveryCandidate) {
   }
 }
 
-// What has no kernel is refused by name.
+// Unsupported requests are refused with a message that names the request.
 class QuantisedElsewhere : public ConformanceTest {};
 TEST_F(QuantisedElsewhere, NamesTheRequest) {
   if (is_cpu()) GTEST_SKIP() << "the CPU has kernels for them";

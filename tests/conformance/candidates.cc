@@ -7,7 +7,7 @@
 namespace lathe::conformance {
 namespace {
 
-// Takes the plan.
+// Destroys the plan.
 std::vector<nlohmann::json> legal_candidates(lathe_plan* plan) {
   std::vector<nlohmann::json> legal;
   if (plan == nullptr) return legal;

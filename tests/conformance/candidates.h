@@ -1,4 +1,4 @@
-// The candidates of a request, by its plan's own account.
+// The candidates of a request, read from the explanation of its plan.
 #pragma once
 
 #include <string>
@@ -9,8 +9,7 @@
 
 namespace lathe::conformance {
 
-// The legal ones in rank order: element r - 1 is what lathe_tuning.candidate r takes. Fails the test when
-// there is none.
+// The legal candidates by rank: element r - 1 belongs to lathe_tuning.candidate r. Fails the test if there is none.
 std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_matmul_desc& desc);
 std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_argmax_desc& desc);
 std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_matmul_argmax_desc& desc);
@@ -20,8 +19,8 @@ struct KernelForm {
   std::string name;  // "wgmma swap=1 split=2"
   int32_t rank = 0, splits = 1;
 };
-// Every form among the candidates: what kernel, whether of the transposed product, rows of argmax that share
-// a workgroup, who merges splits.
+// Every form among the candidates. Forms differ in the kernel, in whether it computes the transposed product, in the
+// argmax rows that share a workgroup, and in the way to merge splits.
 std::vector<KernelForm> kernel_forms(const std::vector<nlohmann::json>& candidates);
 
 }  // namespace lathe::conformance

@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A number above 0 of the environment, or the greatest one.
+// A positive number from the environment, else the largest int64_t.
 int64_t limit(const char* name) {
   const char* text = std::getenv(name);
   const int64_t value = text == nullptr ? 0 : std::strtoll(text, nullptr, 10);
@@ -31,7 +31,7 @@ int64_t seconds() {
 int64_t most_row_elements() { return is_set(largest()) ? largest() * largest() : largest(); }
 
 std::atomic<int> run{0}, left_out{0};
-Clock::time_point start = Clock::now();  // written where no other thread of a test is
+Clock::time_point start = Clock::now();  // written only while no other thread of a test runs
 
 }  // namespace
 
@@ -45,7 +45,7 @@ bool is_over() { return is_set(seconds()) && Clock::now() - start > std::chrono:
 
 bool leaves_out(std::initializer_list<int64_t> dimensions, int64_t row_elements) {
   const bool too_large = std::max(dimensions) > largest() || row_elements > most_row_elements();
-  // The first case runs however long it was prepared.
+  // The first case always runs, however long its preparation took.
   const bool leaves = too_large || (run.load() > 0 && is_over());
   (leaves ? left_out : run).fetch_add(1);
   return leaves;

@@ -1,6 +1,5 @@
-// What a run leaves out, for a device that an emulator plays. LATHE_TEST_LARGEST is the greatest dimension
-// that is run; after LATHE_TEST_SECONDS a test begins no further case. Each test says how many it left out,
-// and one that ran none is skipped.
+// Limits for an emulated device. LATHE_TEST_LARGEST is the largest dimension that runs; after LATHE_TEST_SECONDS a test
+// starts no further case. Each test prints how many cases it left out; a test that ran none is skipped.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +8,15 @@
 
 namespace lathe::conformance {
 
-// The dimension, or the greatest one: for a test whose shape is its own.
+// The dimension, at most the largest allowed one; for tests with a fixed shape.
 int64_t capped(int64_t dimension);
-// The columns of rows that are read once each: the greatest dimension's square are as cheap as a product.
+// The number of columns for rows that are read once each: as many elements as the square of the largest dimension.
 int64_t capped_columns(int64_t columns, int64_t rows = 1);
 
-// Whether a case is left out: of a dimension that is too great, or because the test's time is over. Counts
-// it. `row_elements`: rows times columns that are read once each. Thread-safe.
+// Whether a case is left out because a dimension is too large or the time of the test is over. Counts the case.
+// `row_elements` is the number of elements of an op that reads each element once, like argmax. Thread-safe.
 bool leaves_out(std::initializer_list<int64_t> dimensions, int64_t row_elements = 0);
-// Whether the test's time is over.
+// Whether the time of the test is over.
 bool is_over();
 
 // ", dimensions to 128, 30 s a test", or "".
@@ -26,9 +25,9 @@ std::string describe_limits();
 struct CaseCount {
   int run = 0, left_out = 0;
 };
-// Of the test that begins.
+// Starts the counts of a test.
 void begin_cases();
-// Since begin_cases().
+// The counts since begin_cases().
 CaseCount count_cases();
 
 }  // namespace lathe::conformance

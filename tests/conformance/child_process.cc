@@ -1,6 +1,5 @@
-// A process of its own for process_test: runs a fixed set of requests against a cache directory and prints,
-// as one line, how that went: "status=OK wrong=0 compiles=5 disk_hits=0 compiler_loaded=1 mapped=1 |
-// message".
+// The child of process_test: runs a fixed set of requests with a cache directory and prints one line with the result:
+// "status=OK wrong=0 compiles=5 disk_hits=0 compiler_loaded=1 mapped=1 | message".
 //   child_process CACHE_DIRECTORY [COMPILER_LIBRARY]
 #include <cstdio>
 #include <fstream>

@@ -1,5 +1,5 @@
-// The real compiler in processes of its own, each ended in the middle of a request: by a lack of memory, a
-// hang, a crash, and LLVM's opinion that nobody survives. Each is the error of that request alone.
+// The real compiler in its own processes. A process is ended during a request: out of memory, a hang, a crash, or a
+// fatal error of LLVM. Only that request must fail.
 #include <gmock/gmock.h>
 #include <lathe/pipelines.h>
 #include <signal.h>
@@ -19,8 +19,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// The built-in pipeline of matmul with as many canonicalizers in it as its text may hold: half a second of
-// compiling, in 67 MB more than a kernel takes otherwise.
+// The built-in pipeline of matmul with as many canonicalizers as the text may contain. It compiles for half a second
+// and needs 67 MB more than other kernels.
 std::string long_pipeline() {
   std::string text =
       "for: matmul.cpu\n"
@@ -42,7 +42,7 @@ std::string long_pipeline() {
          "      convert-func-to-llvm,reconcile-unrealized-casts\n";
 }
 
-// The address space that the process has had at most.
+// The largest address space that the process has had.
 uint64_t peak_bytes(pid_t pid) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string word; status >> word;) {
@@ -60,7 +60,7 @@ class RealCompilerProcesses : public testing::Test {
     std::ofstream(pipeline_) << long_pipeline();
   }
 
-  // Argmax by the built-in pipeline, matmul by the long one.
+  // A device that compiles argmax by the built-in pipeline and matmul by the long one.
   std::unique_ptr<OpenDevice> open(uint32_t seconds = 0, uint64_t bytes = UINT64_MAX) const {
     lathe_context_options options = memory_only(2);
     options.compiler = LATHE_COMPILER_PROCESS;
@@ -86,7 +86,7 @@ class RealCompilerProcesses : public testing::Test {
     if (status == LATHE_OK) EXPECT_TRUE(request.check());
     return status;
   }
-  // An ordinary request whose kernel is compiled for it, and right.
+  // Runs an ordinary request. True if its kernel was compiled and the result is right.
   bool serves(OpenDevice& device) {
     constexpr lathe_dtype kDTypes[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
     ArgmaxCase c;
@@ -97,7 +97,7 @@ class RealCompilerProcesses : public testing::Test {
     const uint64_t compiles = device.statistics().compiles;
     return ArgmaxRequest(c, &random).run(device.get()) && device.statistics().compiles == compiles + 1;
   }
-  // The one process there is, once it has worked a while on what came after `before` ticks.
+  // Sends the signals to the process after it has worked for three ticks more than `before`.
   static void interrupt(pid_t pid, uint64_t before, const std::vector<int>& signals) {
     EXPECT_TRUE(comes_true([&] { return stat_of(pid)->ticks >= before + 3; }));
     for (const int s : signals) kill(pid, s);
@@ -108,7 +108,7 @@ class RealCompilerProcesses : public testing::Test {
   int served_ = 0;
 };
 
-TEST_F(RealCompilerProcesses, ALackOfMemoryIsTheErrorOfItsRequest) {
+TEST_F(RealCompilerProcesses, OutOfMemoryFailsOnlyItsRequest) {
   uint64_t usual = 0, most = 0;
   {
     const auto unlimited = open();
@@ -119,7 +119,7 @@ TEST_F(RealCompilerProcesses, ALackOfMemoryIsTheErrorOfItsRequest) {
     ASSERT_EQ(compile_long(*unlimited), LATHE_OK) << lathe_last_error();
     most = peak_bytes(children[0]);
   }
-  ASSERT_GT(most, usual + (uint64_t{32} << 20)) << "the long pipeline is to take much more";
+  ASSERT_GT(most, usual + (uint64_t{32} << 20)) << "the long pipeline must need much more memory";
   const auto device = open(0, (usual + most) / 2);
   ASSERT_TRUE(serves(*device));
   EXPECT_EQ(compile_long(*device), LATHE_COMPILE_FAILED);
@@ -130,7 +130,7 @@ TEST_F(RealCompilerProcesses, ALackOfMemoryIsTheErrorOfItsRequest) {
   EXPECT_EQ(device->statistics().compiler_loaded, 0u);
 }
 
-TEST_F(RealCompilerProcesses, AHangIsTheErrorOfItsRequest) {
+TEST_F(RealCompilerProcesses, HangFailsOnlyItsRequest) {
   const auto device = open(/*seconds=*/5);
   ASSERT_TRUE(serves(*device));
   const auto children = children_of(getpid());
@@ -140,12 +140,12 @@ TEST_F(RealCompilerProcesses, AHangIsTheErrorOfItsRequest) {
   EXPECT_EQ(compile_long(*device), LATHE_TIMEOUT);
   other.join();
   EXPECT_THAT(lathe_last_error(), AllOf(HasSubstr("matmul f32"), HasSubstr("took more than 5 s")));
-  EXPECT_TRUE(comes_true([&] { return is_gone(children[0]); })) << "stopped, it is ended all the same";
+  EXPECT_TRUE(comes_true([&] { return is_gone(children[0]); })) << "a stopped process must be ended, too";
   EXPECT_TRUE(serves(*device));
   EXPECT_EQ(compile_long(*device), LATHE_OK) << lathe_last_error();
 }
 
-TEST_F(RealCompilerProcesses, ACrashIsTheErrorOfItsRequest) {
+TEST_F(RealCompilerProcesses, CrashFailsOnlyItsRequest) {
   const auto device = open();
   for (const auto& [sent, said] :
        {std::pair{SIGSEGV, "signal 11 (Segmentation fault)"}, std::pair{SIGKILL, "signal 9 (Killed)"}}) {
@@ -153,7 +153,7 @@ TEST_F(RealCompilerProcesses, ACrashIsTheErrorOfItsRequest) {
     const auto children = children_of(getpid());
     ASSERT_EQ(children.size(), 1u);
     const uint64_t before = stat_of(children[0])->ticks;
-    // Stopped first: it cannot end the request before the crash.
+    // Stops the process first, so that it cannot finish the request before the crash.
     std::thread other([&, s = sent] { interrupt(children[0], before, {SIGSTOP, s, SIGCONT}); });
     EXPECT_EQ(compile_long(*device), LATHE_COMPILE_FAILED);
     other.join();
@@ -163,8 +163,8 @@ TEST_F(RealCompilerProcesses, ACrashIsTheErrorOfItsRequest) {
   EXPECT_EQ(compile_long(*device), LATHE_OK) << lathe_last_error();
 }
 
-// A 64-bit target without 64-bit code, of which LLVM says report_fatal_error.
-TEST_F(RealCompilerProcesses, AFatalErrorOfLlvmIsTheErrorOfItsRequest) {
+// A 64-bit target without 64-bit code makes LLVM call report_fatal_error.
+TEST_F(RealCompilerProcesses, LlvmFatalErrorFailsOnlyItsRequest) {
   const std::string facts = directory_.path() + "/facts.json";
   nlohmann::json json =
       nlohmann::json::parse(std::ifstream(LATHE_FACTS_DIRECTORY "/ryzen-7-5800u.json"), nullptr, true, true);

@@ -1,4 +1,4 @@
-// Some candidate is legal for every request, on every described device: planned, never compiled.
+// Every request has a legal candidate on every described device. Plans are made but not compiled.
 
 #include "device.h"
 

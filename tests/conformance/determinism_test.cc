@@ -1,4 +1,4 @@
-// The determinism levels: equal bits from run to run, and rows whose bits do not depend on the batch.
+// The determinism levels: equal bits in every run, and rows whose bits do not depend on the batch.
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +13,7 @@ constexpr lathe_dtype kFloats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
 
 class DeterminismTest : public ConformanceTest {
  protected:
-  // Whatever the limits: what follows reads the output.
+  // Runs regardless of the case limits, because the caller reads the output.
   static void run_now(MatmulRequest* request) {
     request->reset_output();
     ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, request->desc()));
@@ -46,7 +46,7 @@ TEST_F(DeterminismTest, RunToRunRepeatsItsBits) {
   }
 }
 
-// Row i of the product of the first m rows has the bits it has alone.
+// Row i has the same bits in a product of m rows and in the product of all rows.
 TEST_F(DeterminismTest, BatchInvariantRowsDoNotDependOnM) {
   const int64_t weights[][2] = {{48, 300}, {67, 4099}, {257, 64}, {33, 20011}};
   int which = 0;
@@ -77,7 +77,7 @@ TEST_F(DeterminismTest, BatchInvariantRowsDoNotDependOnM) {
       for (int64_t m = 1; m <= 64; m += quick_or(7, 1)) sizes.push_back(m);
       sizes.erase(std::remove_if(sizes.begin(), sizes.end(), [&](int64_t m) { return m > c.m; }),
                   sizes.end());
-      // A transposed A keeps its leading dimension: 600 rows stay 600 apart.
+      // A transposed A keeps its leading dimension, even if the product has fewer rows.
       request.mutable_desc()->a.leading_dimension = c.trans_a ? c.m : c.k;
       for (int64_t m : sizes) {
         request.reset_output();
@@ -91,7 +91,7 @@ TEST_F(DeterminismTest, BatchInvariantRowsDoNotDependOnM) {
   }
 }
 
-TEST_F(DeterminismTest, BatchInvariantDoesNotDependOnTheRowsPlace) {
+TEST_F(DeterminismTest, BatchInvariantDoesNotDependOnRowPosition) {
   MatmulCase c;
   c.m = 64;
   c.n = 100;
@@ -114,9 +114,9 @@ TEST_F(DeterminismTest, BatchInvariantDoesNotDependOnTheRowsPlace) {
   }
 }
 
-// The level holds whatever the number of workers, as it is no part of {N, K, dtypes, target}.
+// The bits must not depend on the number of workers, which is not among N, K, dtypes and target.
 TEST_F(DeterminismTest, BatchInvariantDoesNotDependOnWorkers) {
-  SKIP_UNLESS_CPU("workers are the CPU's");
+  SKIP_UNLESS_CPU("only the CPU has workers");
   MatmulCase c;
   c.m = 5;
   c.n = 300;

@@ -91,7 +91,7 @@ namespace {
 std::string find_skip_reason() {
   OpenDevice device(memory_only(1));
   if (device.status() == LATHE_NOT_AVAILABLE) return lathe_last_error();
-  if (device.status() != LATHE_OK) return "";  // an error, not a reason: the tests report it
+  if (device.status() != LATHE_OK) return "";  // an error is no reason to skip: the tests report it
 #ifndef LATHE_CONFORMANCE_REQUIRED
   lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
   desc.rows = desc.n = 1;

@@ -1,10 +1,9 @@
-// The device under test, the run's seed, and the small things every conformance program needs.
+// The device under test, the seed of the run, and small helpers of every conformance program.
 //
-// LATHE_TEST_DEVICE names the device ("cpu" by default); one that is not available skips every test with its
-// reason. LATHE_TEST_SEED repeats a run; without it the seed is fresh and printed. LATHE_TEST_QUICK=1 takes
-// fewer and smaller cases, for a device that an emulator plays (case_limits.h has more).
-// LATHE_TEST_FALLBACK=1 runs every case that may on the generic kernels of the fallback bundle, without a
-// compiler.
+// LATHE_TEST_DEVICE names the device ("cpu" by default); if it is not available, every test is skipped with the
+// reason. LATHE_TEST_SEED repeats a run; otherwise the seed is random and printed. LATHE_TEST_QUICK=1 runs fewer and
+// smaller cases, for an emulated device (see also case_limits.h). LATHE_TEST_FALLBACK=1 runs the cases on the generic
+// kernels of the fallback bundle, without a compiler.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,14 +20,13 @@ std::string device_name();
 bool is_cpu();
 bool is_quick();
 bool is_fallback();
-// The first where a run is quick.
+// The first value in a quick run, else the second.
 inline int64_t quick_or(int64_t quick, int64_t thorough) { return is_quick() ? quick : thorough; }
 uint64_t run_seed();
-// A generator of this run's seed and `stream`.
+// A random generator seeded with the run's seed and `stream`.
 Random random_stream(uint64_t stream);
 
-// A context with a device of it. Options are the caller's; the cache is off disk unless they name a
-// directory.
+// A context with one open device. The cache stays in memory unless the options name a directory.
 class OpenDevice {
  public:
   explicit OpenDevice(lathe_context_options options);
@@ -47,7 +45,7 @@ class OpenDevice {
   lathe_status status_ = LATHE_OK;
 };
 
-// Operands made while it lives are in the memory of `device`, where that is not the host's.
+// While this object lives, new operands are in the memory of `device`, if it has its own.
 class OperandsOn {
  public:
   explicit OperandsOn(lathe_device* device);
@@ -56,15 +54,14 @@ class OperandsOn {
   OperandsOn& operator=(const OperandsOn&) = delete;
 };
 
-// Options without a disk cache and with that many workers.
+// Options without a disk cache and with this number of workers.
 lathe_context_options memory_only(int32_t workers);
 
-// "" when the device under test can compile and run; otherwise why not. Computed once. A build that made the
-// compiler (LATHE_CONFORMANCE_REQUIRED) never gets a reason for a compiler that is missing: its tests fail
-// instead.
+// "" if the device under test can compile and run, else the reason. Computed once. In a build with a compiler
+// (LATHE_CONFORMANCE_REQUIRED) a missing compiler is never a reason: the tests fail instead.
 const std::string& skip_reason();
 
-// A directory of this process, removed at exit.
+// A temporary directory, removed by the destructor.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();
@@ -75,11 +72,11 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-// A file or folder of the source tree: where the environment variable says, on a machine that has none, else
-// where it was when this was built.
+// A file or directory of the source tree: the value of the environment variable if set (for machines without the tree),
+// else the path at build time.
 std::string source_path(const char* variable, const char* built);
 
-// Fails with the library's message.
+// Fails with the library's error message.
 #define EXPECT_LATHE_OK(expr)                                                   \
   do {                                                                          \
     const lathe_status status_of_call = (expr);                                 \
@@ -91,7 +88,7 @@ std::string source_path(const char* variable, const char* built);
     ASSERT_EQ(status_of_call, LATHE_OK) << #expr << ": " << lathe_last_error(); \
   } while (false)
 
-// Opens the device with two workers and no disk cache once for all tests of the program; skips without it.
+// Opens the device once for all tests of the program, with two workers and no disk cache. Skips if it is not available.
 class ConformanceTest : public testing::Test {
  protected:
   static void SetUpTestSuite();
@@ -104,13 +101,13 @@ class ConformanceTest : public testing::Test {
   static OperandsOn* operands_;
 };
 
-// For what only one kind of device has.
+// For features that only one kind of device has.
 #define SKIP_UNLESS_CPU(reason) \
   if (!is_cpu()) GTEST_SKIP() << device_name() << ": " << (reason)
 #define SKIP_ON_CPU(reason) \
   if (is_cpu()) GTEST_SKIP() << device_name() << ": " << (reason)
 
-// A stream of the device's own, null on the CPU.
+// A stream of the device; null on the CPU.
 class OwnStream {
  public:
   explicit OwnStream(lathe_device* device);
@@ -124,9 +121,9 @@ class OwnStream {
   lathe_stream stream_ = nullptr;
 };
 
-// Collects a text callback's pieces.
+// A text callback that collects the pieces in a string.
 void append_text(void* user, const char* name, const char* text, size_t size);
-// The plan as JSON text, "" when explaining fails.
+// The plan's explanation as JSON; "" if explaining fails.
 std::string explain(lathe_plan* plan);
 
 }  // namespace lathe::conformance

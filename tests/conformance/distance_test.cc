@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 constexpr int64_t kAnything[] = {0, 1, 3, -7, 1000003, kLargest, std::numeric_limits<int64_t>::min()};
 
-// Writes `anything` to the distances that separate nothing.
+// Writes `anything` to the leading dimensions and strides that separate at most one line or matrix.
 void spoil(lathe_operand* o, int64_t rows, int64_t columns, int64_t batch, int64_t anything) {
   if ((o->layout == LATHE_COLUMN_MAJOR ? columns : rows) <= 1) o->leading_dimension = anything;
   if (batch <= 1) o->batch_stride = anything;
@@ -33,14 +33,14 @@ void spoil(lathe_matmul_desc* d, int64_t anything) {
 
 class SingleLines : public ConformanceTest {
  protected:
-  // Runs one request with every value that its distances may have.
+  // Runs one request with every value that its unused distances may have.
   void expect(lathe_device* device, MatmulRequest* request) {
     for (const int64_t anything : kAnything) {
       spoil(request->mutable_desc(), anything);
       ASSERT_TRUE(request->run(device)) << "distances of " << anything;
     }
   }
-  // Runs products in which some operand has a single line, in every layout.
+  // Calls `run` for products in which some operand has a single line, in every layout.
   void for_each_product(const std::function<void(MatmulCase)>& run) {
     int number = 0;
     for (const int64_t m : {0, 1, 2, 19})
@@ -60,7 +60,7 @@ class SingleLines : public ConformanceTest {
   Random random_ = random_stream(91);
 };
 
-TEST_F(SingleLines, OfEveryOperandOfAMatmul) {
+TEST_F(SingleLines, IgnoresDistancesOfMatmulOperands) {
   int number = 0;
   for_each_product([&](MatmulCase c) {
     constexpr lathe_dtype kDtypes[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
@@ -77,9 +77,9 @@ TEST_F(SingleLines, OfEveryOperandOfAMatmul) {
   });
 }
 
-// The libraries refuse a request if its rows overlap, so they must not see the unused values.
-TEST_F(SingleLines, OfExternalLibraries) {
-  SKIP_UNLESS_CPU("the CPU's libraries");
+// A library refuses a request whose rows overlap, so it must not see the unused values.
+TEST_F(SingleLines, IgnoresDistancesInExternalLibraries) {
+  SKIP_UNLESS_CPU("this tests the libraries of the CPU");
   int done = 0;
   for (const lathe_external_library library : {LATHE_EXTERNAL_OPENBLAS, LATHE_EXTERNAL_ONEDNN}) {
     lathe_context_options options = memory_only(2);
@@ -96,11 +96,11 @@ TEST_F(SingleLines, OfExternalLibraries) {
       ++done;
     });
   }
-  if (done == 0) GTEST_SKIP() << "no library is there";
+  if (done == 0) GTEST_SKIP() << "no external library is installed";
 }
 
-TEST_F(SingleLines, OfQuantisedAndPackedOperands) {
-  SKIP_UNLESS_CPU("the CPU's alone");
+TEST_F(SingleLines, IgnoresDistancesOfQuantisedAndPackedOperands) {
+  SKIP_UNLESS_CPU("only the CPU has these kernels");
   for (const int64_t m : {1, 2, 19})
     for (const int64_t n : {1, 33})
       for (const int64_t batch : {1, 2}) {
@@ -131,9 +131,9 @@ TEST_F(SingleLines, OfQuantisedAndPackedOperands) {
       }
 }
 
-// B before it is packed, with one row and with one column.
-TEST_F(SingleLines, OfAWeightThatIsPacked) {
-  SKIP_UNLESS_CPU("weights are packed on the CPU alone");
+// The weight before packing, with one row or one column.
+TEST_F(SingleLines, IgnoresDistancesOfAWeightToPack) {
+  SKIP_UNLESS_CPU("only the CPU has packed weights");
   for (const auto& [n, k, trans_b] : {std::tuple{70, 1, false}, {1, 70, true}, {1, 1, false}})
     for (const int64_t anything : kAnything) {
       MatmulCase c;
@@ -143,7 +143,7 @@ TEST_F(SingleLines, OfAWeightThatIsPacked) {
     }
 }
 
-TEST_F(SingleLines, OfAMatmulArgmax) {
+TEST_F(SingleLines, IgnoresDistancesOfMatmulArgmax) {
   for_each_product([&](const MatmulCase& shape) {
     if (shape.n == 0) return;
     MatmulArgmaxCase c;
@@ -162,7 +162,7 @@ TEST_F(SingleLines, OfAMatmulArgmax) {
   });
 }
 
-TEST_F(SingleLines, OfAnArgmax) {
+TEST_F(SingleLines, IgnoresDistancesOfArgmax) {
   for (const int64_t rows : {0, 1})
     for (const int64_t n : {1, 33, 1500})
       for (const int64_t anything : kAnything) {
@@ -176,7 +176,7 @@ TEST_F(SingleLines, OfAnArgmax) {
       }
 }
 
-TEST_F(SingleLines, OfAPlanAndItsSlices) {
+TEST_F(SingleLines, IgnoresDistancesInPlansAndSlices) {
   MatmulCase c;
   c.m = 1, c.n = 33, c.k = 65, c.trans_b = true;
   MatmulRequest request(c, &random_);
@@ -207,8 +207,8 @@ TEST_F(SingleLines, OfAPlanAndItsSlices) {
   lathe_plan_destroy(plan);
 }
 
-// Every op refuses two lines whose distance is less than their length, and names the distance.
-TEST_F(SingleLines, OfTwoAreHeldToTheRule) {
+// Every op refuses two lines that overlap (distance less than their length) and names the distance.
+TEST_F(SingleLines, RejectsOverlappingLines) {
   const auto refused = [&](lathe_status status, const char* says) {
     EXPECT_EQ(status, LATHE_INVALID_ARGUMENT) << says;
     EXPECT_NE(std::string(lathe_last_error()).find(says), std::string::npos) << lathe_last_error();

@@ -23,7 +23,7 @@ int64_t wrap(uint64_t x, int bits) {
   return static_cast<int64_t>(x << (64 - bits)) >> (64 - bits);
 }
 
-// IEEE 754-2019's maximum: a NaN wins, and +0 is more than -0.
+// The maximum of IEEE 754-2019: NaN if an operand is NaN, and +0 is greater than -0.
 double maximum(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return std::nan("");
   if (a == b) return std::signbit(a) ? b : a;
@@ -81,7 +81,7 @@ uint64_t on_integers(const std::string& name, uint64_t a, uint64_t b) {
   return (name == "arith.maxsi") == less ? b : a;
 }
 
-// Exact in double where it is exact at all: a double has twice f32's digits and more.
+// Results of f32 operations are exact in double or round correctly: double has more than twice the digits.
 double rounded(const std::string& type, double x) {
   return std::isfinite(x) ? round_to(kElements.at(type), x) : x;
 }
@@ -106,12 +106,12 @@ class Generator {
     for (int64_t i = 0; i < inputs; ++i) {
       auto dtype = kElements.begin();
       std::advance(dtype, random_.below(static_cast<int64_t>(kElements.size())));
-      // The fifth's place has no strides.
+      // The fifth input may only depend on n, because it has no strides.
       p_.inputs.push_back({dtype->second, i == 4 ? "n" : dims[random_.below(12)]});
     }
     const int64_t nodes = random_.between(p_.inputs.empty() ? 1 : 0, 14);
     for (int64_t i = 0; i < nodes; ++i) add();
-    // The last value that can be stored, or that is made one.
+    // Yields the last value of a type that can be stored, or converts the last value to one.
     for (p_.yield = values() - 1; p_.yield >= 0; --p_.yield)
       if (kElements.count(p_.type_of(p_.yield)) != 0) break;
     if (p_.yield < 0) {
@@ -132,7 +132,7 @@ class Generator {
     return all[random_.below(static_cast<int64_t>(N))];
   }
   int any() { return static_cast<int>(random_.below(values())); }
-  // Some value of the type: a constant where there is none.
+  // An existing value of the type, or a new constant.
   int value(const std::string& type) {
     std::vector<int> found;
     for (int v = 0; v < values(); ++v)
@@ -256,14 +256,14 @@ Scalar Program::evaluate(const std::vector<Scalar>& given, const std::array<int6
     else if (name == "arith.cmpf")
       s.i = compare_floats(node.word, value(0).f, value(1).f);
     else if (name == "arith.cmpi") {
-      // A condition is -1 as a signed number.
+      // A condition that is true counts as -1 in signed comparisons.
       const int sign = from() == "i1" && node.word[0] == 's' ? -1 : 1;
       s.i = compare_integers(node.word, sign * value(0).i, sign * value(1).i);
     } else if (name == "arith.extf")
       s.f = value(0).f;
     else if (name == "arith.truncf")
       s.f = rounded(node.type, value(0).f);
-    // Rounded once, from the integer.
+    // Rounded once, directly from the integer.
     else if (name == "arith.sitofp")
       s.f = static_cast<float>(from() == "i1" ? -value(0).i : value(0).i);
     else if (name == "arith.extsi")

@@ -1,5 +1,4 @@
-// Random programs of elementwise ops and what they mean, evaluated one element at a time by rules that are
-// written down here again.
+// Random programs of elementwise ops and an independent evaluation, one element at a time.
 #pragma once
 
 #include <array>
@@ -11,7 +10,7 @@
 
 namespace lathe::conformance {
 
-// A value of a program: `f` of a float, `i` of an integer, an index or a condition.
+// A value of a program: `f` for floats, `i` for integers, indices and conditions.
 struct Scalar {
   double f = 0;
   int64_t i = 0;
@@ -21,8 +20,8 @@ struct Node {
   std::string name;  // "number", "index", "arith.addf", ...
   std::string type;
   std::vector<int> operands;
-  std::string word;  // a predicate, or the type that is cast from
-  Scalar constant;   // of a number; of an index its loop in `i`
+  std::string word;  // a predicate, or the source type of a cast
+  Scalar constant;   // the value of a number; for an index, `i` is its loop
 };
 
 struct Input {
@@ -39,11 +38,11 @@ struct Program {
 
   std::string text() const;
   std::string type_of(int value) const;
-  // At (b, m, n), of what the inputs have there.
+  // The result at (b, m, n), given the values of the inputs there.
   Scalar evaluate(const std::vector<Scalar>& inputs, const std::array<int64_t, 3>& loops) const;
 };
 
-// Of operations whose result every device must have to the bit.
+// Uses only operations whose results must be the same bits on every device.
 Program random_program(Random* random);
 
 }  // namespace lathe::conformance

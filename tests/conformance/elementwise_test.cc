@@ -1,5 +1,5 @@
-// Elementwise ops: random programs over dtypes, dims, shapes, distances and alignments, to the bit; functions
-// to their error; what is refused.
+// Elementwise ops: random programs over dtypes, dims, shapes, distances and alignments, compared bit by bit; functions
+// within their error; and what is refused.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -24,7 +24,7 @@ Handle make_program(const std::string& text) {
   return Handle(program, lathe_program_destroy);
 }
 
-// An operand: how far its elements lie apart along b, m and n, 0 where they are the same.
+// An operand and the distances of its elements along b, m and n; 0 along a dimension that it does not have.
 struct Place {
   int64_t b = 0, m = 0, n = 0, elements = 0;
   lathe_operand operand = LATHE_OPERAND_INIT;
@@ -80,7 +80,7 @@ Scalar draw(lathe_dtype dtype, bool special, Random* random) {
   return s;
 }
 
-// One request in guarded memory and what it is to give.
+// One request in guarded memory, with its expected result.
 class Request {
  public:
   Request(const Program& program, const Sizes& sizes, bool in_place, Random* random)
@@ -204,7 +204,7 @@ TEST_F(Elementwise, RandomPrograms) {
   }
 }
 
-// x * y[n] + m, an index, in place.
+// x * y[n] + m, where m is an index; may run in place.
 Program scaled() {
   Program p;
   p.inputs = {{LATHE_F32, "bmn"}, {LATHE_F32, "n"}};
@@ -228,8 +228,8 @@ TEST_F(Elementwise, SizesOfZeroAndBeyondATile) {
     EXPECT_TRUE(run(scaled(), sizes));
 }
 
-// A distance that separates nothing is not read.
-TEST_F(Elementwise, DistancesOfSingleLines) {
+// A distance that separates nothing is ignored.
+TEST_F(Elementwise, IgnoresDistancesOfSingleLines) {
   constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
   Program p;
   p.inputs = {{LATHE_F32, "bmn"}, {LATHE_F32, "bnm"}, {LATHE_F32, "bm"}};
@@ -284,14 +284,14 @@ TEST_F(Elementwise, Functions) {
       p.nodes = {{name, name_of(dtype), {0}, "", {}}};
       p.yield = 1;
       p.d = dtype;
-      // f16's and bf16's own rounding may fall to either side.
+      // f16 and bf16 results may be rounded to either neighbour.
       const double tolerance = dtype == LATHE_F32 ? 1e-6 : dtype == LATHE_F16 ? 0x1p-10 : 0x1p-7;
       EXPECT_TRUE(run(p, {1, 9, 131}, false, tolerance)) << name;
     }
 }
 
-// (x + y) - x is seldom y.
-TEST_F(Elementwise, EveryHalfIsRounded) {
+// Detects missing roundings, because (x + y) - x is rarely y.
+TEST_F(Elementwise, RoundsEvery16BitResult) {
   for (const lathe_dtype dtype : {LATHE_F16, LATHE_BF16}) {
     Program p;
     p.inputs = {{dtype, "mn"}, {dtype, "mn"}};
@@ -303,8 +303,8 @@ TEST_F(Elementwise, EveryHalfIsRounded) {
   }
 }
 
-// A NaN loses against a number.
-TEST_F(Elementwise, MaximumOfNumbers) {
+// maxnum and minnum return the number if the other operand is NaN.
+TEST_F(Elementwise, MaximumOfNumbersIgnoresNan) {
   for (const char* name : {"arith.maxnumf", "arith.minnumf"}) {
     Program p;
     p.inputs = {{LATHE_F32, "mn"}, {LATHE_F32, "m"}};

@@ -1,4 +1,4 @@
-// A library that is there, and fails: LATHE_STUB_BLASLT says in which way the stub of cuBLASLt does.
+// An external library that is installed but fails. LATHE_STUB_BLASLT selects how the stub of cuBLASLt fails.
 #include <cstdlib>
 
 #include "device.h"
@@ -10,7 +10,7 @@ namespace {
 class FailingLibrary : public testing::Test {
  protected:
   void SetUp() override {
-    if (std::getenv("LATHE_STUB_BLASLT") == nullptr) GTEST_SKIP() << "no stub of cuBLASLt fails here";
+    if (std::getenv("LATHE_STUB_BLASLT") == nullptr) GTEST_SKIP() << "LATHE_STUB_BLASLT is not set";
   }
   static void log(void* user, lathe_log_level level, const char* message) {
     if (level <= LATHE_LOG_WARNING) static_cast<std::vector<std::string>*>(user)->push_back(message);
@@ -33,8 +33,8 @@ class FailingLibrary : public testing::Test {
   Random random_ = random_stream(72);
 };
 
-// The request is done, by Lathe's own kernel, and that is said once.
-TEST_F(FailingLibrary, WhereItIsPreferred) {
+// Lathe's own kernel does the request, and one warning says so.
+TEST_F(FailingLibrary, PreferredLibraryFallsBackAndWarnsOnce) {
   OpenDevice device(options_with(LATHE_EXTERNAL_PREFER));
   ASSERT_EQ(device.status(), LATHE_OK) << lathe_last_error();
   const OperandsOn operands(device.get());
@@ -44,7 +44,7 @@ TEST_F(FailingLibrary, WhereItIsPreferred) {
   EXPECT_NE(warnings_[0].find("Lathe's own kernel instead"), std::string::npos) << warnings_[0];
 }
 
-TEST_F(FailingLibrary, WhereItIsRequired) {
+TEST_F(FailingLibrary, RequiredLibraryReportsTheFailure) {
   OpenDevice device(options_with(LATHE_EXTERNAL_REQUIRE));
   ASSERT_EQ(device.status(), LATHE_OK) << lathe_last_error();
   const OperandsOn operands(device.get());

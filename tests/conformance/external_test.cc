@@ -1,5 +1,5 @@
-// External libraries, each row of their table: what a library is given is done by it, as the interface says.
-// A library that is not there skips, with what the loader said.
+// External libraries, each row of their table: a library must compute what the interface defines. A library that is not
+// installed skips its tests with the message of the loader.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -17,9 +17,9 @@ namespace {
 
 struct Row {
   lathe_external_library provider;
-  const char* name;  // as lathe_plan_explain has it
+  const char* name;  // as in lathe_plan_explain
   lathe_dtype in;
-  std::vector<lathe_dtype> out, bias;  // bias: NONE for that of D
+  std::vector<lathe_dtype> out, bias;  // bias: NONE means the dtype of D
 };
 std::string name_of(const testing::TestParamInfo<Row>& info) {
   const char* in = info.param.in == LATHE_F32   ? "_f32"
@@ -36,7 +36,7 @@ lathe_context_options options_with(lathe_external_use use, lathe_external_librar
   return options;
 }
 
-// What the plan of a small f32 product says of the libraries; sets *absent where `name` is not to be had.
+// The explanation of a small plan. Sets *absent to the reason if the library `name` is not available.
 nlohmann::json explained(lathe_device* device, const Row& row, std::string* absent) {
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = desc.n = desc.k = 64;
@@ -47,7 +47,7 @@ nlohmann::json explained(lathe_device* device, const Row& row, std::string* abse
   EXPECT_LATHE_OK(lathe_plan_matmul(device, &desc, &plan));
   const nlohmann::json json = nlohmann::json::parse(explain(plan));
   lathe_plan_destroy(plan);
-  *absent = "not of this device";
+  *absent = "not for this device";
   for (const auto& found : json["external"]["found"])
     if (found["library"] == row.name) *absent = found["absent"];
   return json;
@@ -63,12 +63,13 @@ class External : public testing::TestWithParam<Row> {
     ASSERT_EQ(allowed.status(), LATHE_OK) << lathe_last_error();
     explained(allowed.get(), GetParam(), &absent);
     const nlohmann::json plan = explained(off.get(), GetParam(), &unknown);
-    EXPECT_TRUE(plan["external"]["found"].empty()) << "off, none is opened";
+    EXPECT_TRUE(plan["external"]["found"].empty())
+        << "a library was opened although external libraries are off";
     if (!absent.empty()) GTEST_SKIP() << device_name() << ": " << GetParam().name << ": " << absent;
     for (const auto& c : plan["candidates"])
       if (c["config"]["external"]["library"] == GetParam().name) rejection_ = c["rejection"];
-    // Off, it is listed with the price, and policy alone is against it: or this processor is not for this
-    // row.
+    // With external libraries off, the row is listed with its price and rejected by the policy only. Any other
+    // rejection means that this processor cannot use the row.
     if (rejection_.find("LATHE_EXTERNAL") == std::string::npos)
       GTEST_SKIP() << GetParam().name << ": " << rejection_;
     open(LATHE_EXTERNAL_REQUIRE);
@@ -83,7 +84,7 @@ class External : public testing::TestWithParam<Row> {
   }
   lathe_device* device() { return device_->get(); }
   bool bytes() const { return GetParam().in == LATHE_I8; }
-  // cuBLASLt's products of bytes have K contiguous, and sizes of four that start at 16 bytes.
+  // cuBLASLt multiplies bytes only with K contiguous, sizes that are multiples of four, and 16-byte alignment.
   bool fours() const { return bytes() && !is_cpu(); }
 
   MatmulCase make(int64_t m, int64_t n, int64_t k, int layout) {
@@ -133,13 +134,13 @@ TEST_P(External, EveryShapeLayoutAndResult) {
       }
 }
 
-TEST_P(External, OneOfK) {
-  if (!is_cpu()) GTEST_SKIP() << "refused: K = 1 stands for products of nothing there";
+TEST_P(External, KOfOne) {
+  if (!is_cpu()) GTEST_SKIP() << "refused: on GPUs the class of K = 1 includes empty products";
   for (int layout = 0; layout < 4; ++layout) expect(make(19, 23, 1, layout));
   expect(make(1, 1, 1, 0));
 }
 
-TEST_P(External, BatchesAndWhatTheyShare) {
+TEST_P(External, BatchesAndBroadcasts) {
   for (int layout = 0; layout < 4; ++layout)
     for (int shared = 0; shared < 3; ++shared) {
       MatmulCase c = make(18, 20, 33, layout);
@@ -152,7 +153,7 @@ TEST_P(External, BatchesAndWhatTheyShare) {
 }
 
 TEST_P(External, WholeEpilogue) {
-  if (bytes()) GTEST_SKIP() << "sums of bytes have none";
+  if (bytes()) GTEST_SKIP() << "sums of bytes have no epilogue";
   for (const lathe_dtype out : GetParam().out)
     for (const lathe_dtype bias : GetParam().bias)
       for (const CMode c_mode : {CMode::kNone, CMode::kSeparate, CMode::kInPlace, CMode::kUnreadNan}) {
@@ -181,7 +182,7 @@ TEST_P(External, WholeEpilogue) {
 }
 
 TEST_P(External, NanAndInfinity) {
-  if (bytes()) GTEST_SKIP() << "bytes have none";
+  if (bytes()) GTEST_SKIP() << "bytes have no special values";
   for (int layout = 0; layout < 4; ++layout)
     for (const int64_t m : {1, 37}) {
       MatmulCase c = make(m, 29, 83, layout);
@@ -190,11 +191,11 @@ TEST_P(External, NanAndInfinity) {
     }
 }
 
-// What no library reads as the interface says, or at all, Lathe's own kernels do where they may.
-TEST_P(External, WhatItCannotDoIsDoneAllTheSame) {
+// Requests that the library cannot compute as the interface defines run on Lathe's own kernels where that is allowed.
+TEST_P(External, FallsBackToOwnKernels) {
   open(LATHE_EXTERNAL_PREFER);
   MatmulCase c = make(9, 40, 64, 2);
-  expect(c);  // by the library, whose class the next one is of
+  expect(c);  // runs in the library and creates the class of the next request
   if (!bytes()) {
     c.alpha = 0;
     c.values = Values::kSpecial;
@@ -218,14 +219,14 @@ TEST_P(External, WhatItCannotDoIsDoneAllTheSame) {
       << lathe_last_error();
 }
 
-// One artifact serves a bucket of M, its edge included.
+// One artifact serves all M of a bucket, including its edges.
 TEST_P(External, EveryMOfABucket) {
   const lathe_statistics before = device_->statistics();
   for (const int64_t m : {17, 24, 31, 32}) expect(make(m, 48, 64, 2));
   EXPECT_EQ(device_->statistics().compiles - before.compiles, 1u);
 }
 
-// Calls of one stream share its workspace, and each needs it to itself.
+// Calls on the same stream share a workspace, so they must not use it at the same time.
 TEST_P(External, ThreadsOfOneStream) {
   constexpr uint64_t kThreads = 4;
   const MatmulCase c = make(18, 32, 64, 2);
@@ -240,8 +241,8 @@ TEST_P(External, ThreadsOfOneStream) {
   EXPECT_EQ(failures.load(), 0) << lathe_last_error();
 }
 
-// A request may ask for what its context does not, and the other way round.
-TEST_P(External, OfOneRequest) {
+// A request can override the choice of its context, in both directions.
+TEST_P(External, OneRequestOverridesItsContext) {
   open(LATHE_EXTERNAL_OFF);
   lathe_external external = LATHE_EXTERNAL_INIT;
   external.use = LATHE_EXTERNAL_REQUIRE;
@@ -263,8 +264,8 @@ TEST_P(External, OfOneRequest) {
   lathe_plan_destroy(plan);
 }
 
-// Kept on disk and read back by another context, which needs no compiler for it.
-TEST_P(External, FromTheCache) {
+// The artifact is stored on disk; another context reads it and needs no compiler.
+TEST_P(External, LoadsFromTheDiskCache) {
   std::string directory = (std::filesystem::temp_directory_path() / "lathe-external-XXXXXX").string();
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
   for (int round = 0; round < 2; ++round) {
@@ -296,8 +297,8 @@ const std::vector<Row> kRows = {
     {LATHE_EXTERNAL_HIPBLASLT, "hipblaslt", LATHE_BF16, {LATHE_BF16, LATHE_F32}, kOfD}};
 INSTANTIATE_TEST_SUITE_P(Rows, External, testing::ValuesIn(kRows), name_of);
 
-// A row of the table without one here would be tested by nobody.
-TEST(ExternalRows, AreTheTables) {
+// Every row of the table must be listed in this test.
+TEST(ExternalRows, MatchTheTable) {
   const auto dtype_of = [](lathe_dtype t) { return static_cast<DType>(t); };
   const auto dtypes_of = [&](const std::vector<lathe_dtype>& all) {
     std::vector<DType> out;
@@ -318,7 +319,7 @@ TEST(ExternalRows, AreTheTables) {
   for (const Row& row : kRows)
     tested.push_back(text(row.name, dtype_of(row.in), dtypes_of(row.out), dtypes_of(row.bias)));
   for (const ExternalRow& row : external_rows()) {
-    EXPECT_EQ(row.op, Op::kMatmul) << row.routine << ": these tests are of products";
+    EXPECT_EQ(row.op, Op::kMatmul) << row.routine << ": these tests cover only matmul";
     table.push_back(text(std::string(lathe::name_of(row.id)), row.a, row.d, row.bias));
   }
   std::sort(tested.begin(), tested.end());

@@ -21,13 +21,13 @@ size_t page_bytes() {
 char current_case[512] = "(none)\n";
 lathe_device* operands_device = nullptr;  // null: the host's memory
 
-// Waits for the null stream, whose work so far is done then.
+// Copies and waits for the null stream, so all its earlier work is complete.
 void copy(lathe_device* device, void* to, const void* from, size_t bytes, lathe_copy_kind kind) {
   if (lathe_device_copy(device, nullptr, to, from, bytes, kind) == LATHE_OK &&
       lathe_stream_synchronize(device, nullptr) == LATHE_OK) {
     return;
   }
-  // A kernel's fault shows here, and nothing on the device can be judged after it.
+  // A fault of a kernel surfaces here. After it, no result on the device can be trusted.
   std::fprintf(stderr, "%s\nin case: %s", lathe_last_error(), current_case);
   std::abort();
 }
@@ -37,7 +37,7 @@ void report_fault(int signal_number, siginfo_t* info, void*) {
   const int length = std::snprintf(address, sizeof address, "\nfault at %p in case: ", info->si_addr);
   (void)!write(2, address, static_cast<size_t>(length));
   (void)!write(2, current_case, strnlen(current_case, sizeof current_case));
-  signal(signal_number, SIG_DFL);  // returning faults again, now fatally
+  signal(signal_number, SIG_DFL);  // the access faults again after the return and ends the process
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ GuardedMemory::GuardedMemory(size_t bytes, Flush flush, size_t misalign) : bytes
     map_pages(flush, misalign);
   }
   std::memset(begin_, canary_, accessible_);
-  publish();  // what a device's new memory holds is anything
+  publish();  // new device memory has arbitrary contents
 }
 
 GuardedMemory::~GuardedMemory() {
@@ -77,7 +77,7 @@ void GuardedMemory::map_pages(Flush flush, size_t misalign) {
 
 void GuardedMemory::allocate_on(lathe_device* device, Flush flush, size_t misalign) {
   constexpr size_t kBand = 4096, kBoundary = 256;
-  canary_ = 0xFF;  // NaN in every float
+  canary_ = 0xFF;  // NaN in every floating-point format
   const size_t end = (kBand + misalign + bytes_ + kBoundary - 1) / kBoundary * kBoundary;
   image_.resize(end + kBand);
   device_ = device;

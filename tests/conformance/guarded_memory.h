@@ -1,7 +1,6 @@
-// An operand's memory, watched on all sides. On the CPU it lies between two inaccessible pages: a kernel that
-// touches a byte before or after it faults, and so does one that writes an input. On a device with memory of
-// its own it lies between bands of NaN: what is read there spoils a result, and what is written there, or to
-// an input, is found when the memory is fetched.
+// Memory of an operand that detects accesses outside it. On the CPU it is between two inaccessible pages, so such an
+// access faults, and so does a write to an input. On a device with its own memory it is between bands of NaN: a read
+// there spoils the result, and a write there, or to an input, is detected when the memory is fetched.
 #pragma once
 
 #include <cstddef>
@@ -14,38 +13,37 @@
 
 namespace lathe::conformance {
 
-// Which end of the operand lies against the watched memory, at its own alignment.
+// Which end of the operand touches the guarded memory.
 enum class Flush { kEnd, kStart };
 
 class GuardedMemory {
  public:
-  // `bytes` may be 0. The operand starts (kStart) or ends (kEnd) `misalign` bytes from a page's boundary, on
-  // a device from one of 256 bytes.
+  // `bytes` may be 0. The operand starts (kStart) or ends (kEnd) `misalign` bytes from a page boundary; on a device,
+  // from a multiple of 256 bytes.
   GuardedMemory(size_t bytes, Flush flush, size_t misalign = 0);
   ~GuardedMemory();
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
 
-  // What the host sees: the memory itself, or the image of a device's.
+  // The host's view: the memory itself, or the host copy of device memory.
   uint8_t* data() const { return data_; }
-  // What a kernel is given.
+  // The address for a kernel.
   void* address() const { return address_; }
   size_t bytes() const { return bytes_; }
 
-  // From the host's view to the device's and back; fetch() waits for the null stream. Nothing to do on the
-  // CPU.
+  // publish() copies the host's view to the device, fetch() copies it back after waiting for the null stream. Neither
+  // does anything on the CPU.
   void publish() const;
   void fetch() const;
-  // The operand is complete, and an input: publishes it, and a write from now on faults on the CPU.
-  // write_protect(false) undoes the latter.
+  // Call this when an input is complete: publishes it and makes later writes fault on the CPU. write_protect(false)
+  // allows writes again.
   void write_protect(bool on = true);
-  // On a device: it still holds what was published, bands included. On the CPU a write would have faulted.
+  // Whether device memory still holds what was published, bands included. On the CPU a write would have faulted.
   bool unchanged() const;
-  // The bytes around the operand are as they were at construction (on a device: when last fetched).
+  // Whether the bytes around the operand are those of construction (on a device: at the last fetch).
   bool canaries_intact() const;
 
-  // Memory made from now on is `device`'s, which must outlive it; null: the host's. Not while another thread
-  // makes any.
+  // Memory created from now on belongs to `device`, which must outlive it; null: to the host. Not thread-safe.
   static void use_device(lathe_device* device);
 
  private:
@@ -56,7 +54,7 @@ class GuardedMemory {
   uint8_t* data_ = nullptr;
   void* address_ = nullptr;
   size_t bytes_ = 0;
-  uint8_t* begin_ = nullptr;  // of the accessible bytes around the operand, the host's view
+  uint8_t* begin_ = nullptr;  // start of the accessible bytes around the operand, in the host's view
   size_t accessible_ = 0;
   uint8_t* mapping_ = nullptr;      // CPU: guard page, accessible_ bytes, guard page
   lathe_device* device_ = nullptr;  // null: the host's memory
@@ -64,7 +62,7 @@ class GuardedMemory {
   mutable std::vector<uint8_t> image_;
 };
 
-// What a fault prints before the process dies of it. Process-wide; the last one set wins.
+// The text that a fault prints before the process ends. Process-wide; the last call wins.
 void set_current_case(const std::string& description);
 
 }  // namespace lathe::conformance

@@ -1,5 +1,4 @@
-// The host's floating-point settings change no result, on any thread that runs a kernel, and are restored
-// when a call returns.
+// The floating-point state of the host changes no result on any thread that runs a kernel, and a call restores it.
 #include <fenv.h>
 
 #include <atomic>
@@ -17,7 +16,7 @@ namespace {
 
 #if defined(__x86_64__)
 void flush_subnormals() { __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040); }
-// Everything that a host may set, without the flags that arithmetic sets.
+// The floating-point state that a host can set, without the flags that arithmetic sets.
 uint64_t state_of_thread() {
   return (__builtin_ia32_stmxcsr() & ~0x3fu) | static_cast<uint64_t>(fegetround()) << 32;
 }
@@ -49,7 +48,7 @@ const HostState kStates[] = {
 #endif
 };
 
-// Runs `call` in that state. Returns whether the thread still has the state afterwards.
+// Runs `call` in that state. Returns whether the thread has the same state afterwards.
 template <typename Call>
 bool keeps_state(const HostState& state, const Call& call) {
   state.set();
@@ -94,7 +93,7 @@ class HostStateTest : public ConformanceTest {
  protected:
   void SetUp() override {
     ConformanceTest::SetUp();
-    SKIP_UNLESS_CPU("kernels run on the host's threads on the CPU alone");
+    SKIP_UNLESS_CPU("only CPU kernels run on the host's threads");
   }
   // Calls twice: the second call takes the path for repeated calls.
   void expect_right(lathe_device* device, OuterProduct* product, const HostState& state) {
@@ -104,7 +103,7 @@ class HostStateTest : public ConformanceTest {
       const bool kept = keeps_state(state, [&] { status = lathe_matmul(device, nullptr, product->desc()); });
       ASSERT_EQ(status, LATHE_OK) << lathe_last_error();
       EXPECT_TRUE(product->is_right()) << state.name << ", call " << call;
-      EXPECT_TRUE(kept) << state.name << ": it is another one after the call";
+      EXPECT_TRUE(kept) << state.name << ": the state changed during the call";
     }
   }
 
@@ -134,7 +133,7 @@ TEST_F(HostStateTest, ChangesNoResultWhenSetAfterTheThreadsStarted) {
   }
 }
 
-// The first thread is the caller's; the others start with the caller's state.
+// The first thread is the caller's. The other threads inherit its state.
 struct CallersThreads {
   std::atomic<uint64_t> seen{0};
 
@@ -150,7 +149,7 @@ struct CallersThreads {
   }
 };
 
-TEST_F(HostStateTest, IsThatOfACallersParallelForAndChangesNoResult) {
+TEST_F(HostStateTest, ChangesNoResultOfACallersParallelFor) {
   CallersThreads callers;
   lathe_context_options options = memory_only(2);
   options.parallel_for = CallersThreads::run;
@@ -213,12 +212,12 @@ TEST_F(HostStateTest, ChangesNoEmptyProduct) {
 
 #if defined(__x86_64__)
 // A kernel must not rely on the tile configuration that it finds: the ABI lets a call change it.
-TEST_F(HostStateTest, MayHaveTilesConfigured) {
+TEST_F(HostStateTest, MayContainConfiguredTiles) {
   MatmulCase c;
   c.m = 70, c.n = 130, c.k = 250, c.in = LATHE_BF16;
   MatmulRequest request(c, &random_);
   ASSERT_TRUE(request.run(device()));  // opening the device requested the AMX registers
-  if (!__builtin_cpu_supports("amx-tile")) GTEST_SKIP() << "no AMX here";
+  if (!__builtin_cpu_supports("amx-tile")) GTEST_SKIP() << "this processor has no AMX";
   alignas(64) uint8_t config[64] = {1};  // palette 1
   config[16] = 4, config[48] = 1;        // tile 0: one line of 4 bytes
   config[18] = 12, config[49] = 3;       // tile 1: three lines of 12

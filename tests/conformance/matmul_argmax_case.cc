@@ -94,7 +94,7 @@ MatmulArgmaxRequest::MatmulArgmaxRequest(const MatmulArgmaxCase& c, Random* rand
   desc_.determinism = c.determinism;
   desc_.math = c.math;
   if (c.wants_values) {
-    // C says float*: any address, an unaligned one included, is passed through.
+    // The type is float*, but any address must work, including an unaligned one.
     values_ = guarded(c.m, LATHE_F32);
     void* address = values_->address();
     desc_.values = static_cast<float*>(address);
@@ -132,7 +132,7 @@ testing::AssertionResult MatmulArgmaxRequest::check_row(int64_t row, const std::
            << case_.describe() << ": row " << row << ": index " << index(row) << ": ";
   };
   const int64_t got = index(row) - case_.index_offset;
-  if (got < 0 || got >= case_.n) return fail() << "is no column";
+  if (got < 0 || got >= case_.n) return fail() << "is not a column";
   const auto nan = std::find_if(sums.begin(), sums.end(), [](double s) { return std::isnan(s); });
   if (nan != sums.end()) {
     if (got != nan - sums.begin()) return fail() << "the first NaN is in column " << nan - sums.begin();
@@ -179,7 +179,7 @@ testing::AssertionResult MatmulArgmaxRequest::check() {
     if (!right) return right;
   }
   if (!indices_->canaries_intact() || (values_ && !values_->canaries_intact()))
-    return testing::AssertionFailure() << case_.describe() << ": memory around the output written";
+    return testing::AssertionFailure() << case_.describe() << ": memory around the output was written";
   return testing::AssertionSuccess();
 }
 

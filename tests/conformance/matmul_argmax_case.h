@@ -1,10 +1,9 @@
 // One matmul_argmax request in guarded memory and its float64 reference.
 //
-// A logit l_ij lies in [round(s - e), round(s + e)], s being the sum in float64 and e the bound of
-// matmul_case.h for a product and a bias (0 with Values::kSmallIntegers), rounding to the logits' dtype,
-// which is monotonic. Index g of row i is right when logits in these intervals exist whose first maximum is
-// at g: none before g is certain to be as great, none behind it certain to be greater. Where e is 0 that is
-// one index.
+// A logit l_ij lies in [round(s - e), round(s + e)]. s is the sum in float64, e the bound of matmul_case.h for a
+// product with bias (0 with Values::kSmallIntegers), and round() rounds to the dtype of the logits; it is monotonic.
+// Index g of row i is right if some logits in these intervals have their first maximum at g: no logit before g must be
+// at least as large, and none after g must be larger. If e is 0, exactly one index is right.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +21,7 @@ namespace lathe::conformance {
 struct MatmulArgmaxCase {
   int64_t m = 1, n = 1, k = 1;
   lathe_dtype in = LATHE_F32, logits = LATHE_F32, index = LATHE_I64;
-  lathe_dtype b = LATHE_DTYPE_NONE;  // of B where it is not `in`
+  lathe_dtype b = LATHE_DTYPE_NONE;  // the dtype of B if it is not `in`
   lathe_math math = LATHE_MATH_STRICT;
   lathe_dtype bias = LATHE_DTYPE_NONE;
   bool trans_a = false, trans_b = true;
@@ -50,7 +49,7 @@ class MatmulArgmaxRequest {
   testing::AssertionResult check();
   int64_t index(int64_t row) const;
   double value(int64_t row) const;
-  // reset, run on `device`, check.
+  // Resets the output, runs on `device` and checks.
   testing::AssertionResult run(lathe_device* device);
 
  private:

@@ -1,5 +1,5 @@
-// matmul_argmax over dtypes, layouts, edges of every size, biases, ties, NaN and infinities, index types,
-// offsets, leading dimensions, alignments; shards of a vocabulary; its agreement with matmul and argmax.
+// matmul_argmax over dtypes, layouts, edges of every size, biases, ties, NaN and infinities, index types, offsets,
+// leading dimensions and alignments; shards of a vocabulary; agreement with matmul and argmax.
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -76,13 +76,13 @@ TEST_F(MatmulArgmax, EveryTwoFactorsTogether) {
     c.misalign = misaligns[row[11]];
     c.flush = row[12] ? Flush::kStart : Flush::kEnd;
     c.values = static_cast<Values>(row[13]);
-    // A generic kernel serves no determinism above fast.
+    // Generic kernels support only the determinism level fast.
     if (!is_fallback()) c.determinism = static_cast<lathe_determinism>(row[14]);
     expect(c);
   }
 }
 
-// Small integers rounded to a bf16 logit tie again and again: the first must win whichever tile it is in.
+// Small integers rounded to bf16 logits give many ties: the first column must win, in whichever tile it is.
 TEST_F(MatmulArgmax, TiesGoToTheLowestColumn) {
   for (lathe_dtype in : kFloats)
     for (int64_t m : {1, 5, 40}) {
@@ -96,7 +96,7 @@ TEST_F(MatmulArgmax, TiesGoToTheLowestColumn) {
     }
 }
 
-// A weight of zeros but for one column, which visits every lane, every remainder and both ends of every tile.
+// All weights are zero except one column, which visits every lane, every remainder and both ends of every tile.
 TEST_F(MatmulArgmax, MaximumInEveryColumn) {
   constexpr int64_t kN = 389, kK = 3;
   std::vector<float> weights(kN * kK, 0.0f);
@@ -148,8 +148,7 @@ TEST_F(MatmulArgmax, VocabularyRows) {
     }
 }
 
-// Every tile's width and every form of the kernel agrees on the exact answer: rows that are aligned or not,
-// few or many.
+// Every tile width and form of kernel gives the exact answer, for aligned and unaligned rows, few and many.
 TEST_F(MatmulArgmax, EveryCandidate) {
   expect_every_candidate(19, 611, 37);
   expect_every_candidate(12, quick_or(611, 1611), 72);
@@ -159,7 +158,7 @@ TEST_F(MatmulArgmax, EveryCandidate) {
 void MatmulArgmax::expect_every_candidate(int64_t m, int64_t n, int64_t k) {
   MatmulArgmaxCase c;
   c.m = m, c.n = n, c.k = k;
-  c.flush = Flush::kStart;  // aligned to as much as the rows are
+  c.flush = Flush::kStart;  // alignment is that of the rows
   c.in = LATHE_BF16;
   c.logits = LATHE_F16;
   c.bias = LATHE_BF16;
@@ -176,7 +175,7 @@ void MatmulArgmax::expect_every_candidate(int64_t m, int64_t n, int64_t k) {
   for (c.candidate = 1; c.candidate <= legal; c.candidate += 1 + legal / quick_or(8, 16)) expect(c);
 }
 
-// A vocabulary in shards, merged by value and lowest index, is the whole one's.
+// Merging the shards of a vocabulary by value and lowest index gives the result of the whole vocabulary.
 TEST_F(MatmulArgmax, ShardsMerge) {
   constexpr int64_t kM = 9, kN = 1003, kK = 24;
   std::vector<float> a(kM * kK), b(kN * kK);
@@ -212,7 +211,7 @@ TEST_F(MatmulArgmax, ShardsMerge) {
   EXPECT_EQ(merged_values, whole_values);
 }
 
-// What it says it equals: argmax of the matmul's D. Whole numbers, whose sums no recipe changes.
+// The result equals argmax of the matmul's D. The sums of integers are the same for every numeric recipe.
 TEST_F(MatmulArgmax, AgreesWithMatmulAndArgmax) {
   const int64_t kM = 33, kN = capped(quick_or(611, 2111)), kK = 19;
   std::vector<float> a(kM * kK), b(kN * kK);
@@ -262,7 +261,7 @@ TEST_F(MatmulArgmax, PlanServesEveryMOfItsBucket) {
   lathe_plan_destroy(plan);
 }
 
-// Splits of K are refused, by name.
+// A split of K is refused with a message.
 TEST_F(MatmulArgmax, RefusesSplits) {
   MatmulArgmaxCase c;
   c.m = 4, c.n = 100, c.k = capped(512);

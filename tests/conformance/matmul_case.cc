@@ -40,12 +40,12 @@ bool is_smooth(lathe_activation activation) {
   return activation != LATHE_ACTIVATION_NONE && activation != LATHE_ACTIVATION_RELU;
 }
 
-// sums[i][j] = sum_k a b and magnitudes[i][j] = sum_k |a b| for one matrix.
+// For one matrix: sums[i][j] = sum_k a b and magnitudes[i][j] = sum_k |a b|.
 void multiply(const double* a, const double* b, int64_t m, int64_t n, int64_t k, double* sums,
               double* magnitudes) {
   std::fill(sums, sums + m * n, 0.0);
   std::fill(magnitudes, magnitudes + m * n, 0.0);
-  constexpr int64_t kDepth = 64;  // rows of B that stay in the cache for every row of A
+  constexpr int64_t kDepth = 64;  // rows of B that stay in the cache for all rows of A
   for (int64_t p0 = 0; p0 < k; p0 += kDepth) {
     for (int64_t i = 0; i < m; ++i) {
       double* sum = sums + i * n;
@@ -109,21 +109,21 @@ Operand MatmulRequest::make_operand(lathe_dtype dtype, bool transposed, int64_t 
   o.columns = columns;
   o.batch = broadcast ? std::min<int64_t>(1, case_.batch) : case_.batch;
   const int64_t lines = transposed ? columns : rows, line = transposed ? rows : columns;
-  const int64_t piece = elements_of(dtype);  // blocks are whole ones, between lines too
+  const int64_t piece = elements_of(dtype);  // 1, or the size of a block; lines start with whole blocks
   const int64_t step = case_.aligned_lines ? 16 : piece;
   const auto whole = [step](int64_t elements) { return (elements + step - 1) / step * step; };
   o.leading_dimension =
       (case_.aligned_lines ? whole(line) : line) + (case_.padding ? whole(case_.padding + pad_extra) : 0);
-  // Leading dimension 0 would mean packed, which is what it is.
+  // Leading dimension 0 means packed, and that is the value of a packed empty operand.
   o.batch_stride =
       broadcast || case_.batch <= 1 ? 0 : lines * o.leading_dimension + (case_.padding ? whole(3) : 0);
-  // The last line has no padding behind it: what follows is the guard page.
+  // The last line has no padding; the guard page follows it.
   const bool empty = o.batch == 0 || lines == 0 || line == 0;
   const int64_t elements =
       empty ? 0 : (o.batch - 1) * o.batch_stride + (lines - 1) * o.leading_dimension + line;
   o.memory = std::make_unique<GuardedMemory>(static_cast<size_t>(elements / piece) * bytes_of(dtype),
                                              case_.flush, case_.misalign);
-  if (piece > 1) {  // scales of NaN
+  if (piece > 1) {  // all scales are NaN
     std::memset(o.memory->data(), 0xff, o.memory->bytes());
     return o;
   }
@@ -177,7 +177,7 @@ std::vector<double> MatmulRequest::scale_values(int kind, int64_t channels,
   *memory = std::make_unique<GuardedMemory>(static_cast<size_t>(count) * 4, case_.flush, case_.misalign);
   std::vector<double> values;
   for (int64_t i = 0; i < count; ++i) {
-    // Whole numbers' are powers of two, so that what they scale stays exact.
+    // With small integers the scales are powers of two, so that results stay exact.
     const double x = case_.values == Values::kSmallIntegers
                          ? std::ldexp(1.0, static_cast<int>(random_->between(-3, 3)))
                          : static_cast<float>(random_->normal() / 64);
@@ -198,7 +198,7 @@ void MatmulRequest::make_scales() {
   scale_b_values_ = scale_values(case_.scale_b, case_.n, &scale_b_memory_, &scale_b_, &desc_.b.scale);
 }
 
-// The values that the reference multiplies count from them.
+// The reference multiplies the values relative to the zero points.
 void MatmulRequest::make_zero_points() {
   if (case_.has_zero_point) {
     zero_memory_ = std::make_unique<GuardedMemory>(4, case_.flush, case_.misalign);
@@ -351,7 +351,7 @@ void MatmulRequest::compute_reference() {
   bound_.resize(count);
   nan_allowed_.resize(count);
   std::vector<double> sums(static_cast<size_t>(m * n)), magnitudes(static_cast<size_t>(m * n));
-  std::vector<double> rounded;  // what rounding A to bytes may change
+  std::vector<double> rounded;  // the error allowed for rounding A to bytes
   const double growth = product_error(k, case_.in, case_.b, case_.math), u = kUnitRoundoff;
   const auto matrix = [m, n](const std::vector<double>& values, int64_t b) {
     return values.size() > static_cast<size_t>(m * n) ? values.data() + b * m * n : values.data();
@@ -365,7 +365,7 @@ void MatmulRequest::compute_reference() {
     if (rounds_to_bytes() && (b == 0 || !case_.broadcast_a || !case_.broadcast_b)) {
       std::vector<double> half(static_cast<size_t>(m * k)), unused(rounded.size());
       const double* a = a_values_.data() + (case_.broadcast_a ? 0 : b * m * k);
-      for (int64_t at = 0; at < m * k; at += 32) {  // K is whole blocks, so no block crosses a row
+      for (int64_t at = 0; at < m * k; at += 32) {  // K is a multiple of 32, so no block crosses a row
         double most = 0;
         for (int64_t i = at; i < at + 32; ++i) most = std::max(most, std::fabs(a[i]));
         std::fill(half.begin() + at, half.begin() + at + 32, most * (0.5 / 127 + 8 * u));
@@ -416,7 +416,7 @@ testing::AssertionResult MatmulRequest::check() {
   d_.memory->fetch();
   int64_t wrong = 0;
   std::ostringstream first;
-  const uint8_t* clean = d_.memory->data();  // everything before it is verified
+  const uint8_t* clean = d_.memory->data();  // everything before this pointer was verified
   const uint8_t* base = d_.memory->data();
   const auto gap_intact = [&](const uint8_t* until) {
     return std::equal(clean, until, pristine_d_.data() + (clean - base));
@@ -426,7 +426,7 @@ testing::AssertionResult MatmulRequest::check() {
     for (int64_t i = 0; i < case_.m && case_.n > 0; ++i) {
       if (!gap_intact(d_.at(b, i, 0))) {
         return testing::AssertionFailure()
-               << case_.describe() << ": padding of D written before row " << i << " of batch " << b;
+               << case_.describe() << ": padding of D was written before row " << i << " of batch " << b;
       }
       for (int64_t j = 0; j < case_.n; ++j) {
         const double got = load(case_.out, d_.at(b, i, j));
@@ -452,16 +452,16 @@ testing::AssertionResult MatmulRequest::check() {
   }
   if (wrong) {
     return testing::AssertionFailure() << case_.describe() << ": " << wrong << " of " << expected_.size()
-                                       << " elements wrong" << first.str();
+                                       << " elements are wrong" << first.str();
   }
   if (!gap_intact(base + d_.memory->bytes())) {
-    return testing::AssertionFailure() << case_.describe() << ": padding of D written after its last row";
+    return testing::AssertionFailure() << case_.describe() << ": padding of D was written after its last row";
   }
   if (!d_.memory->canaries_intact()) {
-    return testing::AssertionFailure() << case_.describe() << ": memory around D written";
+    return testing::AssertionFailure() << case_.describe() << ": memory around D was written";
   }
   if (!inputs_unchanged()) {
-    return testing::AssertionFailure() << case_.describe() << ": an input, or memory around it, written";
+    return testing::AssertionFailure() << case_.describe() << ": an input, or memory around it, was written";
   }
   return testing::AssertionSuccess();
 }

@@ -1,27 +1,23 @@
-// One matmul request with everything that can vary, its operands in guarded memory, and its float64
-// reference.
+// One matmul request with everything that can vary, its operands in guarded memory, and its float64 reference.
 //
-// The bound on |got - reference|. With u = 2^-24, S = sum_k |a_ik b_kj| and L = K + 4:
-//   product sum      e0 = min(L, 6 sqrt(L)) u S        any order of f32 additions; the second form is the
-//                                                      probabilistic bound (Higham and Mary, 2019) with
-//                                                      lambda = 6
-//                       + 2^-9 S                       where f32 may be rounded to tf32 (2^-10 of each
-//                                                      factor), A of f32 to bf16 where B is (2^-9 of it)
-//                       + 2^-10 S                      fp8: Hopper's matrix units keep about 14 bits of a sum
-//                                                      (DeepSeek-V3 Technical Report, section 3.5.2), which K
-//                                                      / 32 additions share
-//                       + sum_k h_ik |b_kj|            q4_0 where A may be rounded to bytes: h is half of a
-//                       127th of
-//                                                      the largest |a| of the block of 32 that k is in, and
-//                                                      the rounding of its scale and of its quotients
+// The bound on |got - reference|, with u = 2^-24, S = sum_k |a_ik b_kj| and L = K + 4:
+//   product sum      e0 = min(L, 6 sqrt(L)) u S        any order of f32 additions; the second form is the probabilistic
+//                                                      bound (Higham and Mary, 2019) with lambda = 6
+//                       + 2^-9 S                       if f32 may be rounded to tf32 (2^-10 per factor), or A from f32
+//                                                      to bf16 because B is bf16 (2^-9 of A)
+//                       + 2^-10 S                      fp8: Hopper's matrix units keep about 14 bits of a sum over
+//                                                      K / 32 additions (DeepSeek-V3 Technical Report, 3.5.2)
+//                       + sum_k h_ik |b_kj|            q4_0 if A may be rounded to bytes: h is half of a 127th of the
+//                                                      largest |a| in the block of 32 around k, plus the rounding of
+//                                                      the scale and of the quotients
 //                    e0 = 0                            i8
 //   scales of i8     e0 = 3 u |sa sb AB|
 //   alpha, beta, bias  e1 = |alpha| e0 + 4 u (|alpha AB| + |beta C| + |bias|)
-//   activation       e2 = 1.2 e1 + 16 u (|x| + |act(x)|)  every activation's slope is below 1.13; 0 for relu
-//   and none residual         e3 = e2 + 2 u (|act(x)| + |residual|)
-// and the result must lie in [round(reference - e3), round(reference + e3)], rounding being to D's dtype,
-// which is exact because rounding is monotonic. With Values::kSmallIntegers every f32 operation is exact and
-// e3 is 0; so is everything of a result in i32.
+//   activation       e2 = 1.2 e1 + 16 u (|x| + |act(x)|)  every activation's slope is below 1.13; 0 for relu, none
+//   residual         e3 = e2 + 2 u (|act(x)| + |residual|)
+// The result must lie in [round(reference - e3), round(reference + e3)], rounded to the dtype of D; this is exact
+// because rounding is monotonic. With Values::kSmallIntegers every f32 operation is exact and e3 is 0. Results in i32
+// are exact.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,9 +33,9 @@
 namespace lathe::conformance {
 
 enum class Values {
-  kNormal,         // N(0, 1); of i8 any value
+  kNormal,         // N(0, 1); for i8 any value
   kSmallIntegers,  // [-4, 4]: sums are exact in f32, so one wrong index is a wrong answer
-  kSpecial         // kNormal with a few NaN, infinities and zeros, where the dtype has them
+  kSpecial         // kNormal with a few NaN, infinities and zeros, if the dtype has them
 };
 enum class CMode { kNone, kUnreadNan, kSeparate, kInPlace };  // kUnreadNan: beta 0, C full of NaN
 enum class ResidualMode { kNone, kSeparate, kInPlace };
@@ -47,16 +43,16 @@ enum class ResidualMode { kNone, kSeparate, kInPlace };
 struct MatmulCase {
   int64_t m = 1, n = 1, k = 1, batch = 1;
   lathe_dtype in = LATHE_F32, out = LATHE_F32;
-  lathe_dtype b = LATHE_DTYPE_NONE;  // of B where it is not `in`: a block format, f16 or bf16
-  // Of i8. Scales: 0 none, 1 per tensor, 2 per row of A or column of B.
+  lathe_dtype b = LATHE_DTYPE_NONE;  // the dtype of B if it is not `in`: a block format, f16 or bf16
+  // For i8. Scales: 0 none, 1 per tensor, 2 per row of A or column of B.
   int scale_a = 0, scale_b = 0;
   bool has_zero_point = false;
   int32_t zero_point = 0;
-  bool zero_b = false;  // B has zero points, as many as scales, which are drawn
+  bool zero_b = false;  // B has random zero points, as many as scales
   bool trans_a = false, trans_b = false;
   float alpha = 1, beta = 0;
   CMode c_mode = CMode::kNone;
-  lathe_dtype c = LATHE_F32;  // of C when it is read or holds NaN; in place it is `out`
+  lathe_dtype c = LATHE_F32;  // the dtype of C if it is read or holds NaN; in place it is `out`
   lathe_dtype bias = LATHE_DTYPE_NONE;
   lathe_activation activation = LATHE_ACTIVATION_NONE;
   ResidualMode residual_mode = ResidualMode::kNone;
@@ -64,12 +60,11 @@ struct MatmulCase {
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
   lathe_math math = LATHE_MATH_STRICT;
   int32_t split_k = 0, candidate = 0;
-  int64_t padding = 0;  // added to every leading dimension, and a little differently to each
-  // Every line and matrix begins a multiple of 16 elements after the first: all of them at multiples of 16
-  // bytes with Flush::kStart.
+  int64_t padding = 0;  // added to every leading dimension, plus a small difference for each
+  // Lines and matrices start at multiples of 16 elements. With Flush::kStart all of them are aligned to 16 bytes.
   bool aligned_lines = false;
   bool broadcast_a = false, broadcast_b = false, broadcast_c = false, broadcast_residual = false;
-  size_t misalign = 0;  // bytes every pointer is off its natural place
+  size_t misalign = 0;  // every pointer is off its natural alignment by this many bytes
   Flush flush = Flush::kEnd;
   Values values = Values::kNormal;
 
@@ -84,41 +79,41 @@ struct Operand {
   int64_t rows = 0, columns = 0, batch = 0;  // logical; batch counts stored matrices
   int64_t leading_dimension = 0, batch_stride = 0;
 
-  uint8_t* at(int64_t b, int64_t i, int64_t j) const;  // of q4_0: its block
+  uint8_t* at(int64_t b, int64_t i, int64_t j) const;  // for q4_0 the block
   lathe_operand operand() const;
 };
 
-// e0 as a part of S, but for what rounding to bytes may change.
+// e0 relative to S, without the error of rounding to bytes.
 double product_error(int64_t k, lathe_dtype a, lathe_dtype b, lathe_math math);
 
 class MatmulRequest {
  public:
-  // Draws the operands. The reference is computed when first asked for.
+  // Draws the operands. The reference is computed when it is first needed.
   MatmulRequest(const MatmulCase& c, Random* random);
   MatmulRequest(const MatmulRequest&) = delete;
   MatmulRequest& operator=(const MatmulRequest&) = delete;
 
-  // The descriptor of the request; lives as long as the request. set_tuning changes it.
+  // The descriptor lives as long as the request. set_tuning changes it.
   const lathe_matmul_desc* desc() const { return &desc_; }
   lathe_matmul_desc* mutable_desc() { return &desc_; }
   const MatmulCase& parameters() const { return case_; }
   void set_tuning(int32_t split_k, int32_t candidate);
-  // Of the device's memory.
+  // The memory must be the device's.
   void set_workspace(void* data, size_t bytes, uint32_t flags = 0);
 
-  // D's bytes, padding included, as the last check read them.
+  // The bytes of D with padding, as of the last check.
   std::vector<uint8_t> output() const { return {d_.memory->data(), d_.memory->data() + d_.memory->bytes()}; }
 
-  // D poisoned (in place: C or the residual restored), ready for a run.
+  // Poisons D (in place: restores C or the residual) before a run.
   void reset_output();
-  // D against the reference, the memory around D, its padding and the inputs against what was there. Waits
-  // for the null stream alone.
+  // Compares D with the reference, and the memory around D, its padding and the inputs with their contents before the
+  // run. Waits for the null stream only.
   testing::AssertionResult check();
-  // D's elements, row by row, without padding.
+  // The elements of D, row by row, without padding.
   std::vector<uint8_t> output_bytes() const;
   std::vector<uint8_t> output_row(int64_t i) const;
 
-  // reset, run on `device`, wait, check.
+  // Resets the output, runs on `device`, waits and checks.
   testing::AssertionResult run(lathe_device* device, lathe_stream stream = nullptr);
 
  private:
@@ -141,27 +136,27 @@ class MatmulRequest {
   Operand a_, b_, c_, d_, residual_;
   std::unique_ptr<GuardedMemory> bias_, scale_a_memory_, scale_b_memory_, zero_memory_, zero_b_memory_;
   lathe_scale scale_a_ = LATHE_SCALE_INIT, scale_b_ = LATHE_SCALE_INIT;
-  std::vector<double> scale_a_values_, scale_b_values_;  // M and N of them, or none
+  std::vector<double> scale_a_values_, scale_b_values_;  // M and N scales, or none
   std::vector<double> a_values_, b_values_, c_values_, bias_values_, residual_values_;
-  std::vector<uint8_t> pristine_d_;  // D's memory before a run
+  std::vector<uint8_t> pristine_d_;  // the memory of D before a run
   std::vector<double> expected_, bound_;
-  // Where a smooth activation is taken at -infinity: its formula says -inf * 0, NaN, and its limit is 0. Both
-  // pass.
+  // Where a smooth activation is evaluated at -infinity. Its formula gives -inf * 0 = NaN, its limit is 0; both are
+  // accepted.
   std::vector<bool> nan_allowed_;
   lathe_matmul_desc desc_;
   lathe_tuning tuning_;
   lathe_workspace workspace_;
 };
 
-// Every operand of the epilogue, of dtypes other than f32; C in place, padding and a batch by the
-// activation's number.
+// Uses every operand of the epilogue, with dtypes other than f32. C in place, padding and the batch depend on the
+// number of the activation.
 void set_whole_epilogue(MatmulCase* c, lathe_activation activation);
 
-// Whether the product of each number of first rows has, row by row, the bits of that of all of them, which is
-// run and checked first.
+// Whether every product of the first m rows has the same bits, row by row, as the product of all rows. Runs and checks
+// the product of all rows first.
 testing::AssertionResult is_batch_invariant(lathe_device* device, MatmulRequest* request);
 
-// Draws the operands of `c` from `random`, runs once, checks.
+// Draws the operands of `c` from `random`, runs once and checks.
 testing::AssertionResult run_case(lathe_device* device, const MatmulCase& c, Random* random);
 
 }  // namespace lathe::conformance

@@ -1,5 +1,4 @@
-// Matmul over dtypes, layouts, epilogues, edge shapes, leading dimensions and alignments, every two of them
-// together.
+// Matmul over dtypes, layouts, epilogues, edge shapes, leading dimensions and alignments: every pair of values.
 #include <algorithm>
 #include <limits>
 #include <tuple>
@@ -17,7 +16,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class Matmul : public ConformanceTest {
  protected:
-  // Runs `c`; after many failures the rest would say the same.
+  // Runs the case. Stops after many failures, which would only repeat themselves.
   void expect(const MatmulCase& c) {
     if (failures_ < kMaxFailures && !run(c)) ++failures_;
   }
@@ -79,7 +78,7 @@ TEST_F(Matmul, EveryTwoFactorsTogether) {
     c.values = row[f++] ? Values::kSmallIntegers : Values::kNormal;
     c.batch = row[f++] ? 1 : 2;
     if (c.c_mode == CMode::kNone || c.c_mode == CMode::kUnreadNan) c.beta = 0;
-    // D may be C or the residual; being both is the same place read twice.
+    // D may be C or the residual; if it is both, the same memory is read twice.
     if (c.c_mode == CMode::kInPlace && c.residual_mode == ResidualMode::kInPlace)
       c.residual_mode = ResidualMode::kNone;
     expect(c);
@@ -87,7 +86,7 @@ TEST_F(Matmul, EveryTwoFactorsTogether) {
 }
 
 TEST_F(Matmul, SmallShapesExactly) {
-  // Integers: one wrong, missing or repeated index is a wrong answer.
+  // With integers, one wrong, missing or repeated index gives a wrong result.
   for (int64_t n : {1, 2, 3, 5, 8, 17}) {
     for (int64_t k : {0, 1, 2, 3, 7, 17}) {
       MatmulCase c;
@@ -143,7 +142,7 @@ TEST_F(Matmul, EmptyDimensions) {
 }
 
 TEST_F(Matmul, SpecialValuesSpread) {
-  // NaN and infinities go where float64 says they go, whatever is masked or padded on the way.
+  // NaN and infinities must appear exactly where they do in float64, despite masked and padded elements.
   const int64_t shapes[][3] = {{1, 33, 65}, {5, 17, 31}, {16, 64, 64}, {33, 65, 129}, {70, 31, 257}};
   for (const auto& shape : shapes) {
     for (lathe_dtype in : kFloats) {
@@ -166,7 +165,7 @@ TEST_F(Matmul, SpecialValuesSpread) {
         }
         if (random_.below(2)) c.bias = LATHE_F32;
         if (random_.below(2)) c.residual_mode = ResidualMode::kSeparate;
-        // The data differ from run to run of a kernel, which is cheap.
+        // New data for the same kernel, which is cheap.
         for (int repeat = 0; repeat < 3; ++repeat) expect(c);
       }
     }
@@ -252,7 +251,7 @@ TEST_F(Matmul, LargeLeadingDimensions) {
   }
 }
 
-// Rounded factors where the device has tf32, f32 where it has not: right either way.
+// Factors are rounded to tf32 on devices that have it, else they stay f32; both must be within the bound.
 TEST_F(Matmul, Tf32WhereAllowed) {
   for (int layout = 0; layout < 4; ++layout) {
     for (Values values : {Values::kNormal, Values::kSmallIntegers}) {
@@ -311,10 +310,10 @@ TEST_F(Matmul, InfiniteScalars) {
   expect(c);
 }
 
-// "direct" writes D piece by piece: whole pieces and a part of one, with K in one block and in several, of
-// every register tile, in every way from the sums to D.
+// "direct" writes D piece by piece. Tests whole pieces and a partial one, K in one block and in several, every register
+// tile, and every epilogue.
 TEST_F(Matmul, PlansThatFinishInPieces) {
-  if (!is_cpu()) GTEST_SKIP() << "a form of kernel of the CPU";
+  if (!is_cpu()) GTEST_SKIP() << "only the CPU has this form of kernel";
   for (lathe_dtype in : {LATHE_F32, LATHE_BF16, LATHE_I8}) {
     for (int64_t k : {96, in == LATHE_I8 ? 4 * 530 : 2 * 530}) {
       MatmulCase c;
@@ -343,11 +342,10 @@ TEST_F(Matmul, PlansThatFinishInPieces) {
   }
 }
 
-// A share of the plans whose last pass is of fewer vectors: a row to three vectors beyond whole passes and
-// within one, of M and (by "direct_a") of N, K in one block and in several, with and without a panel to copy
-// beside it.
+// Some of the plans whose last pass is narrower than the others. The sizes leave remainders of one row to three vectors
+// in M (in "direct_a" also in N). K is one block or several. Some plans copy a panel at the same time, others do not.
 TEST_F(Matmul, PlansWithNarrowPasses) {
-  if (!is_cpu()) GTEST_SKIP() << "a form of kernel of the CPU";
+  if (!is_cpu()) GTEST_SKIP() << "only the CPU has this form of kernel";
   int runs[3] = {};
   const std::vector<std::string> kernels = {"direct", "direct_a", "panel_t"};
   struct Sizes {
@@ -382,10 +380,10 @@ TEST_F(Matmul, PlansWithNarrowPasses) {
   for (const int count : runs) EXPECT_GT(count, 0);
 }
 
-// A share of the plans by AMX's tiles: rows, columns and K beyond whole tiles and within one, every layout,
-// blocks of K, specials where tiles are padded.
+// Some of the plans with AMX tiles: rows, columns and K that are partial tiles or more than whole tiles, every layout,
+// blocks of K, and special values where tiles are padded.
 TEST_F(Matmul, PlansOfTiles) {
-  if (!is_cpu()) GTEST_SKIP() << "a form of kernel of the CPU";
+  if (!is_cpu()) GTEST_SKIP() << "only the CPU has this form of kernel";
   int runs = 0;
   struct Sizes {
     int64_t m, n, k;
@@ -415,7 +413,7 @@ TEST_F(Matmul, PlansOfTiles) {
           ASSERT_TRUE(request.run(device())) << legal[rank - 1].dump();
         }
       }
-  if (runs == 0) GTEST_SKIP() << "no AMX here";
+  if (runs == 0) GTEST_SKIP() << "this processor has no AMX";
 }
 
 TEST_F(Matmul, RandomRequests) {
@@ -431,7 +429,7 @@ TEST_F(Matmul, RandomRequests) {
     c.activation = static_cast<lathe_activation>(random_.below(5));
     c.bias = random_.below(2) ? kFloats[random_.below(3)] : LATHE_DTYPE_NONE;
     c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
-    // Halves keep integers exact.
+    // Multiples of one half keep results on integers exact.
     const auto scalar = [&] {
       return c.values == Values::kNormal ? static_cast<float>(random_.normal())
                                          : static_cast<float>(random_.between(1, 4)) / 2;
@@ -443,7 +441,7 @@ TEST_F(Matmul, RandomRequests) {
       c.beta = scalar();
     }
     c.determinism = static_cast<lathe_determinism>(random_.below(3));
-    // Batch invariance fixes the splits.
+    // Batch invariance fixes the number of splits.
     if (c.determinism != LATHE_DETERMINISM_BATCH_INVARIANT && random_.below(3) == 0) {
       c.split_k = static_cast<int32_t>(random_.between(1, 9));
     }

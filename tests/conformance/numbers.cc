@@ -11,10 +11,10 @@ namespace lathe::conformance {
 namespace {
 
 struct Format {
-  int significand_bits;  // the hidden one included
+  int significand_bits;  // including the hidden bit
   int exponent_bits;
-  bool has_infinity;     // else the code of all ones is NaN and its neighbours are numbers
-  bool is_fnuz = false;  // the bias is one more, what would be -0 is the only NaN
+  bool has_infinity;     // else all ones is NaN, and the codes below it are numbers
+  bool is_fnuz = false;  // FNUZ: the bias is larger by one, and the code of -0 is the only NaN
 };
 
 Format format_of(lathe_dtype dtype) {
@@ -180,7 +180,7 @@ double load(lathe_dtype dtype, const void* at) {
 }
 
 Random::Random(uint64_t seed) {
-  for (uint64_t& word : state_) {  // splitmix64, the generator's recommended seeding
+  for (uint64_t& word : state_) {  // splitmix64, the seeding that the authors of the generator recommend
     seed += 0x9e3779b97f4a7c15;
     uint64_t z = seed;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;

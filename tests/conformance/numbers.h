@@ -1,5 +1,5 @@
-// Element types as the reference sees them: exact values in double, rounding to nearest even done
-// arithmetically and shared with nothing in the library under test.
+// Element types for the reference: exact values in double, rounded to nearest even by arithmetic. Shares no code with
+// the library under test.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,19 @@ const char* name_of(lathe_dtype dtype);
 
 bool is_integer(lathe_dtype dtype);
 
-// The value of `dtype` nearest to `x`, ties to even, subnormals kept; beyond the range infinity, in f8e4m3
-// and FNUZ, which have none, NaN. Integers are what they are.
+// The value of `dtype` nearest to `x`, ties to even, keeping subnormals. Beyond the range the result is infinity, or
+// NaN in f8e4m3 and FNUZ types, which have no infinity. Integers are returned unchanged.
 double round_to(lathe_dtype dtype, double x);
-// Largest finite value.
+// The largest finite value.
 double largest(lathe_dtype dtype);
-// Writes `value`, which `dtype` must hold exactly, at any alignment. NaN in an integer is its lowest value.
+// Writes `value`, which `dtype` must represent exactly, at any address. For integers NaN becomes the lowest value.
 void store(lathe_dtype dtype, double value, void* at);
 double load(lathe_dtype dtype, const void* at);
 
 // Unit roundoff of f32, the accumulation type of every kernel.
 inline constexpr double kUnitRoundoff = 1.0 / (1 << 24);
 
-// xoshiro256**; seeded runs repeat exactly.
+// xoshiro256**; the same seed gives the same numbers.
 class Random {
  public:
   explicit Random(uint64_t seed);

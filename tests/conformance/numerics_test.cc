@@ -1,5 +1,5 @@
-// Checks the error bound that docs/numerics.md states for long sums, and what each level of determinism promises
-// over many runs and every small M.
+// Checks the error bound of long sums that docs/numerics.md states, and the promises of each determinism level over
+// many runs and every small M.
 #include <cmath>
 #include <cstring>
 
@@ -14,13 +14,13 @@ class Numerics : public ConformanceTest {
  protected:
   void SetUp() override {
     ConformanceTest::SetUp();
-    if (!IsSkipped()) SKIP_UNLESS_CPU("thousands of products");
+    if (!IsSkipped()) SKIP_UNLESS_CPU("thousands of products take too long");
   }
   Random random_ = random_stream(19);
 };
 
-// |D - exact| <= 6 sqrt(K + 4) 2^-24 sum_k |a_ik b_kj| for f32 results, whatever the plan, computed here from
-// the operands: not by the judge of the other tests.
+// |D - exact| <= 6 sqrt(K + 4) 2^-24 sum_k |a_ik b_kj| for f32 results of every plan. The test computes this from the
+// operands and does not use the reference of the other tests.
 TEST_F(Numerics, LongSumsStayWithinTheStatedBound) {
   double worst = 0;
   for (int64_t k : {50021, 65536, 131071}) {
@@ -57,7 +57,7 @@ TEST_F(Numerics, LongSumsStayWithinTheStatedBound) {
   std::printf("worst error: %.3f sqrt(K + 4) 2^-24 sum |a b|, of 6 allowed\n", worst);
 }
 
-// Sums of i8 are exact up to the K whose largest sum i32 holds.
+// Sums of i8 are exact for every K whose largest possible sum fits i32.
 TEST_F(Numerics, LongSumsOfBytesAreExact) {
   MatmulCase c;
   c.m = 3, c.n = 20, c.k = 131071;  // 127 * 127 * 131071 < 2^31
@@ -67,7 +67,7 @@ TEST_F(Numerics, LongSumsOfBytesAreExact) {
   EXPECT_TRUE(run_case(device(), c, &random_));
 }
 
-// Of every form: whole sums and split ones, few rows and panels, weights of each kind.
+// Several forms: unsplit and split sums, few rows and panels, weights of each kind.
 TEST_F(Numerics, RunToRunRepeatsItsBitsOverAThousandRuns) {
   struct Product {
     lathe_dtype in, b;

@@ -1,5 +1,5 @@
-// Operands whose elements lie beyond 2^32: a few rows or matrices, very far apart, of which they alone are
-// ever touched. Every form of kernel that a device has for them is forced in turn.
+// Operands with elements beyond offset 2^32: a few rows or matrices that are very far apart; only they are touched.
+// Every form of kernel that a device has for them is forced in turn.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 namespace lathe::conformance {
 namespace {
 
-// Elements from one to the next of so many things, of which the last begins beyond 2^32: in 32 bits, signed
-// or not, its offset is another one, and the middle one's in bytes, too. A multiple of what aligned kernels
-// ask for.
+// The distance, in elements, of `count` things whose last one starts beyond 2^32. If 32 bits were used for the offset
+// in elements of the last, or in bytes of the middle one, the offset would be wrong. A multiple of 16 for aligned
+// kernels.
 int64_t far_apart(int64_t count) { return ((int64_t{1} << 32) / (count - 1) / 16 + 1) * 16; }
 
-// Matrices of bf16. Address space for all that lies between their rows; memory only where these are. On a
-// device all of it is allocated.
+// bf16 matrices with far-apart rows. On the CPU the address space between the rows has no memory; on a device all of it
+// is allocated.
 class FarMatrices {
  public:
   struct Place {
@@ -61,7 +61,7 @@ class FarMatrices {
     return o;
   }
 
-  // Row after row, matrix after matrix.
+  // Copies the values row by row, matrix by matrix.
   void put(const std::vector<double>& values) const {
     std::vector<uint8_t> row(row_bytes());
     for (int64_t i = 0; i < place_.batch * place_.rows; ++i) {
@@ -98,12 +98,12 @@ class FarMatrices {
   size_t bytes_ = 0;
 };
 
-// What of which operand is far apart.
+// Which operand has distant rows or matrices.
 enum Operand { kA, kB, kC, kD, kResidual, kOperands };
 constexpr const char* kNames[kOperands] = {"a", "b", "c", "d", "residual"};
 struct Far {
   Operand operand;
-  bool matrices;  // of a batch; else rows of a matrix
+  bool matrices;  // the matrices of a batch; else the rows of a matrix
 };
 
 struct Shape {
@@ -111,7 +111,7 @@ struct Shape {
   bool trans_b;
 };
 
-// D = A B + C + R in whole numbers.
+// D = A B + C + R with integers.
 class FarProduct {
  public:
   FarProduct(lathe_device* device, const Shape& shape, const Far& far, Random* random)
@@ -120,7 +120,7 @@ class FarProduct {
       matrices_[o] = std::make_unique<FarMatrices>(device, place(static_cast<Operand>(o)));
       if (matrices_[o]->data() == nullptr) return;
       values_[o].resize(static_cast<size_t>(matrices_[o]->elements()), std::nan(""));
-      // Few enough that sums stay below 256: whole numbers of bf16.
+      // Small values, so that sums stay below 256: bf16 represents those integers.
       const int64_t most = shape.k > 8 ? 1 : 4;
       for (double& x : values_[o])
         if (o != kD) x = static_cast<double>(random->between(-most, most));
@@ -180,7 +180,7 @@ class FarProduct {
           for (int64_t p = 0; p < k; ++p)
             sum += values_[kA][static_cast<size_t>((z * m + i) * k + p)] *
                    values_[kB][static_cast<size_t>(z * n * k + (trans_b ? j * k + p : p * n + j))];
-          EXPECT_LE(std::abs(sum), 256) << "no whole number of bf16";
+          EXPECT_LE(std::abs(sum), 256) << "bf16 cannot represent this integer";
           wanted_.push_back(sum);
         }
   }
@@ -200,12 +200,12 @@ class Offsets : public ConformanceTest {
     ConformanceTest::TearDown();
     for (const std::string& form : forms_) std::printf("forced: %s\n", form.c_str());
   }
-  // Every form of kernel, each operand far apart in turn.
+  // Runs every form of kernel, with each operand spread out in turn.
   void expect_right(const Shape& shape) {
     for (int o = 0; o < kOperands; ++o) {
       if (leaves_out({shape.m, shape.n, shape.k})) continue;
       FarProduct product(device(), shape, {static_cast<Operand>(o), shape.batch > 1}, &random_);
-      if (!product.has_memory()) GTEST_SKIP() << "no 9 GiB of memory: " << lathe_last_error();
+      if (!product.has_memory()) GTEST_SKIP() << "cannot allocate 9 GiB: " << lathe_last_error();
       for (const KernelForm& form : kernel_forms(legal_candidates(device(), product.desc()))) {
         if (is_over()) break;
         forms_.insert(form.name);
@@ -223,12 +223,12 @@ class Offsets : public ConformanceTest {
   std::set<std::string> forms_;
 };
 
-// K divides by nothing: what is not aligned.
+// K has no useful divisor, so rows are not aligned.
 TEST_F(Offsets, RowsOfAnyAlignment) {
   for (const bool trans_b : {false, true}) expect_right({1, 3, 24, 3, trans_b});
 }
 
-// Enough of K for splits, and rows for each family: few of them, and more than a tile of few rows has.
+// K is large enough for splits; the rows are few, or more than a few-row tile holds.
 TEST_F(Offsets, RowsOfAlignedOperands) {
   for (const bool trans_b : {false, true}) expect_right({1, 5, 24, capped(528), trans_b});
 }
@@ -249,7 +249,7 @@ TEST_F(Offsets, RowsOfArgmax) {
     for (int64_t i = 0; i < kRows; ++i) x[static_cast<size_t>(i * length + length / 2 + 7 * i)] = 5;
     const FarMatrices rows(device(), {1, kRows, length, far_apart(kRows), 0});
     const FarMatrices indices(device(), {1, 1, kRows * 2, kRows * 2, 0});
-    if (rows.data() == nullptr) GTEST_SKIP() << "no 9 GiB of memory: " << lathe_last_error();
+    if (rows.data() == nullptr) GTEST_SKIP() << "cannot allocate 9 GiB: " << lathe_last_error();
     rows.put(x);
     lathe_tuning tuning = LATHE_TUNING_INIT;
     lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
@@ -276,7 +276,7 @@ TEST_F(Offsets, RowsOfArgmax) {
   }
 }
 
-// Rows of A far apart, then rows of B.
+// First the rows of A are far apart, then the rows of B.
 TEST_F(Offsets, MatmulArgmax) {
   constexpr int64_t kN = 104, kK = 72;
   for (const int64_t m : {int64_t{3}, capped(40)})
@@ -287,7 +287,7 @@ TEST_F(Offsets, MatmulArgmax) {
           b_rows(device(), {1, kN, kK, far_b ? far_apart(kN) : kK + 8, 0}),
           indices(device(), {1, 1, m * 2, m * 2, 0});
       for (const FarMatrices* matrices : {&a_rows, &b_rows})
-        if (matrices->data() == nullptr) GTEST_SKIP() << "no 9 GiB of memory: " << lathe_last_error();
+        if (matrices->data() == nullptr) GTEST_SKIP() << "cannot allocate 9 GiB: " << lathe_last_error();
       a_rows.put(a);
       b_rows.put(b);
       std::vector<int32_t> wanted, got(static_cast<size_t>(m));

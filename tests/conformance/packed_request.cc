@@ -14,7 +14,7 @@ PackedRequest::PackedRequest(lathe_device* device, const MatmulCase& c, Random* 
   status_ = lathe_packed_layout(device, desc, &layout, &bytes);
   if (status_ != LATHE_OK) return;
   packed_ = std::make_unique<GuardedMemory>(bytes, c.flush, c.misalign);
-  std::memset(packed_->data(), 0xFF, bytes);  // NaN: what is not written spoils results
+  std::memset(packed_->data(), 0xFF, bytes);  // NaN: bytes that packing does not write spoil results
   status_ = lathe_pack_weights(device, desc, layout, packed_->address(), bytes);
   packed_->write_protect();
   desc->b.data = packed_->address();

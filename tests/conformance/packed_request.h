@@ -9,13 +9,13 @@
 
 namespace lathe::conformance {
 
-// The packed copy lies in guarded memory of exactly its size.
+// The packed weight is in guarded memory of exactly its size.
 class PackedRequest {
  public:
-  // `change` edits B's descriptor before the packing.
+  // `change` edits the descriptor of B before packing.
   PackedRequest(lathe_device* device, const MatmulCase& c, Random* random,
                 const std::function<void(lathe_operand*)>& change = {});
-  lathe_status status() const { return status_; }  // of packing
+  lathe_status status() const { return status_; }  // the status of packing
   MatmulRequest& request() { return request_; }
   testing::AssertionResult run(lathe_device* device);
 

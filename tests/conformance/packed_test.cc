@@ -1,6 +1,6 @@
-// Packed weights through the public API: the layout as core/packed.h has it,
-// edges of every size, layouts, epilogues, splits, every candidate, determinism, and what is refused. A
-// device without them, which the CPU must not be, skips with what the library says.
+// Packed weights through the public API: the layout of core/packed.h, edges of every size, layouts, epilogues, splits,
+// every candidate, determinism, and what is refused. Devices without packed weights skip with the library's message;
+// the CPU must have them.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -28,7 +28,7 @@ class Packed : public ConformanceTest, public testing::WithParamInterface<lathe_
     if (status == LATHE_UNSUPPORTED && !is_cpu()) GTEST_SKIP() << lathe_last_error();
     ASSERT_EQ(status, LATHE_OK) << lathe_last_error();
   }
-  // What D is of: exact sums of bytes.
+  // The dtype of D: for bytes the exact sums.
   static lathe_dtype sum_of(lathe_dtype in) { return in == LATHE_I8 ? LATHE_I32 : in; }
   static lathe_matmul_desc plain(int64_t m, int64_t n, int64_t k) {
     lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
@@ -55,7 +55,7 @@ class Packed : public ConformanceTest, public testing::WithParamInterface<lathe_
   }
   Random random_ = random_stream(23);
 
-  // A K by N weight whose element at i is i % 100, packed, and its layout.
+  // Packs a K by N weight whose element i has the value i % 100, and returns its layout.
   void pack_numbered(int64_t k, int64_t n, bool trans_b, uint32_t* layout, std::vector<uint8_t>* packed) {
     lathe_matmul_desc desc = plain(1, n, k);
     desc.b.layout = trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
@@ -96,8 +96,9 @@ TEST_P(Packed, LaidOutInPanelsOf16) {
   }
 }
 
-// Few columns lie one after the other, whole lines apart and no multiple of 1 KiB.
-TEST_P(Packed, LaidOutByColumnWherePanelsWouldBePadding) {
+// With few columns, the columns are stored one after the other. Each occupies whole cache lines, but never a multiple
+// of 1 KiB.
+TEST_P(Packed, LaidOutByColumnIfPanelsWouldBeMostlyPadding) {
   const int64_t n = 17;
   for (int64_t k : {5, 1024}) {
     for (bool trans_b : {false, true}) {
@@ -177,7 +178,7 @@ TEST_P(Packed, EveryKindOfCandidate) {
       const std::string kernel = candidate["config"]["kernel"];
       EXPECT_TRUE(kernel == "packed" || (kernel == "direct_packed" && m == 600)) << kernel;
     }
-    // From the best to the worst, whatever their number.
+    // About twelve candidates, evenly spread from the best to the worst.
     const size_t step = std::max<size_t>(1, legal.size() / 12);
     for (size_t rank = 1; rank <= legal.size(); rank += step) {
       request.request().set_tuning(0, static_cast<int32_t>(rank));
@@ -229,10 +230,10 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
     text = run((layout & 0xFFFF) | version << 16 | (version == 0 ? 5 : 0));
     EXPECT_TRUE(has(text, "m=4 n=40 k=8") && has(text, "version")) << text;
   }
-  text = run(layout ^ 3u);  // of fewer columns
+  text = run(layout ^ 3u);  // the layout of fewer columns
   EXPECT_TRUE(has(text, "is not that of 40 columns")) << text;
-  text = run(layout ^ 0x0300);  // of another dtype
-  EXPECT_TRUE(has(text, "no layout of")) << text;
+  text = run(layout ^ 0x0300);  // the layout of another dtype
+  EXPECT_TRUE(has(text, "not a layout of")) << text;
   desc.b.leading_dimension = 8;
   text = run(layout);
   EXPECT_TRUE(has(text, "leading_dimension 8")) << text;
@@ -245,17 +246,17 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
   desc.b.batch_stride = 0;
   const lathe_dtype dtype = desc.b.dtype;
   desc.d.dtype = LATHE_F32;
-  desc.a.dtype = desc.b.dtype = LATHE_F8_E4M3;  // the id that such weights would have
+  desc.a.dtype = desc.b.dtype = LATHE_F8_E4M3;  // the id that weights of this dtype would have
   text = run((layout & ~0xFF00u) | uint32_t{LATHE_F8_E4M3} << 8);
-  EXPECT_TRUE(has(text, "no layout of f8e4m3")) << text;
+  EXPECT_TRUE(has(text, "not a layout of f8e4m3")) << text;
   desc.a.dtype = desc.b.dtype = dtype;
   desc.d.dtype = sum_of(dtype);
   desc.a.packed_layout = layout;
   message(lathe_matmul(device(), nullptr, &desc), LATHE_UNSUPPORTED);
 }
 
-TEST_F(PackedElsewhere, NoZeroPoint) {
-  SKIP_UNLESS_CPU("packed weights are the CPU's");
+TEST_F(PackedElsewhere, RefusesZeroPoint) {
+  SKIP_UNLESS_CPU("only the CPU has packed weights");
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = desc.n = desc.k = 16;
   desc.a.dtype = desc.b.dtype = LATHE_I8;
@@ -269,7 +270,7 @@ TEST_F(PackedElsewhere, NoZeroPoint) {
   EXPECT_NE(std::string(lathe_last_error()).find("zero point"), std::string::npos) << lathe_last_error();
 }
 
-// What was warmed is found, and it is the packed classes alone.
+// A warm-up compiles the packed classes only, and later requests find them.
 TEST_P(Packed, WarmsEveryM) {
   lathe_matmul_desc desc = plain(1, 48, 96);
   size_t bytes = 0;

@@ -44,7 +44,7 @@ class Pairs {
     }
   }
 
-  // Puts an uncovered pair's levels into `row`.
+  // Writes the levels of an uncovered pair to `row`.
   void seed(std::vector<int>* row, Random* random) const {
     const size_t start = static_cast<size_t>(random->below(static_cast<int64_t>(uncovered_.size())));
     for (size_t step = 0; step < uncovered_.size(); ++step) {
@@ -66,7 +66,7 @@ class Pairs {
     (*row)[f] = level - first_[f];
   }
 
-  std::vector<int> first_;  // number of a factor's level 0 when all factors' levels are numbered through
+  std::vector<int> first_;  // for each factor, the number of its level 0 in the numbering of all levels
   int width_ = 0;
   std::vector<bool> uncovered_;
   int left_ = 0;

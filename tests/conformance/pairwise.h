@@ -1,4 +1,4 @@
-// Pairwise covering arrays: few cases in which every two levels of every two factors meet.
+// Pairwise covering arrays: few cases that contain every pair of levels of every two factors.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace lathe::conformance {
 
-// One row a case, one level a factor: row[f] in [0, levels[f]). Greedy, a different array for every state of
-// `random`.
+// One row per case, one level per factor: row[f] is in [0, levels[f]). The algorithm is greedy; the array depends on
+// the state of `random`.
 std::vector<std::vector<int>> covering_array(const std::vector<int>& levels, Random* random);
 
 }  // namespace lathe::conformance

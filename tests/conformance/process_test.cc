@@ -1,4 +1,4 @@
-// Processes that share a cache directory, a compiler library that is missing, another LLVM in the process.
+// Several processes with one cache directory, a missing compiler library, and another LLVM in the same process.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -14,7 +14,7 @@
 namespace lathe::conformance {
 namespace {
 
-constexpr int kKernels = 5;  // what child_process asks for
+constexpr int kKernels = 5;  // the number of kernels that child_process requests
 
 struct ChildResult {
   std::string line;  // the child's report
@@ -53,7 +53,7 @@ ChildResult finish_child(FILE* pipe) {
 
 class Processes : public ConformanceTest {};
 
-TEST_F(Processes, TheSecondCompilesNothing) {
+TEST_F(Processes, SecondProcessCompilesNothing) {
   const TemporaryDirectory cache;
   const ChildResult first = finish_child(start_child(cache.path()));
   EXPECT_EQ(first.status, "OK") << first.line;
@@ -83,7 +83,7 @@ TEST_F(Processes, FourAtOnceCompileEachKernelOnce) {
   EXPECT_EQ(compiles, kKernels);
 }
 
-TEST_F(Processes, AMissingCompilerIsAClearErrorAndAWarmCacheServes) {
+TEST_F(Processes, ReportsMissingCompilerAndServesFromWarmCache) {
   const TemporaryDirectory cache;
   const std::string missing = cache.path() + "/no-such-compiler.so";
   const ChildResult cold = finish_child(start_child(cache.path(), missing));
@@ -97,15 +97,16 @@ TEST_F(Processes, AMissingCompilerIsAClearErrorAndAWarmCacheServes) {
   EXPECT_EQ(warm.compiles, 0) << warm.line;
 }
 
-TEST_F(Processes, ALibraryThatIsNoCompilerIsRefused) {
+TEST_F(Processes, RefusesLibraryThatIsNotACompiler) {
   const TemporaryDirectory cache;
   const ChildResult stranger = finish_child(start_child(cache.path(), "libm.so.6"));
   EXPECT_EQ(stranger.status, "NOT_AVAILABLE") << stranger.line;
 }
 
-// Mesa, PyTorch and Triton bring an LLVM of their own; its symbols and its options must not meet Lathe's.
+// Mesa, PyTorch and Triton load their own LLVM. Its symbols and options must not clash with Lathe's.
 TEST_F(Processes, AnotherLlvmLoadedBeforeEverything) {
-  if (!std::filesystem::exists(LATHE_FOREIGN_LLVM)) GTEST_SKIP() << "no shared libLLVM: " LATHE_FOREIGN_LLVM;
+  if (!std::filesystem::exists(LATHE_FOREIGN_LLVM))
+    GTEST_SKIP() << "there is no shared libLLVM: " LATHE_FOREIGN_LLVM;
   const TemporaryDirectory cache;
   const ChildResult result = finish_child(start_child(cache.path(), "", "LD_PRELOAD=" LATHE_FOREIGN_LLVM));
   EXPECT_EQ(result.status, "OK") << result.line;
@@ -114,7 +115,8 @@ TEST_F(Processes, AnotherLlvmLoadedBeforeEverything) {
 }
 
 TEST_F(Processes, AnotherLlvmLoadedGloballyBeforeTheCompiler) {
-  if (!std::filesystem::exists(LATHE_FOREIGN_LLVM)) GTEST_SKIP() << "no shared libLLVM: " LATHE_FOREIGN_LLVM;
+  if (!std::filesystem::exists(LATHE_FOREIGN_LLVM))
+    GTEST_SKIP() << "there is no shared libLLVM: " LATHE_FOREIGN_LLVM;
   ASSERT_NE(dlopen(LATHE_FOREIGN_LLVM, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
   OpenDevice device(memory_only(2));
   ASSERT_EQ(device.status(), LATHE_OK) << lathe_last_error();

@@ -1,5 +1,5 @@
-// i8 and fp8 operands: every layout, result, epilogue and alignment, and exact sums of bytes. A device
-// without such kernels skips with what the library says; the CPU must have those of bytes.
+// i8 and fp8 operands: every layout, result, epilogue and alignment, and exact sums of bytes. A device without such
+// kernels skips with the library's message; the CPU must have those for i8.
 #include "candidates.h"
 #include "case_limits.h"
 #include "device.h"
@@ -15,9 +15,9 @@ class Quantised : public ConformanceTest, public testing::WithParamInterface<lat
   void SetUp() override {
     ConformanceTest::SetUp();
     if (IsSkipped()) return;
-    // Without a compiler nothing can be planned.
+    // In fallback mode there is no compiler, so nothing can be planned.
     if (is_fallback() && (!is_cpu() || GetParam() == LATHE_I8)) return;
-    // A plan says whether there is a kernel: no other failure is a reason to skip.
+    // A plan shows whether there is a kernel. Only UNSUPPORTED is a reason to skip.
     lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
     desc.m = desc.n = desc.k = 64;
     desc.a.dtype = desc.b.dtype = GetParam();
@@ -59,7 +59,7 @@ TEST_P(Quantised, EveryLayoutAndResult) {
         c.out = out;
         c.trans_a = layout & 1;
         c.trans_b = layout & 2;
-        c.alpha = GetParam() == LATHE_I8 ? 0x1p-8f : 1.0f;  // within f16's range
+        c.alpha = GetParam() == LATHE_I8 ? 0x1p-8f : 1.0f;  // keeps results within the range of f16
         c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
         expect(c);
       }
@@ -120,7 +120,7 @@ TEST_P(Quantised, BatchesAndSplits) {
 }
 
 TEST_P(Quantised, SpecialValues) {
-  if (GetParam() == LATHE_I8) GTEST_SKIP() << "bytes have none";
+  if (GetParam() == LATHE_I8) GTEST_SKIP() << "bytes have no special values";
   for (int64_t m : {3, 33}) {
     for (int repeat = 0; repeat < 4; ++repeat) {
       MatmulCase c = make(m, 64, 96);
@@ -148,7 +148,7 @@ TEST_P(Quantised, EveryCandidate) {
 }
 
 TEST_P(Quantised, ExactSumsOfBytes) {
-  if (GetParam() != LATHE_I8) GTEST_SKIP() << "of bytes alone";
+  if (GetParam() != LATHE_I8) GTEST_SKIP() << "only for bytes";
   const int64_t shapes[][3] = {{1, 16, 33}, {5, 64, 1024}, {17, 33, 257}, {70, 48, 640}, {1, 8, 50021}};
   for (const auto& shape : shapes) {
     for (int layout = 0; layout < 4; ++layout) {
@@ -156,7 +156,7 @@ TEST_P(Quantised, ExactSumsOfBytes) {
       c.out = LATHE_I32;
       c.trans_a = layout & 1;
       c.trans_b = layout & 2;
-      c.split_k = shape[2] > 500 && layout == 1 && !is_fallback() ? 3 : 0;  // a generic kernel has none
+      c.split_k = shape[2] > 500 && layout == 1 && !is_fallback() ? 3 : 0;  // generic kernels do not split
       c.batch = layout == 2 ? 2 : 1;
       c.padding = layout == 3 ? 5 : 0;
       expect(c);
@@ -169,10 +169,10 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, Quantised,
                                          LATHE_F8_E5M2_FNUZ),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-// What has no kernel is refused by name and leaves the device usable.
+// An unsupported request is refused with a message that names it, and the device stays usable.
 class Unsupported : public ConformanceTest {};
 TEST_F(Unsupported, NamesTheRequest) {
-  SKIP_UNLESS_CPU("has kernels for them");
+  SKIP_UNLESS_CPU("this device may have kernels for the request");
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = 3;
   desc.n = 4;

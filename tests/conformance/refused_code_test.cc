@@ -1,6 +1,6 @@
-// A cache whose whole entries, of the right keys, have code that the CPU's loader does not take: each is
-// compiled again once and replaced. The entries are written by the parts inside; all else goes through the
-// public API.
+// Cache entries that are complete and have the right key, but contain code that the CPU's loader refuses. Each is
+// compiled again once and replaced. The test writes the entries with internal parts; all else goes through the public
+// API.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,7 +17,7 @@ class RefusedCode : public ConformanceTest {
   void SetUp() override {
     ConformanceTest::SetUp();
     if (IsSkipped()) return;
-    SKIP_UNLESS_CPU("the entries' objects are the CPU's");
+    SKIP_UNLESS_CPU("this tests the CPU's loader");
     case_.m = 7;
     case_.n = 70;
     case_.k = 90;
@@ -26,7 +26,7 @@ class RefusedCode : public ConformanceTest {
   struct Outcome {
     uint64_t compiles, disk_hits;
   };
-  // One context's request, whose result is checked.
+  // Runs the request in a new context and checks its result.
   Outcome run() {
     lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
     options.cache_dir = directory_.path().c_str();
@@ -52,7 +52,7 @@ class RefusedCode : public ConformanceTest {
     key_ = key_from_text(Json::parse(explanation)["key"]["text"]);
     return {device.statistics().compiles, device.statistics().disk_hits};
   }
-  // Of the entry's artifact, which stays one that the store takes.
+  // Changes the artifact of the entry; the store must still accept it.
   void change(const std::function<void(Artifact*)>& how) {
     CacheOptions options;
     options.directory = directory_.path();
@@ -70,20 +70,20 @@ class RefusedCode : public ConformanceTest {
   std::vector<std::string> warnings_;
 };
 
-TEST_F(RefusedCode, IsCompiledAgainOnceAndReplaced) {
+TEST_F(RefusedCode, IsRecompiledOnceAndReplaced) {
   const Outcome first = run();
   EXPECT_EQ(first.compiles, 1u);
   const std::pair<const char*, std::function<void(Artifact*)>> ways[] = {
-      {"no object at all", [](Artifact* a) { a->code = "junk"; }},
-      {"half of it", [](Artifact* a) { a->code.resize(a->code.size() / 2); }},
-      {"its headers alone", [](Artifact* a) { a->code.resize(64); }},
-      {"bytes behind an ELF header",
+      {"not an object", [](Artifact* a) { a->code = "junk"; }},
+      {"half of the object", [](Artifact* a) { a->code.resize(a->code.size() / 2); }},
+      {"only the headers", [](Artifact* a) { a->code.resize(64); }},
+      {"garbage after the ELF header",
        [](Artifact* a) { std::fill(a->code.begin() + 64, a->code.end(), '\x5a'); }},
-      {"another machine's", [](Artifact* a) { a->code[18] = '\xf7'; }},
+      {"code for another machine", [](Artifact* a) { a->code[18] = '\xf7'; }},
       {"another symbol", [](Artifact* a) { a->recipe.steps[0].symbol = "nobody"; }},
-      {"another device's recipe", [](Artifact* a) { a->recipe.steps[0].kind = StepKind::kGpuKernel; }},
-      {"another form of code", [](Artifact* a) { a->format = CodeFormat::kPtx; }},
-      {"a demand on pointers", [](Artifact* a) { a->recipe.pointer_alignment = 4096; }},
+      {"the recipe of another device", [](Artifact* a) { a->recipe.steps[0].kind = StepKind::kGpuKernel; }},
+      {"another code format", [](Artifact* a) { a->format = CodeFormat::kPtx; }},
+      {"an alignment that no pointer has", [](Artifact* a) { a->recipe.pointer_alignment = 4096; }},
   };
   for (const auto& [what, way] : ways) {
     change(way);

@@ -1,5 +1,5 @@
-// One kernel serves every split factor: launched with a factor it gives, bit for bit, what a kernel does that
-// was compiled for that factor alone.
+// One kernel serves every split factor. With any factor it gives the same bits as a kernel compiled for that factor
+// only.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,10 +21,10 @@ namespace {
 
 using Plain = nlohmann::json;
 
-// Of the dtype that A, B and D have.
+// The parameter is the dtype of A, B and D.
 class SplitFactor : public ConformanceTest, public testing::WithParamInterface<lathe_dtype> {
  protected:
-  // The built-in pipeline with the launch's numbers made constants once the payload is distributed.
+  // The built-in pipeline, changed to make the launch parameters constants after the payload is distributed.
   static std::string fixed_pipeline() {
     const std::string backend = is_cpu() ? "cpu" : device_name().substr(0, 4) == "cuda" ? "cuda" : "rocm";
     std::ifstream in(source_path("LATHE_KERNELS_DIR", LATHE_KERNELS_DIR) + "/matmul/" + backend + ".yaml");
@@ -39,7 +39,7 @@ class SplitFactor : public ConformanceTest, public testing::WithParamInterface<l
         "k-chunk=${params.k_chunk}}),canonicalize,cse\n");
   }
 
-  // A context whose matmuls are compiled for one factor.
+  // A device whose matmuls are compiled for one factor.
   std::unique_ptr<OpenDevice> fixed_device(int64_t splits, int64_t k_chunk, const std::string& cache) {
     const std::string yaml = directory_.path() + "/fixed.yaml", json = directory_.path() + "/fixed.json";
     std::ofstream(yaml) << fixed_pipeline();
@@ -66,15 +66,15 @@ class SplitFactor : public ConformanceTest, public testing::WithParamInterface<l
     return json;
   }
 
-  // The candidate of a factor whose kernel is `config`; 0: there is none.
+  // The rank of the candidate with this config at that factor; 0 if there is none.
   static int32_t rank_of(const Plain& plan, const Plain& config) {
     for (const Plain& candidate : plan["candidates"])
       if (candidate["legal"] == true && candidate["config"] == config) return candidate["rank"];
     return 0;
   }
 
-  // The best kernel at the last of the factors that all of them may take. A cluster's factor is its shape,
-  // and so its own.
+  // The best kernel for the last factor that all factors can use. The factor of a cluster is its shape, so a cluster
+  // cannot change it.
   static Plain common_config(const std::vector<int32_t>& factors, MatmulRequest* request) {
     std::vector<Plain> plans;
     for (int32_t factor : factors) {
@@ -103,7 +103,7 @@ class SplitFactor : public ConformanceTest, public testing::WithParamInterface<l
     return c;
   }
 
-  // All from 2 to 128; on an emulator a few.
+  // All factors from 2 to 128; a few on an emulator.
   static std::vector<int32_t> factors() {
     if (is_quick()) return {2, 7, 19};
     std::vector<int32_t> all(127);
@@ -115,15 +115,15 @@ class SplitFactor : public ConformanceTest, public testing::WithParamInterface<l
   Random random_ = random_stream(31);
 };
 
-TEST_P(SplitFactor, OneKernelAndAKernelOfItsOwnGiveTheSameBits) {
+TEST_P(SplitFactor, SharedKernelGivesTheBitsOfADedicatedKernel) {
   MatmulRequest request(long_k(), &random_);
   OpenDevice one(memory_only(2));
   ASSERT_EQ(one.status(), LATHE_OK);
   const std::vector<int32_t> all = factors();
   const Plain config = common_config({2, 7, 19, all.back()}, &request);
-  ASSERT_FALSE(config.is_null()) << "no kernel that every factor may take";
+  ASSERT_FALSE(config.is_null()) << "no kernel serves every factor";
   for (int32_t factor : all) {
-    // A device plans a factor for the first time: with the kernel of the others.
+    // A device that plans this factor for the first time must choose the kernel of the other factors.
     request.set_tuning(factor, 1);
     const int32_t rank = rank_of(plan_of(device(), request), config);
     ASSERT_GT(rank, 0) << factor << " splits have no candidate " << config;
@@ -134,15 +134,15 @@ TEST_P(SplitFactor, OneKernelAndAKernelOfItsOwnGiveTheSameBits) {
     auto fixed = fixed_device(launch["splits"], launch["k_chunk"], "");
     ASSERT_TRUE(request.run(fixed->get())) << factor;
     EXPECT_EQ(fixed->statistics().compiles, 1u);
-    EXPECT_TRUE(request.output() == bits) << factor << " splits: another kernel, other bits";
+    EXPECT_TRUE(request.output() == bits) << factor << " splits: the dedicated kernel gives other bits";
   }
   EXPECT_EQ(one.statistics().compiles, 1u) << all.size() << " factors";
   std::printf("%zu factors by one kernel\n", all.size());
 }
 
-// No plan gives a kernel that can split a factor of 1: through the driver.
-TEST_P(SplitFactor, TheKernelTakesAFactorOf1) {
-  SKIP_UNLESS_CPU("reaches into the CPU's driver");
+// No plan gives a splitting kernel the factor 1, so this calls the driver directly.
+TEST_P(SplitFactor, AcceptsAFactorOf1) {
+  SKIP_UNLESS_CPU("this calls the CPU's driver directly");
   MatmulRequest request(long_k(), &random_);
   request.set_tuning(7, 0);
   struct Kernel {
@@ -198,7 +198,7 @@ TEST_P(SplitFactor, TheKernelTakesAFactorOf1) {
     plan_of(fixed_device(config.splits, config.k_chunk, own.path())->get(), request);
     const Kernel alone = only_kernel(own.path());
     EXPECT_TRUE(launched(alone, factor).second == bits) << factor;
-    EXPECT_FALSE(alone.code == kernel.code) << "nothing was made constant";
+    EXPECT_FALSE(alone.code == kernel.code) << "no parameter became a constant";
   }
 }
 

@@ -1,4 +1,4 @@
-// Split-K with a K that divides by nothing, and every candidate of the oracle.
+// Split-K with a K that no factor divides evenly, and every candidate of the oracle.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ constexpr lathe_dtype kFloats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
 
 class SplitK : public ConformanceTest {
  protected:
-  // The request as it is, and with each of the split factors.
+  // Runs the request with each of the split factors.
   void expect_splits(MatmulRequest* request, const std::vector<int32_t>& factors) {
     for (int32_t factor : factors) {
       request->set_tuning(factor, 0);
@@ -28,7 +28,7 @@ class SplitK : public ConformanceTest {
   Random random_ = random_stream(2);
 };
 
-// 51234 = 2 * 3 * 8539: none of 76, 77 and 78 chunks it evenly.
+// 51234 = 2 * 3 * 8539: 76, 77 and 78 splits give uneven chunks.
 TEST_F(SplitK, RaggedLongK) {
   MatmulCase c;
   c.m = quick_or(3, 123);
@@ -39,7 +39,7 @@ TEST_F(SplitK, RaggedLongK) {
 }
 
 TEST_F(SplitK, RaggedLongKExactly) {
-  // A quarter of the shape: integers show a chunk lost, doubled or shifted by one.
+  // With integers a lost, doubled or shifted chunk shows. A quarter of the shape suffices.
   for (lathe_dtype in : kFloats) {
     MatmulCase c;
     c.m = quick_or(2, 23);
@@ -55,10 +55,10 @@ TEST_F(SplitK, RaggedLongKExactly) {
   }
 }
 
-// "outer" in blocks of K: weights beyond a quarter of L2, K a block's multiple, one more and one less,
+// "outer" in blocks of K: weights larger than a quarter of L2, K a multiple of the block, one more and one less,
 // columns that end within a vector, every register tile.
 TEST_F(SplitK, BlocksOfOuterAreSummed) {
-  SKIP_UNLESS_CPU("\"outer\" is the CPU's");
+  SKIP_UNLESS_CPU("only the CPU has the kernel \"outer\"");
   int runs = 0;
   for (int64_t m : {1, 3, 5, 16, 17, 33, 64}) {
     MatmulCase c;
@@ -132,7 +132,7 @@ TEST_F(SplitK, EpilogueOnceAfterTheMerge) {
 
 class EveryCandidate : public ConformanceTest {
  protected:
-  // What of a candidate shapes its inner loops: all of its configuration but the sizes of its blocks.
+  // The part of a candidate's config that shapes its inner loops: all except the block sizes.
   static std::string inner_loops(const nlohmann::json& candidate) {
     nlohmann::json config = candidate["config"];
     for (const char* block : {"tile_m", "tile_n", "tile_k"}) config.erase(block);
@@ -141,7 +141,7 @@ class EveryCandidate : public ConformanceTest {
   Random random_ = random_stream(3);
 };
 
-// Each layout, each form of inner loops, each with the ragged edges of some shape.
+// Each layout with each form of inner loops, each on some shape with ragged edges.
 TEST_F(EveryCandidate, IsRight) {
   const int64_t shapes[][3] = {{1, 67, 131},   {2, 33, 64},    {3, 16, 37},  {5, 129, 66},
                                {7, 35, 900},   {13, 31, 257},  {16, 64, 96}, {31, 65, 129},
@@ -169,7 +169,7 @@ TEST_F(EveryCandidate, IsRight) {
       const auto legal = static_cast<int32_t>(all.size());
       for (int32_t candidate = 1; candidate <= legal; ++candidate) {
         if (!seen.insert(inner_loops(all[static_cast<size_t>(candidate) - 1])).second) continue;
-        // Each is a kernel to compile, a fifth of a second: an emulated device has some 300 of them.
+        // Each is a kernel to compile, so an emulated device runs a third of them.
         if (is_quick() && random_.below(3) != 0) continue;
         request.set_tuning(0, candidate);
         EXPECT_TRUE(request.run(device()));
@@ -183,9 +183,9 @@ TEST_F(EveryCandidate, IsRight) {
   std::printf("%d candidates run\n", run);
 }
 
-// Where K is a power of two, large tiles of the CPU's "dot" copy A; chunks of it end within a vector.
-TEST_F(EveryCandidate, OfWholeRowsThatArePowersOfTwo) {
-  if (!is_cpu()) GTEST_SKIP() << "the CPU alone has \"dot\"";
+// If K is a power of two, large tiles of the CPU kernel "dot" copy A. Chunks of that copy end within a vector.
+TEST_F(EveryCandidate, IsRightForKOfPowersOfTwo) {
+  if (!is_cpu()) GTEST_SKIP() << "only the CPU has the kernel \"dot\"";
   int run = 0;
   for (lathe_dtype in : kFloats) {
     for (int32_t splits : {0, 3}) {
@@ -211,7 +211,7 @@ TEST_F(EveryCandidate, OfWholeRowsThatArePowersOfTwo) {
   EXPECT_GT(run, 0);
 }
 
-// Blocks and splits of every size, drawn from all candidates.
+// Block sizes and splits drawn at random from all candidates.
 TEST_F(EveryCandidate, RoundsWithinTheBound) {
   for (int layout = 0; layout < 4; ++layout) {
     for (int64_t m : {9, 37, 200}) {

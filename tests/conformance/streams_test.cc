@@ -1,4 +1,4 @@
-// Streams: several at once share no workspace and no counters.
+// Several streams at once must not share a workspace or counters.
 #include <atomic>
 #include <cstdio>
 #include <mutex>
@@ -21,7 +21,7 @@ class Streams : public ConformanceTest {
     if (IsSkipped()) return;
     SKIP_ON_CPU("has no streams");
   }
-  // Split, so that partial sums and tickets are in flight.
+  // A split product, so that partial sums and tickets are in flight.
   static MatmulCase split(int64_t m) {
     MatmulCase c;
     c.m = m;
@@ -33,8 +33,7 @@ class Streams : public ConformanceTest {
     c.values = Values::kSmallIntegers;
     return c;
   }
-  // Of 16-bit elements, which every family can take: rows few enough for the skinny one, lines of whole 16
-  // bytes.
+  // A 16-bit product that every kernel family accepts: few rows, and lines of whole 16 bytes.
   static MatmulCase split_of_any_family() {
     MatmulCase c;
     c.m = 13;
@@ -48,7 +47,7 @@ class Streams : public ConformanceTest {
     c.values = Values::kSmallIntegers;
     return c;
   }
-  // The forms of kernel that split such a request, each with who merges: forced one by one.
+  // All kernel forms that split such a request, with each way to merge.
   std::vector<KernelForm> split_forms() {
     const MatmulRequest request(split_of_any_family(), &random_);
     std::vector<nlohmann::json> splitting;
@@ -67,7 +66,7 @@ class Streams : public ConformanceTest {
   Random random_ = random_stream(16);
 };
 
-TEST_F(Streams, AStreamOfTheCallersServes) {
+TEST_F(Streams, RunsOnACallersStream) {
   const OwnStream stream(device());
   ASSERT_NE(stream.get(), nullptr);
   EXPECT_TRUE(MatmulRequest(split(9), &random_).run(device(), stream.get()));
@@ -77,8 +76,8 @@ TEST_F(Streams, AStreamOfTheCallersServes) {
   EXPECT_TRUE(ArgmaxRequest(a, &random_).run(device(), stream.get()));
 }
 
-// Launches alternate between streams without a wait.
-TEST_F(Streams, LaunchesInFlightDoNotMeet) {
+// Launches alternate between streams without waiting.
+TEST_F(Streams, LaunchesInFlightDoNotInterfere) {
   constexpr int kStreams = 3;
   std::vector<std::unique_ptr<OwnStream>> streams;
   std::vector<std::unique_ptr<MatmulRequest>> matmuls;
@@ -107,13 +106,13 @@ TEST_F(Streams, LaunchesInFlightDoNotMeet) {
   }
 }
 
-// Every family's splits, whoever merges them, on several streams at once: what one launch leaves in a
-// stream's workspace and counters the next form of kernel finds there. Each launch has a result of its own.
+// Splits of every family, with each way to merge, on several streams at once. Each form of kernel finds in the
+// workspace and the counters what the previous form left there. Each launch has its own result.
 TEST_F(Streams, SplitsOfEveryFamilyAtOnce) {
   constexpr size_t kStreams = 3;
   const std::vector<KernelForm> forms = split_forms();
   std::vector<std::unique_ptr<OwnStream>> streams;
-  std::vector<std::vector<std::unique_ptr<MatmulRequest>>> requests(kStreams);  // of each stream, by form
+  std::vector<std::vector<std::unique_ptr<MatmulRequest>>> requests(kStreams);  // by stream, then by form
   for (size_t s = 0; s < kStreams; ++s) {
     streams.push_back(std::make_unique<OwnStream>(device()));
     for (const KernelForm& form : forms) requests[s].push_back(forced(form));
@@ -121,7 +120,7 @@ TEST_F(Streams, SplitsOfEveryFamilyAtOnce) {
   for (int64_t lap = 0; lap < quick_or(2, 60) && !is_over(); ++lap) {
     for (const auto& of_stream : requests)
       for (const auto& request : of_stream) request->reset_output();
-    // All streams at the same form in one lap, each at another in the next.
+    // In even laps all streams run the same form, in odd laps different ones.
     const size_t apart = lap % 2 ? forms.size() / kStreams : 0;
     for (size_t f = 0; f < forms.size(); ++f)
       for (size_t s = 0; s < kStreams; ++s) {
@@ -135,9 +134,9 @@ TEST_F(Streams, SplitsOfEveryFamilyAtOnce) {
   }
 }
 
-// One workspace of the caller's, zeroed once, for every family's splits in turn: each leaves its counters
-// zero, and where they are no other's results lie.
-TEST_F(Streams, AZeroedWorkspaceServesEveryFamily) {
+// One workspace of the caller, zeroed once, for the splits of every family. Each kernel must leave its counters at
+// zero, and the counters must not overlap the partial sums of another kernel.
+TEST_F(Streams, OneZeroedWorkspaceServesEveryFamily) {
   const OwnStream stream(device());
   std::vector<std::unique_ptr<MatmulRequest>> requests;
   size_t bytes = 0;
@@ -163,7 +162,7 @@ TEST_F(Streams, AZeroedWorkspaceServesEveryFamily) {
     }
   neediest->set_workspace(workspace.address(), bytes - 1, LATHE_WORKSPACE_ZEROED);
   EXPECT_EQ(lathe_matmul(device(), stream.get(), neediest->desc()), LATHE_INVALID_ARGUMENT)
-      << "twice its need";
+      << "a zeroed workspace must have twice the needed size";
   workspace.fetch();
   EXPECT_TRUE(workspace.canaries_intact());
 }
@@ -191,7 +190,7 @@ TEST_F(Streams, ThreadsWithStreamsOfTheirOwn) {
   EXPECT_EQ(failures.load(), 0) << message;
 }
 
-// A copy that follows a launch on its stream sees the result; the launch sees the copy before it.
+// Copies and launches on one stream run in order.
 TEST_F(Streams, CopiesAreInOrder) {
   const OwnStream stream(device());
   MatmulRequest request(split(5), &random_);

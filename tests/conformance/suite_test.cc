@@ -1,4 +1,4 @@
-// The judge is judged: its numbers against the compiler's, its checks against results made wrong on purpose.
+// Tests the suite itself: its number formats against the compiler's, its checks against deliberately wrong results.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,7 +12,7 @@
 namespace lathe::conformance {
 namespace {
 
-TEST(Numbers, HalfAndBfloatDecodeAsTheCompilerDoes) {
+TEST(Numbers, DecodesF16AndBf16LikeTheCompiler) {
   for (uint32_t bits = 0; bits < 1 << 16; ++bits) {
     const auto half_bits = static_cast<uint16_t>(bits);
     _Float16 half;
@@ -36,7 +36,7 @@ TEST(Numbers, HalfAndBfloatDecodeAsTheCompilerDoes) {
 TEST(Numbers, RoundsToNearestEven) {
   Random random = random_stream(10);
   for (int i = 0; i < 200000; ++i) {
-    // Floats of every magnitude that half has; the compiler converts a float to half with one rounding.
+    // Values in the whole range of f16. The compiler converts a float to f16 with one rounding.
     const auto x = static_cast<float>(std::ldexp(random.normal(), static_cast<int>(random.between(-30, 17))));
     ASSERT_EQ(round_to(LATHE_F16, x), static_cast<double>(static_cast<_Float16>(x))) << x;
   }
@@ -50,7 +50,7 @@ TEST(Numbers, RoundsToNearestEven) {
   EXPECT_EQ(round_to(LATHE_F16, 0x1.8p-25), 0x1p-24);
 }
 
-TEST(Numbers, F8DecodesByItsDefinition) {
+TEST(Numbers, DecodesF8ByDefinition) {
   struct {
     lathe_dtype dtype;
     int exponent_bits, fraction_bits, largest_code;
@@ -78,7 +78,7 @@ TEST(Numbers, F8DecodesByItsDefinition) {
         ASSERT_EQ(back, byte);
         ASSERT_EQ(round_to(f.dtype, value), value);
       }
-      // Halfway to the neighbour goes to the even code.
+      // A value halfway between two neighbours rounds to the even code.
       if (code > 0) ASSERT_EQ(round_to(f.dtype, (before + wanted) / 2), code % 2 ? before : wanted) << code;
       before = wanted;
     }
@@ -90,7 +90,7 @@ TEST(Numbers, F8DecodesByItsDefinition) {
   }
 }
 
-TEST(Pairwise, EveryPairOfLevelsMeets) {
+TEST(Pairwise, CoversEveryPairOfLevels) {
   Random random = random_stream(11);
   const std::vector<int> levels = {3, 4, 2, 5};
   std::set<std::vector<size_t>> met;
@@ -116,8 +116,9 @@ TEST(GuardedMemory, NeighboursAreInaccessible) {
   EXPECT_DEATH(input.data()[3] = 1, "");
 }
 
-// On a device that is no CPU; the CPU's own allocations stand in for it, which the host may write to.
-TEST(GuardedMemory, OnADeviceIsFetchedAndCompared) {
+// Guarded memory on a device that is not the CPU. The CPU's allocations stand in for it, because the host can write
+// them.
+TEST(GuardedMemory, DetectsWritesOnADevice) {
   lathe_context_options options = memory_only(1);
   lathe_context* context = nullptr;
   lathe_device* cpu = nullptr;
@@ -156,7 +157,7 @@ TEST(GuardedMemory, OnADeviceIsFetchedAndCompared) {
   lathe_context_destroy(context);
 }
 
-// The right answer by three loops, written into D.
+// Computes the right result with three loops and writes it to D.
 void multiply_naively(const MatmulRequest& request) {
   const lathe_matmul_desc& d = *request.desc();
   const auto element = [](const lathe_operand& o, int64_t i, int64_t j) {

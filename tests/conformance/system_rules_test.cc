@@ -1,4 +1,4 @@
-// Hosts that deny something: memory that becomes executable, AMX registers, standard streams, a large stack.
+// Hosts with restrictions: no memory that becomes executable, no AMX registers, no standard streams, a small stack.
 #include "../system_rules.h"
 
 #include <fcntl.h>
@@ -25,8 +25,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Runs a product on a new device. Returns "OK", the status and the message, or what `check` says while the
-// device is open.
+// Runs a product on a new device. Returns "OK", the status with its message, or the result of `check`, which is called
+// while the device is open.
 std::string run_product(
     const lathe_context_options& options = memory_only(1),
     const std::function<std::string()>& check = [] { return std::string("OK"); }) {
@@ -40,23 +40,23 @@ std::string run_product(
   request.reset_output();
   const lathe_status status = lathe_matmul(fresh.get(), nullptr, request.desc());
   if (status != LATHE_OK) return std::string(lathe_status_name(status)) + ": " + lathe_last_error();
-  return request.check() ? check() : "it computes something else";
+  return request.check() ? check() : "the result is wrong";
 }
 
 // This process opens no device, so a child inherits none.
 class SystemRules : public testing::Test {
  protected:
-  void SetUp() override { SKIP_UNLESS_CPU("the rules are those of the host's processes"); }
+  void SetUp() override { SKIP_UNLESS_CPU("this tests restrictions of host processes"); }
 };
 
-TEST_F(SystemRules, NothingMayGainExecution) {
+TEST_F(SystemRules, WorksWhereMemoryCannotBecomeExecutable) {
   const std::string answer =
       in_child([] { return refuse_gain_of_execution() ? run_product() : "no PR_SET_MDWE"; });
   if (answer == "no PR_SET_MDWE") GTEST_SKIP() << answer;
   EXPECT_EQ(answer, "OK");
 }
 
-TEST_F(SystemRules, DeniedCodeIsNotAvailableAndNamesTheCauses) {
+TEST_F(SystemRules, ReportsDeniedExecutableMemoryWithItsCauses) {
   const std::string answer =
       in_child([] { return deny_execution(/*files=*/true) ? run_product() : "no seccomp"; });
   if (answer == "no seccomp") GTEST_SKIP() << answer;
@@ -66,7 +66,7 @@ TEST_F(SystemRules, DeniedCodeIsNotAvailableAndNamesTheCauses) {
 }
 
 // A daemon closes its standard streams. What it still prints must not go into a file of Lathe.
-TEST_F(SystemRules, NothingOfLathesIsAStandardStream) {
+TEST_F(SystemRules, OpensNothingAsAStandardStream) {
   const TemporaryDirectory directory;
   const std::string answer = in_child([&]() -> std::string {
     for (const int stream : {0, 1, 2}) close(stream);
@@ -85,7 +85,7 @@ TEST_F(SystemRules, NothingOfLathesIsAStandardStream) {
       return std::string("OK");
     };
     std::string result = run_product(options, check);
-    if (result == "OK") result = run_product(options, check);  // now from the disk
+    if (result == "OK") result = run_product(options, check);  // now from the disk cache
     stop = true;
     prints.join();
     return result;
@@ -95,17 +95,17 @@ TEST_F(SystemRules, NothingOfLathesIsAStandardStream) {
 
 #if defined(__x86_64__)
 // Linux refuses the AMX registers to a process whose alternate signal stack is too small for them.
-TEST_F(SystemRules, RefusedTilesAreNotAvailable) {
-  if (!__builtin_cpu_supports("amx-tile")) GTEST_SKIP() << "no AMX here";
+TEST_F(SystemRules, ReportsRefusedAmxRegisters) {
+  if (!__builtin_cpu_supports("amx-tile")) GTEST_SKIP() << "this processor has no AMX";
   const std::string answer = in_child([]() -> std::string {
     static char small[2048];
     stack_t stack = {};
     stack.ss_sp = small, stack.ss_size = sizeof small;
-    if (sigaltstack(&stack, nullptr) != 0) return "the system takes no small stack";
+    if (sigaltstack(&stack, nullptr) != 0) return "the system rejects a small stack";
     setenv("LATHE_CPU_TARGET", "x86-64-amx", 1);
     return run_product();
   });
-  if (answer == "the system takes no small stack") GTEST_SKIP() << answer;
+  if (answer == "the system rejects a small stack") GTEST_SKIP() << answer;
   EXPECT_THAT(answer,
               AllOf(StartsWith("NOT_AVAILABLE: "), HasSubstr("refuses this process the registers of AMX")));
 }
@@ -229,7 +229,7 @@ std::vector<Request> some_requests(Random* random) {
 
 class SmallStacks : public SystemRules {
  protected:
-  // Calls on a thread with a stack of that size, and checks here. Returns the bytes of stack used.
+  // Calls on a thread with a stack of that size and checks on this thread. Returns the bytes of stack used.
   size_t call(const Request& request, lathe_device* device, size_t stack_bytes) {
     PaintedStack stack(stack_bytes);
     request.reset();
@@ -244,9 +244,9 @@ class SmallStacks : public SystemRules {
   const std::vector<Request> requests_ = some_requests(&random_);
 };
 
-TEST_F(SmallStacks, AreEnoughForAFirstUse) {
+TEST_F(SmallStacks, SufficeForAFirstUse) {
   const TemporaryDirectory directory;
-  for (const int run : {0, 1}) {  // compiled, then read from the disk
+  for (const int run : {0, 1}) {  // first compiled, then read from disk
     lathe_context_options options = memory_only(2);
     options.cache_dir = directory.path().c_str();
     OpenDevice fresh(options);
@@ -256,7 +256,7 @@ TEST_F(SmallStacks, AreEnoughForAFirstUse) {
   }
 }
 
-TEST_F(SmallStacks, ACallUsesNoMoreThanIsPromised) {
+TEST_F(SmallStacks, CallsStayWithinThePromisedStack) {
   constexpr size_t kLarge = 1 << 20;
   PaintedStack idle(kLarge);
   const size_t of_a_thread = idle.run([] {});

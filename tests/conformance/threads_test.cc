@@ -37,7 +37,7 @@ class Threads : public ConformanceTest {
 };
 
 TEST_F(Threads, AnyNumberOfWorkers) {
-  SKIP_UNLESS_CPU("workers are the CPU's");
+  SKIP_UNLESS_CPU("only the CPU has workers");
   for (int32_t workers : {1, 2, 3, 7}) {
     OpenDevice device(memory_only(workers));
     ASSERT_EQ(device.status(), LATHE_OK) << lathe_last_error();
@@ -51,7 +51,7 @@ TEST_F(Threads, AnyNumberOfWorkers) {
   }
 }
 
-// A parallel-for of the caller's: fresh threads a call, slot = thread, indices from a shared counter.
+// A caller's parallel-for: starts new threads in each call; slot = thread; indices come from a shared counter.
 struct CallersThreads {
   int32_t slots = 3;
   std::atomic<int64_t> calls{0};
@@ -71,7 +71,7 @@ struct CallersThreads {
 };
 
 TEST_F(Threads, CallersParallelFor) {
-  SKIP_UNLESS_CPU("workers are the CPU's");
+  SKIP_UNLESS_CPU("only the CPU has workers");
   CallersThreads callers;
   lathe_context_options options = memory_only(callers.slots);
   options.parallel_for = CallersThreads::run;
@@ -83,7 +83,7 @@ TEST_F(Threads, CallersParallelFor) {
   a.rows = 31;
   a.n = 20011;
   EXPECT_TRUE(ArgmaxRequest(a, &random_).run(device.get()));
-  EXPECT_GT(callers.calls.load(), 0) << "the library used threads of its own";
+  EXPECT_GT(callers.calls.load(), 0) << "the library used its own threads";
 }
 
 class Barrier {
@@ -108,7 +108,7 @@ class Barrier {
   int arrived_ = 0, generation_ = 0;
 };
 
-// Every worker calls `slice(phase, worker)` once a phase, all phases in step.
+// Every worker calls `slice(phase, worker)` once per phase; all workers finish a phase before the next.
 template <typename SliceFn>
 void run_slices(int32_t phases, int32_t workers, const SliceFn& slice) {
   Barrier barrier(workers);
@@ -127,7 +127,7 @@ void run_slices(int32_t phases, int32_t workers, const SliceFn& slice) {
 }
 
 TEST_F(Threads, SlicesFromTheCallersThreads) {
-  SKIP_UNLESS_CPU("slices are the CPU's");
+  SKIP_UNLESS_CPU("only the CPU has slices");
   for (MatmulCase c : some_matmuls()) {
     for (int32_t split : {0, 5}) {
       c.split_k = split;
@@ -155,7 +155,7 @@ TEST_F(Threads, SlicesFromTheCallersThreads) {
 }
 
 TEST_F(Threads, ArgmaxSlices) {
-  SKIP_UNLESS_CPU("slices are the CPU's");
+  SKIP_UNLESS_CPU("only the CPU has slices");
   ArgmaxCase c;
   c.rows = 10;
   c.n = 50021;
@@ -207,7 +207,7 @@ TEST_F(Threads, PlansRunManyTimesOnOtherOperands) {
     ASSERT_LATHE_OK(lathe_plan_run_matmul(plan, nullptr, request.desc()));
     EXPECT_TRUE(request.check());
   }
-  // The caller's workspace, exactly as large as asked for.
+  // A workspace of the caller, of exactly the size that was asked for.
   const GuardedMemory workspace(bytes, Flush::kStart);
   planned.set_workspace(workspace.address(), bytes);
   planned.reset_output();
@@ -215,7 +215,7 @@ TEST_F(Threads, PlansRunManyTimesOnOtherOperands) {
   EXPECT_TRUE(planned.check());
   workspace.fetch();
   EXPECT_TRUE(workspace.canaries_intact());
-  // Another class is refused, not run.
+  // A request of another class is refused.
   c.m = 33;
   MatmulRequest outside(c, &random_);
   EXPECT_EQ(lathe_plan_run_matmul(plan, nullptr, outside.desc()), LATHE_INVALID_ARGUMENT);
@@ -256,8 +256,8 @@ TEST_F(Threads, ManyCallersOfAColdDevice) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(failures.load(), 0) << message;
-  // Four M, each with and without a split, and argmax, at one alignment on the CPU and at two on a GPU:
-  // nobody compiles what another is compiling.
+  // Four M, each with and without a split, and argmax; one alignment on the CPU, two on a GPU. No kernel is compiled
+  // twice.
   EXPECT_LE(cold.statistics().compiles, is_cpu() ? 9u : 10u);
 }
 

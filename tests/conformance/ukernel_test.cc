@@ -1,4 +1,4 @@
-// matmul by every ukernel that the device has for a request, forced one by one, against float64: edges,
+// matmul with every ukernel that the device has for a request, forced one by one and compared with float64: edges,
 // layouts, batches, epilogues and special values.
 #include <gtest/gtest.h>
 
@@ -23,23 +23,23 @@ class Ukernels : public ConformanceTest {
  protected:
   void SetUp() override {
     ConformanceTest::SetUp();
-    if (!IsSkipped() && is_fallback()) GTEST_SKIP() << "the generic kernels are no ukernels";
+    if (!IsSkipped() && is_fallback()) GTEST_SKIP() << "generic kernels are not ukernels";
   }
 
-  // The best candidate of each ukernel, every one of whose register tiles is another kernel.
+  // The best candidate of each ukernel. Each ukernel function is another register tile.
   std::map<std::string, int32_t> ukernels_of(const MatmulCase& c) {
     MatmulRequest request(c, &random_);
     std::map<std::string, int32_t> best;
     for (const nlohmann::json& candidate : legal_candidates(device(), *request.desc())) {
       const auto& config = candidate["config"];
       if (config.value("kernel", "") != "ukernel") continue;
-      EXPECT_GE(config["tile_k"], c.k) << "K is tiled";
+      EXPECT_GE(config["tile_k"], c.k) << "the ukernel does not get all of K";
       best.emplace(config["ukernel"]["function"], candidate["rank"]);
     }
     return best;
   }
 
-  // On GPUs, where operands must be, their lines begin at multiples of 16 bytes; lines end anywhere.
+  // On GPUs lines start at multiples of 16 bytes, as ukernels require there; they end anywhere.
   void expect(MatmulCase c) {
     if (!is_cpu()) c.aligned_lines = true, c.flush = Flush::kStart, c.misalign = 0;
     for (const auto& [function, rank] : ukernels_of(c)) {
@@ -58,7 +58,7 @@ TEST_F(Ukernels, EdgesOfEveryDimension) {
   for (const auto& shape : shapes)
     for (const Types& t : kTypes)
       for (int of_two = 0; of_two < (is_quick() ? 1 : 2); ++of_two) {
-        layout = (layout + 3) % 4;  // in the end every one with every type
+        layout = (layout + 3) % 4;  // covers every layout with every type in the end
         MatmulCase c;
         c.m = shape[0], c.n = shape[1], c.k = shape[2];
         c.in = t.in, c.out = t.out;
@@ -69,10 +69,10 @@ TEST_F(Ukernels, EdgesOfEveryDimension) {
       }
 }
 
-// One numeric recipe is one result: the ukernel's bits are the generated kernel's, whatever the tile and the
+// The same numeric recipe gives the same result: a ukernel has the bits of the generated kernel, for every tile and
 // merge.
-TEST_F(Ukernels, OfOneRecipeAreEqualToGenerated) {
-  if (is_cpu()) GTEST_SKIP() << "the CPU's sums are of blocks of K where they are generated";
+TEST_F(Ukernels, SameRecipeGivesTheBitsOfGeneratedKernels) {
+  if (is_cpu()) GTEST_SKIP() << "generated CPU kernels sum in blocks of K, so their bits differ";
   for (const Types& t : kTypes) {
     MatmulCase c;
     c.m = 70, c.n = 75, c.k = 171;
@@ -97,7 +97,7 @@ TEST_F(Ukernels, OfOneRecipeAreEqualToGenerated) {
   }
 }
 
-// Nothing is multiplied: a candidate is forced all the same.
+// K or another dimension is 0. A forced candidate is still accepted.
 TEST_F(Ukernels, EmptyDimensions) {
   for (int zero = 0; zero < 4; ++zero) {
     MatmulCase c;
@@ -119,7 +119,7 @@ TEST_F(Ukernels, BatchesStridesAndEpilogues) {
   for (const Types& t : kTypes)
     for (int variant = 0; variant < 4; ++variant) {
       const bool integers = t.in == LATHE_I8;
-      if (integers && variant && !is_cpu()) continue;  // scales have kernels on the CPU alone
+      if (integers && variant && !is_cpu()) continue;  // scales have kernels only on the CPU
       MatmulCase c;
       c.m = 33, c.n = 70, c.k = 121, c.batch = 3;
       c.in = t.in, c.out = integers && variant ? LATHE_F32 : t.out;
@@ -142,7 +142,7 @@ TEST_F(Ukernels, BatchesStridesAndEpilogues) {
 
 TEST_F(Ukernels, SpecialValuesSpread) {
   for (const Types& t : kTypes) {
-    if (t.in == LATHE_I8) continue;  // has none
+    if (t.in == LATHE_I8) continue;  // it has none
     for (int64_t k : {31, 64, 257}) {
       MatmulCase c;
       c.m = 33, c.n = 65, c.k = k;
@@ -154,8 +154,8 @@ TEST_F(Ukernels, SpecialValuesSpread) {
   }
 }
 
-// Every task tile of each, of which there are several for one register tile; and whatever the device has
-// instructions for is among them.
+// Every workgroup tile of each ukernel (a register tile has several). All ukernels that the device's instructions allow
+// must be among the candidates.
 TEST_F(Ukernels, EveryCandidate) {
   std::set<std::string> ran;
   std::string features, arch;

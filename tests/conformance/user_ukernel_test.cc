@@ -1,5 +1,5 @@
-// Ukernels that users bring, from their description and bitcode to results: the bitcode is a built-in one's,
-// under another name.
+// Ukernels supplied by users, from description and bitcode to results. The bitcode is that of a built-in ukernel, under
+// another name.
 #include <gmock/gmock.h>
 #include <lathe/ukernel.h>
 
@@ -23,7 +23,7 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// So cheap that it is chosen.
+// So cheap that the oracle chooses it.
 constexpr char kDescription[] =
     "name: mine\n"
     "op: argmax\n"
@@ -62,7 +62,7 @@ class UserUkernels : public testing::Test {
  protected:
   void SetUp() override {
     if (!skip_reason().empty()) GTEST_SKIP() << skip_reason();
-    if (!is_cpu() || is_fallback()) GTEST_SKIP() << "of the CPU's compiled kernels";
+    if (!is_cpu() || is_fallback()) GTEST_SKIP() << "only for compiled kernels of the CPU";
     const nlohmann::json plan = plan_of(*open());
     if (plan["target"].value("features", "").find("+avx2") == std::string::npos ||
         plan["target"].value("arch", "") != "x86-64")
@@ -94,7 +94,7 @@ class UserUkernels : public testing::Test {
     lathe_plan_destroy(plan);
     return json;
   }
-  // Of the candidate of that ukernel; "none" where there is no such candidate.
+  // The rejection of the candidate with that ukernel; "none" if there is no such candidate.
   static std::string rejection_of(const nlohmann::json& plan) {
     for (const auto& candidate : plan["candidates"])
       if (candidate["config"]["ukernel"].value("bitcode", "").rfind("user/mine@", 0) == 0)
@@ -108,12 +108,12 @@ class UserUkernels : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(UserUkernels, IsACandidateInTheKeyAndRight) {
+TEST_F(UserUkernels, IsChosenNamedInTheKeyAndRight) {
   ASSERT_FALSE(bitcode_.empty());
   const auto device = open();
   const std::string without = plan_of(*device)["key"].value("text", "");
   ASSERT_LATHE_OK(add(device->context(), kDescription, bitcode_, 0));
-  const auto other = open();  // made after it, and nothing was stored
+  const auto other = open();  // created after it, but the ukernel was not stored
   EXPECT_EQ(rejection_of(plan_of(*other)), "none");
   const auto fresh = open();
   ASSERT_LATHE_OK(add(fresh->context(), kDescription, bitcode_, 0));
@@ -132,7 +132,7 @@ TEST_F(UserUkernels, IsACandidateInTheKeyAndRight) {
   }
 }
 
-TEST_F(UserUkernels, WhatWasMadeOfOneThatIsRemovedSinceIsStillNamed) {
+TEST_F(UserUkernels, PlansKeepAUkernelThatWasRemoved) {
   const auto device = open();
   ASSERT_LATHE_OK(add(device->context(), kDescription, bitcode_, 0));
   const nlohmann::json before = plan_of(*device);
@@ -166,7 +166,7 @@ TEST_F(UserUkernels, StoredServesLaterContextsUntilItsFileChanges) {
   EXPECT_EQ(rejection_of(plan_of(*open())), "none");
 }
 
-TEST_F(UserUkernels, WhatDoesNotFitIsRejectedWithItsReason) {
+TEST_F(UserUkernels, RejectsUnfitRequestsWithTheReason) {
   const auto device = open();
   const auto rejection = [&](const char* from, const char* to) {
     EXPECT_LATHE_OK(add(device->context(), replaced(kDescription, from, to), bitcode_, 0));
@@ -183,17 +183,18 @@ TEST_F(UserUkernels, ErrorsOfADescriptionNameTheLine) {
     return lathe_last_error();
   };
   EXPECT_THAT(error("dtype: f32", "dtipe: f32"), HasSubstr("line 3: unknown key 'dtipe'"));
-  EXPECT_THAT(error("most: 70000", "most: many"), HasSubstr("line 10: 'most': 'many' is no whole number"));
-  EXPECT_THAT(error("least: 2", "least: 70001"), HasSubstr("line 10: 'n': least 70001 is over most 70000"));
+  EXPECT_THAT(error("most: 70000", "most: many"), HasSubstr("line 10: 'most': 'many' is not a whole number"));
+  EXPECT_THAT(error("least: 2", "least: 70001"),
+              HasSubstr("line 10: 'n': least 70001 is greater than most 70000"));
   EXPECT_THAT(error("[avx2, fma]", "avx2, fma"),
-              HasSubstr("line 8: 'features' is no list, such as [avx2, fma]"));
-  EXPECT_THAT(error("  n: {least", "  k: {least"), HasSubstr("line 10: shape 'k': of matmul alone"));
-  EXPECT_THAT(error("dtype: f32", "dtype: i8"), HasSubstr("line 3: dtype 'i8': of matmul alone"));
+              HasSubstr("line 8: 'features' is not a list such as [avx2, fma]"));
+  EXPECT_THAT(error("  n: {least", "  k: {least"), HasSubstr("line 10: shape 'k' is only for matmul"));
+  EXPECT_THAT(error("dtype: f32", "dtype: i8"), HasSubstr("line 3: dtype 'i8' is only for matmul"));
   EXPECT_THAT(error("dtype: f32\n", ""), HasSubstr("line 1: 'dtype' is missing"));
   EXPECT_THAT(error("fixed_seconds: 1.0e-9\n  seconds_per_byte: 1.0e-18", "fixed_seconds: 0"),
-              HasSubstr("line 11: 'cost': a call takes some time"));
+              HasSubstr("line 11: 'cost': the sum of its values must be greater than 0"));
   EXPECT_THAT(error("1.0e-9", "-1"),
-              HasSubstr("line 12: 'fixed_seconds': '-1' is no number of seconds, 0 to 1e6"));
+              HasSubstr("line 12: 'fixed_seconds': '-1' is not a number of seconds from 0 to 1e6"));
   EXPECT_THAT(error("name: mine", "name: ../mine"), HasSubstr("is not a valid ukernel name"));
   EXPECT_THAT(error("op: argmax", "op: softmax"), HasSubstr("line 2: op 'softmax'"));
   EXPECT_THAT(error("function: lathe_argmax_row_f32", "function: f"),
@@ -236,11 +237,12 @@ TEST_F(UserUkernels, MatmulIsRightOnOddShapes) {
   MatmulCase refused;
   refused.m = 30, refused.n = 15, refused.k = 40;
   MatmulRequest request(refused, &random_);
-  EXPECT_EQ(bitcode_of_choice(device->get(), request).find("user/"), std::string::npos) << "N is under 16";
+  EXPECT_EQ(bitcode_of_choice(device->get(), request).find("user/"), std::string::npos)
+      << "the ukernel was chosen although N is below 16";
   EXPECT_TRUE(request.run(device->get()));
 }
 
-// Whatever LLVM makes of it, this process lives and what it takes is no worse than what it was given.
+// Whatever LLVM makes of damaged bitcode: this process survives, and accepted bitcode computes no worse results.
 TEST_F(UserUkernels, DamagedBitcodeIsRefused) {
   const auto device = open();
   EXPECT_EQ(add(device->context(), kDescription, "no bitcode", 0), LATHE_INVALID_ARGUMENT);

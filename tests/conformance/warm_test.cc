@@ -1,4 +1,4 @@
-// After a warm-up of a weight no M compiles.
+// After a warm-up of a weight, no M needs a compilation.
 #include <cstdlib>
 #include <fstream>
 #include <numeric>
@@ -35,7 +35,7 @@ std::set<std::pair<int64_t, int64_t>> real_weights() {
   return weights;
 }
 
-// A PyTorch Linear weight [n, k]; pointers are absent, as for a plan they may be.
+// A PyTorch Linear weight [n, k]. A plan needs no pointers.
 lathe_matmul_desc linear(int64_t n, int64_t k, lathe_dtype dtype) {
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = 1;
@@ -50,7 +50,7 @@ class WarmUp : public ConformanceTest {
  protected:
   static constexpr int64_t kMaxM = 8192;
 
-  // Plans every M of `rows` under the policy ERROR.
+  // Plans every M of `rows` with the miss policy ERROR.
   static void expect_no_miss(lathe_device* device, lathe_matmul_desc desc, const std::vector<int64_t>& rows) {
     desc.miss_policy = LATHE_MISS_ERROR;
     for (int64_t m : rows) {
@@ -65,7 +65,7 @@ class WarmUp : public ConformanceTest {
     std::iota(rows.begin(), rows.end(), 1);
     return rows;
   }
-  // Every M to 300, powers of two and their neighbours, and M drawn at random.
+  // Every M up to 300, powers of two and their neighbours, and random M.
   std::vector<int64_t> many_m() {
     std::vector<int64_t> rows(300);
     std::iota(rows.begin(), rows.end(), 1);
@@ -79,7 +79,8 @@ class WarmUp : public ConformanceTest {
 };
 
 TEST_F(WarmUp, NoMOfTheRealWeightsCompiles) {
-  // LATHE_TEST_EVERY_M plans all of them for all weights, which takes minutes; without it, for every eighth.
+  // With LATHE_TEST_EVERY_M every M of every weight is planned, which takes minutes; else every M of each eighth
+  // weight.
   const bool thorough = std::getenv("LATHE_TEST_EVERY_M") != nullptr;
   int index = 0;
   const auto weights = real_weights();
@@ -115,7 +116,7 @@ TEST_F(WarmUp, OtherFormsOfAWeight) {
     desc.a.layout = form.a;
     desc.b.layout = form.b;
     desc.determinism = form.determinism;
-    char presence = 0;  // a pointer that is never followed
+    char presence = 0;  // a pointer that is never dereferenced
     if (form.whole_epilogue) {
       desc.epilogue.bias = &presence;
       desc.epilogue.bias_dtype = form.dtype;
@@ -131,7 +132,7 @@ TEST_F(WarmUp, OtherFormsOfAWeight) {
   }
 }
 
-TEST_F(WarmUp, ThenEveryCallIsServedWhateverItsAlignment) {
+TEST_F(WarmUp, ServesEveryAlignment) {
   MatmulCase c;
   c.n = 40;
   c.k = 24;
@@ -153,7 +154,7 @@ TEST_F(WarmUp, ThenEveryCallIsServedWhateverItsAlignment) {
   EXPECT_EQ(shared_->statistics().compiles, compiles);
 }
 
-TEST_F(WarmUp, AMissUnderTheErrorPolicyChangesNothing) {
+TEST_F(WarmUp, MissUnderErrorPolicyChangesNothing) {
   OpenDevice cold(memory_only(1));
   ASSERT_EQ(cold.status(), LATHE_OK) << lathe_last_error();
   MatmulCase c;

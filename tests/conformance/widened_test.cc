@@ -1,6 +1,6 @@
-// f32 by weights of 16 bits, f16 or bf16, and f32 rounded to bf16 by bf16: every M of decoding and every
-// bucket, layouts, results, epilogues, batches, splits, NaN and infinities, large K, candidates,
-// batch_invariant, packed f16, matmul_argmax. Devices without such kernels say so.
+// f32 A with 16-bit weights (f16 or bf16), and f32 rounded to bf16 with bf16 weights: every M of decoding and every
+// bucket, layouts, results, epilogues, batches, splits, NaN and infinities, large K, candidates, batch invariance,
+// packed f16, matmul_argmax. Devices without such kernels say so.
 #include <limits>
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ class Widened : public ConformanceTest, public testing::WithParamInterface<Weigh
  protected:
   void SetUp() override {
     ConformanceTest::SetUp();
-    if (!IsSkipped() && !is_cpu()) GTEST_SKIP() << "f32 by weights of 16 bits has kernels on the CPU alone";
+    if (!IsSkipped() && !is_cpu()) GTEST_SKIP() << "only the CPU has kernels for f32 with 16-bit weights";
   }
   static MatmulCase make(int64_t m, int64_t n, int64_t k) {
     MatmulCase c;
@@ -114,10 +114,9 @@ TEST_P(Widened, SpecialValues) {
   }
 }
 
-// Weights that no product of 16 bits would keep: A's mantissa is as long as f32's, and B's subnormal numbers
-// count.
+// Values that 16-bit products would lose: the full f32 mantissa of A, and subnormal numbers of B.
 TEST_P(Widened, NothingOfAOrBIsRoundedOrFlushed) {
-  if (GetParam().math == LATHE_MATH_BF16) GTEST_SKIP() << "A may be";
+  if (GetParam().math == LATHE_MATH_BF16) GTEST_SKIP() << "A may be rounded in this math mode";
   const float least = GetParam().dtype == LATHE_F16 ? 0x1p-24f : 0x1p-133f;
   const float a[] = {1.0f + 0x1p-23f, 3.0f};
   for (int64_t m : {1, 40}) {
@@ -137,7 +136,7 @@ TEST_P(Widened, NothingOfAOrBIsRoundedOrFlushed) {
     for (int64_t i = 0; i < m; ++i) {
       const float* row = got.data() + i * 3;
       EXPECT_EQ(row[0], a[0]);
-      EXPECT_EQ(row[1], 4 * least);  // (4 + 2^-23) * least, of which f32 has the first 24 bits
+      EXPECT_EQ(row[1], 4 * least);  // (4 + 2^-23) * least, rounded to the 24 bits of f32
       EXPECT_EQ(row[2], 3 - 2 * a[0]);
     }
   }
@@ -152,7 +151,7 @@ TEST_P(Widened, LargeK) {
 }
 
 TEST_P(Widened, EveryCandidate) {
-  if (is_fallback()) GTEST_SKIP() << "without a compiler there are none";
+  if (is_fallback()) GTEST_SKIP() << "without a compiler there are no candidates";
   for (bool trans_b : {false, true}) {
     for (const auto& [m, n, k] : {std::tuple{1, 64, 511}, {7, 80, 1055}, {40, 70, 300}, {150, 136, 319}}) {
       MatmulCase c = make(m, n, k);
@@ -171,9 +170,9 @@ TEST_P(Widened, EveryCandidate) {
   }
 }
 
-// Rows have the same bits whatever M.
+// Rows have the same bits for every M.
 TEST_P(Widened, BatchInvariant) {
-  if (is_fallback()) GTEST_SKIP() << "its classes have no generic kernel";
+  if (is_fallback()) GTEST_SKIP() << "generic kernels are not batch invariant";
   for (bool trans_b : {false, true}) {
     MatmulCase c = make(70, 48, 545);
     c.trans_b = trans_b;
@@ -195,8 +194,8 @@ TEST_P(Widened, PackedWeights) {
   }
 }
 
-// Words that K ends in the middle of: infinity by the zero behind it would be NaN.
-TEST_P(Widened, NothingBehindAnOddKIsMultiplied) {
+// K ends in the middle of a word. Multiplying an infinity with the zero behind K would give NaN.
+TEST_P(Widened, IgnoresBytesBehindAnOddK) {
   if (is_fallback()) GTEST_SKIP() << "no generic kernel reads packed weights";
   constexpr int64_t kM = 3, kN = 2, kK = 5;
   std::vector<float> a(kM * kK, std::numeric_limits<float>::infinity()), got(kM * kN);
@@ -249,7 +248,7 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, Widened,
                                   (info.param.math ? "_rounded" : "");
                          });
 
-// What has no kernel is refused by name.
+// Unsupported requests are refused with a message that names the request.
 class WidenedElsewhere : public ConformanceTest {};
 TEST_F(WidenedElsewhere, NamesTheRequest) {
   if (is_cpu()) GTEST_SKIP() << "the CPU has kernels for them";

@@ -10,7 +10,7 @@
 namespace lathe {
 namespace {
 
-TEST(AmdTargets, EveryGpuIsATargetOnce) {
+TEST(AmdTargets, ListsEveryGpuOnceAsATarget) {
   std::set<std::string> names;
   for (const AmdGpu& gpu : amd_gpus()) {
     EXPECT_TRUE(names.insert(std::string(gpu.name)).second) << gpu.name;
@@ -25,8 +25,8 @@ TEST(AmdTargets, EveryGpuIsATargetOnce) {
   }
 }
 
-// LLVM's AMDGPU usage guide, "Generic processors".
-TEST(AmdTargets, GenericTargetsHaveTheirMembers) {
+// From LLVM's AMDGPU usage guide, "Generic processors".
+TEST(AmdTargets, AssignsGpusToTheirGenericTargets) {
   const struct {
     const char *gpu, *generic;
   } members[] = {{"gfx900", "gfx9-generic"},
@@ -51,8 +51,8 @@ TEST(AmdTargets, GenericTargetsHaveTheirMembers) {
     EXPECT_EQ(find_amd_gpu(unknown), nullptr) << unknown;
 }
 
-// A generic target is code's alone: no device is one.
-TEST(AmdTargets, AGenericTargetIsNoDevices) {
+// Code can be compiled for a generic target, but no device is one.
+TEST(AmdTargets, RefusesAGenericTargetAsADevice) {
   for (const char* name : {"gfx9-generic", "gfx9-4-generic", "gfx11-generic"}) {
     EXPECT_TRUE(is_amd_generic(name));
     EXPECT_FALSE(parse_target(name).ok()) << name;
@@ -65,7 +65,7 @@ TEST(AmdTargets, AGenericTargetIsNoDevices) {
   EXPECT_EQ(amd_baseline("sm_90a"), "sm_90a");
 }
 
-TEST(AmdTargets, ModesAreOfTheGpu) {
+TEST(AmdTargets, AcceptsOnlyTheModesOfTheGpu) {
   EXPECT_EQ(parse_target("gfx906:sramecc-:xnack+")->features, "+xnack,-sramecc");
   EXPECT_EQ(parse_target("gfx90c:xnack+")->features, "+xnack");
   EXPECT_FALSE(parse_target("gfx900:sramecc+").ok()) << "has no such mode";

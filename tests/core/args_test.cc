@@ -9,8 +9,8 @@ size_t size_of_kind(ArgumentKind kind) {
   return kind == ArgumentKind::ptr || kind == ArgumentKind::i64 ? 8 : 4;
 }
 
-// Naturally aligned, in table order, without a gap: the layout CUDA and AMD give the same parameter list.
-TEST(ArgumentBlockTest, FieldsFollowEachOtherWithoutPadding) {
+// CUDA and AMD lay out the same parameter list with natural alignment, in order. The struct must match that.
+TEST(ArgumentBlockTest, HasNoPadding) {
   size_t offset = 0;
   for (const ArgumentField& field : kArgumentFields) {
     EXPECT_EQ(field.offset, offset) << field.name;

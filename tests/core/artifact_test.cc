@@ -23,7 +23,7 @@ Artifact sample() {
   return a;
 }
 
-TEST(ArtifactTest, BytesRoundTrip) {
+TEST(ArtifactTest, RoundTripsThroughBytes) {
   for (CodeFormat format :
        {CodeFormat::kElfObject, CodeFormat::kPtx, CodeFormat::kCubin, CodeFormat::kHsaco}) {
     Artifact a = sample();
@@ -37,7 +37,7 @@ TEST(ArtifactTest, BytesRoundTrip) {
   }
 }
 
-TEST(ArtifactTest, TheHeaderIsAsDocumented) {
+TEST(ArtifactTest, WritesTheDocumentedHeader) {
   const Artifact a = sample();
   const std::string bytes = serialize(a);
   const std::string recipe = to_json(a.recipe).dump();
@@ -51,16 +51,16 @@ TEST(ArtifactTest, TheHeaderIsAsDocumented) {
   EXPECT_EQ(bytes.substr(40), recipe + a.metadata + a.code);
 }
 
-TEST(ArtifactTest, EveryTruncationAndExtensionIsRefused) {
+TEST(ArtifactTest, RefusesEveryTruncationAndExtension) {
   const std::string bytes = serialize(sample());
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_FALSE(parse_artifact(absl::string_view(bytes).substr(0, size)).ok()) << size;
   EXPECT_FALSE(parse_artifact(bytes + "x").ok());
 }
 
-// The artifact carries no checksum (the cache entry around it does): a flipped bit may be refused or read as
-// other data, but never crashes and never reads beyond the input.
-TEST(ArtifactTest, EveryFlippedBitIsSurvived) {
+// An artifact has no checksum; the cache entry that contains it has one. So a flipped bit may be refused or read
+// as other data, but it must not crash or read beyond the input.
+TEST(ArtifactTest, SurvivesEveryFlippedBit) {
   const std::string bytes = serialize(sample());
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     std::string flipped = bytes;
@@ -70,7 +70,7 @@ TEST(ArtifactTest, EveryFlippedBitIsSurvived) {
   }
 }
 
-TEST(ArtifactTest, LengthsThatOverflowAreRefused) {
+TEST(ArtifactTest, RefusesLengthsThatOverflow) {
   const std::string bytes = serialize(sample());
   for (size_t field = 0; field < 3; ++field) {
     for (uint64_t length : {UINT64_MAX, UINT64_MAX - 40, uint64_t{1} << 63, uint64_t{1} << 32}) {
@@ -79,7 +79,7 @@ TEST(ArtifactTest, LengthsThatOverflowAreRefused) {
       EXPECT_FALSE(parse_artifact(changed).ok()) << field << " " << length;
     }
   }
-  // Two lengths whose sum wraps to the right total.
+  // Two lengths whose sum wraps around to the correct total.
   std::string changed = bytes;
   uint64_t sizes[3];
   memcpy(sizes, &changed[16], sizeof(sizes));
@@ -89,7 +89,7 @@ TEST(ArtifactTest, LengthsThatOverflowAreRefused) {
   EXPECT_FALSE(parse_artifact(changed).ok());
 }
 
-TEST(ArtifactTest, ErrorsSayWhat) {
+TEST(ArtifactTest, NamesTheDefect) {
   const std::string bytes = serialize(sample());
   EXPECT_THAT(std::string(parse_artifact("LATHE").status().message()), testing::HasSubstr("header"));
   std::string version = bytes;
@@ -104,7 +104,7 @@ TEST(ArtifactTest, ErrorsSayWhat) {
   std::string magic = bytes;
   magic[0] = 'l';
   EXPECT_THAT(std::string(parse_artifact(magic).status().message()), testing::HasSubstr("wrong magic"));
-  // A recipe that is no JSON, and JSON that is no recipe.
+  // A recipe that is not JSON, and JSON that is not a recipe.
   std::string no_json = bytes, no_recipe = bytes;
   no_json[40] = '(';
   EXPECT_THAT(std::string(parse_artifact(no_json).status().message()),
@@ -113,7 +113,7 @@ TEST(ArtifactTest, ErrorsSayWhat) {
   EXPECT_FALSE(parse_artifact(no_recipe).ok());
 }
 
-TEST(ArtifactTest, FormatsHaveNames) {
+TEST(ArtifactTest, NamesEveryFormat) {
   EXPECT_EQ(name_of(CodeFormat::kElfObject), "elf");
   EXPECT_EQ(name_of(CodeFormat::kPtx), "ptx");
   EXPECT_EQ(name_of(CodeFormat::kCubin), "cubin");

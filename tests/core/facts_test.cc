@@ -22,7 +22,7 @@ Target target(const char* name) {
   return t.value_or(Target());
 }
 
-TEST(TargetTest, NamedTargetsAreCanonical) {
+TEST(TargetTest, ReturnsNamedTargetsInCanonicalForm) {
   for (const char* name :
        {"x86-64-avx2", "x86-64-avx512", "aarch64-neon", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a",
         "sm_100a", "sm_120", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"}) {
@@ -34,7 +34,7 @@ TEST(TargetTest, NamedTargetsAreCanonical) {
   }
 }
 
-TEST(TargetTest, RegistersAndWaves) {
+TEST(TargetTest, KnowsVectorRegistersAndWaveSizes) {
   EXPECT_EQ(vector_lanes(target("x86-64-avx2")), 8);
   EXPECT_EQ(vector_lanes(target("x86-64-avx512")), 16);
   EXPECT_EQ(vector_lanes(target("aarch64-neon")), 4);
@@ -48,7 +48,7 @@ TEST(TargetTest, RegistersAndWaves) {
   EXPECT_EQ(wave_size(target("gfx1100")), 32);
 }
 
-TEST(TargetTest, HasReadsWholeNamesAndSigns) {
+TEST(TargetTest, HasComparesWholeNamesAndSigns) {
   const Target t{Backend::kCpu, "x86-64", "+avx512f,-avx2,+fma"};
   EXPECT_TRUE(t.has("avx512f"));
   EXPECT_TRUE(t.has("fma"));
@@ -71,7 +71,7 @@ TEST(TargetTest, AmdModesReplaceTheDefaults) {
   }
 }
 
-TEST(TargetTest, FeaturesAreSortedAndChecked) {
+TEST(TargetTest, SortsAndChecksFeatures) {
   EXPECT_EQ(canonical_features("+fma,+avx2").value(), "+avx2,+fma");
   EXPECT_EQ(canonical_features("").value(), "");
   EXPECT_FALSE(canonical_features("avx2").ok());
@@ -91,7 +91,7 @@ DeviceFacts laptop() {
   return f;
 }
 
-TEST(FactsTest, JsonRoundTrips) {
+TEST(FactsTest, RoundTripsThroughJson) {
   const auto back = facts_from_json(to_json(laptop()));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->name, "8-core laptop");
@@ -103,7 +103,7 @@ TEST(FactsTest, JsonRoundTrips) {
   EXPECT_EQ(back->machine, "");
 }
 
-TEST(FactsTest, HowTheMachineWasToldMayBeThere) {
+TEST(FactsTest, AcceptsTheOptionalMachineField) {
   DeviceFacts f = laptop();
   EXPECT_FALSE(to_json(f).contains("machine"));
   f.machine = "Zen 3, by its model";
@@ -116,7 +116,7 @@ TEST(FactsTest, HowTheMachineWasToldMayBeThere) {
   EXPECT_FALSE(facts_from_json(j).ok());
 }
 
-TEST(FactsTest, TargetMayBeAName) {
+TEST(FactsTest, AcceptsATargetByName) {
   Json j = to_json(laptop());
   j["target"] = "gfx942";
   EXPECT_EQ(facts_from_json(j).value().target, target("gfx942"));
@@ -128,7 +128,7 @@ TEST(FactsTest, TargetMayBeAName) {
   EXPECT_THAT(std::string(facts_from_json(j).status().message()), HasSubstr("target"));
 }
 
-TEST(FactsTest, BadFactsAreRefusedByName) {
+TEST(FactsTest, RefusesInvalidFactsByName) {
   const auto with = [](const char* name, Json fact) {
     Json j = to_json(laptop());
     j["facts"][name] = std::move(fact);
@@ -149,14 +149,14 @@ TEST(FactsTest, BadFactsAreRefusedByName) {
           << bad;
     }
   }
-  // No cache, but no device without a clock.
+  // A device may lack a cache, but not a clock.
   for (const char* cache : {"l1d_bytes", "l2_bytes", "l3_bytes"})
     EXPECT_TRUE(with(cache, {{"value", 0}, {"source", "x"}}).ok()) << cache;
   EXPECT_THAT(std::string(with("clock_hz", {{"value", 0}, {"source", "x"}}).message()),
               HasSubstr("clock_hz"));
 }
 
-TEST(FactsTest, LoadNamesTheFileInEveryError) {
+TEST(FactsTest, NamesTheFileInEveryLoadError) {
   const std::string path = testing::TempDir() + "lathe_facts_" + std::to_string(getpid()) + ".json";
   std::ofstream(path) << to_json(laptop()).dump(2);
   EXPECT_EQ(load_facts(path).value().fact_or("cores", 0), 8);
@@ -171,8 +171,9 @@ TEST(FactsTest, LoadNamesTheFileInEveryError) {
   EXPECT_FALSE(load_facts(testing::TempDir()).ok());
 }
 
-// Every file that is installed: readable, of a target that can be named, whole, and agreeing with itself.
-TEST(ShippedFacts, AreWholeAndOfKnownTargets) {
+// Checks every facts file that is installed: it can be read, its target has a name, it has all facts of its
+// backend, and its rates are plausible.
+TEST(ShippedFacts, AreCompleteAndHaveKnownTargets) {
   std::set<std::string> targets;
   for (const auto& entry : std::filesystem::directory_iterator(LATHE_FACTS_DIR)) {
     SCOPED_TRACE(entry.path());
@@ -198,10 +199,10 @@ TEST(ShippedFacts, AreWholeAndOfKnownTargets) {
                                               "sm_120", "spirv64", "pvc", "bmg"}));
 }
 
-// What a chip's units and its clock come to, against the rate that is stated for it. FMA lanes of a
-// multiprocessor: 64 in Turing and in A100, 128 elsewhere, in Intel's Xe-cores and in AMD's compute units,
-// packed or issued in pairs; a tensor core's rate is a power of two of FMAs a cycle.
-TEST(ShippedFacts, RatesFollowFromUnitsAndClock) {
+// Compares the stated rates with units * clock * FMAs per cycle. A multiprocessor has 64 f32 FMA lanes on Turing
+// and A100 and 128 on all others; Intel's Xe-cores and AMD's compute units have 128 (packed or dual issue).
+// Matrix units do a power of two of FMAs per cycle.
+TEST(ShippedFacts, StateRatesThatFollowFromUnitsAndClock) {
   struct Chip {
     const char* file;
     double lanes, matrix_fmas;
@@ -217,7 +218,7 @@ TEST(ShippedFacts, RatesFollowFromUnitsAndClock) {
     ASSERT_TRUE(facts.ok()) << facts.status();
     const double cycles = facts->fact_or("compute_units", 0) * facts->fact_or("clock_hz", 0);
     EXPECT_NEAR(facts->fact_or("flops_f32", 0) / (2 * chip.lanes * cycles), 1, 0.01) << chip.file;
-    // Tensor cores are stated at a lower clock on some parts.
+    // For some chips the tensor core rate is stated at a lower clock.
     EXPECT_NEAR(facts->fact_or("flops_matrix_f16", 0) / (2 * chip.matrix_fmas * cycles), 1, 0.08)
         << chip.file;
   }

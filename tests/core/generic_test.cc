@@ -27,7 +27,7 @@ ProblemClass some_class() {
   return c;
 }
 
-TEST(Generic, AFormHasEveryFieldOfTheClass) {
+TEST(Generic, FormHoldsEveryOpenFieldOfTheClass) {
   const ProblemClass c = some_class();
   const int64_t form = form_of(c);
   const auto bits = [form](int at) { return form >> at & 15; };
@@ -47,7 +47,7 @@ TEST(Generic, AFormHasEveryFieldOfTheClass) {
   EXPECT_NE(form_of(compares) >> Form::kValues & 15, 0);
 }
 
-TEST(Generic, WhatTheFormSaysIsNotInTheClass) {
+TEST(Generic, ClassDoesNotDependOnFieldsOfTheForm) {
   const ProblemClass g = generic_class_of(some_class());
   ProblemClass other = some_class();
   other.n = 1;
@@ -74,7 +74,7 @@ std::vector<Alignment> alignments_of(const Target& target) {
   return {Alignment::kElement, Alignment::k16, Alignment::kByte};
 }
 
-TEST(Generic, EveryProductHasOneOnTheDevicesWithKernels) {
+TEST(Generic, ListsEveryProductOnDevicesWithKernels) {
   for (const Target& target : {kCpu, kGpu, kAmdGpu})
     for (const Product& p : kProducts)
       for (Op op : {Op::kMatmul, Op::kMatmulArgmax})
@@ -92,7 +92,7 @@ TEST(Generic, EveryProductHasOneOnTheDevicesWithKernels) {
           }
 }
 
-TEST(Generic, EveryArgmaxHasOne) {
+TEST(Generic, ListsEveryArgmax) {
   for (const Target& target : {kCpu, kGpu, kAmdGpu})
     for (DType a : {DType::kF32, DType::kF16, DType::kBF16})
       for (Alignment alignment : alignments_of(target)) {
@@ -106,7 +106,7 @@ TEST(Generic, EveryArgmaxHasOne) {
 }
 
 // The counts of the devices' generic classes, written down apart from the table.
-TEST(Generic, TheNumberOfClasses) {
+TEST(Generic, ListsTheExpectedNumberOfClasses) {
   // CPU: argmax 3; products of one dtype 3 + 3, i8 2; f32 by f16 and bf16 2 + 2; floats by each block format 3.
   size_t formats = 0;
   for (const DTypeRow& row : kDTypes) formats += row.kind == DTypeKind::kBlocks;
@@ -115,14 +115,14 @@ TEST(Generic, TheNumberOfClasses) {
   EXPECT_EQ(generic_classes(kGpu).size(), 30u);
 }
 
-TEST(Generic, BlocksAreColumnMajor) {
+TEST(Generic, BlockFormatsAreColumnMajor) {
   ProblemClass c = some_class();
   c.b = DType::kQ4_0;
   c.trans_b = 0;
   EXPECT_EQ(generic_class_of(c).trans_b, 1);
 }
 
-TEST(Generic, NoneHasScales) {
+TEST(Generic, CannotReplaceAKernelWithScalesOrZeroPoints) {
   for (int field = 0; field < 4; ++field) {
     ProblemClass c = some_class();
     if (field == 0) c.scale_a = Scale::kPerTensor;
@@ -133,7 +133,7 @@ TEST(Generic, NoneHasScales) {
   }
 }
 
-TEST(Generic, NoRecipeChangesAboveFast) {
+TEST(Generic, ReplacesAProductOnlyIfDeterminismIsFast) {
   ProblemClass c = some_class();
   EXPECT_TRUE(may_fall_back(c));
   c.determinism = Determinism::kRunToRun;

@@ -1,4 +1,4 @@
-// Walks a JSON value's leaves, so that a test over "every field" cannot forget a new one.
+// Visits all leaves of a JSON value, so that a test of every field includes new fields automatically.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace lathe {
 
-// Calls visit(path, copy of `root` with that one leaf changed to another value of the same type) for every
-// leaf.
+// For every leaf, calls visit(path, copy), where the leaf of the copy of `root` has another value of the same
+// type.
 inline void for_each_changed_leaf(const Json& root,
                                   const std::function<void(const std::string&, const Json&)>& visit) {
   const Json leaves = root.flatten();
@@ -21,7 +21,7 @@ inline void for_each_changed_leaf(const Json& root,
     } else if (leaf.is_number()) {
       target = leaf.get<int64_t>() + 1;
     } else {
-      continue;  // an empty array or object: no field
+      continue;  // an empty array or object is not a field
     }
     visit(path, changed);
   }

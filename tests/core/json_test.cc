@@ -17,7 +17,7 @@ TEST(ParseJsonTest, NamesTheTextInTheError) {
   EXPECT_THAT(std::string(bad.status().message()), testing::StartsWith("the facts file: "));
 }
 
-TEST(ParseJsonTest, HostileTextIsAnErrorOrAValueNeverACrash) {
+TEST(ParseJsonTest, DoesNotCrashOnMaliciousText) {
   EXPECT_FALSE(parse_json("", "x").ok());
   EXPECT_FALSE(parse_json("\xff\xfe", "x").ok());
   EXPECT_FALSE(parse_json("\"\xc3\x28\"", "x").ok());
@@ -25,14 +25,14 @@ TEST(ParseJsonTest, HostileTextIsAnErrorOrAValueNeverACrash) {
   EXPECT_FALSE(parse_json(std::string(200000, '['), "x").ok());
   const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_TRUE(parse_json(nested(60), "x").ok());
-  // Values so deep would overflow the stack where they are copied.
+  // Copying such a deep value would overflow the stack.
   EXPECT_EQ(parse_json(nested(200000), "x").status().message(), "x: nested more than 64 levels deep");
   EXPECT_EQ(parse_json_file(nested(200000), "x").status().message(), "x: nested more than 64 levels deep");
   const std::string objects = absl::StrCat(R"({"a":)", nested(200000), "}");
   EXPECT_FALSE(parse_json(objects, "x").ok());
 }
 
-TEST(ParseJsonTest, AFileOfPeopleHasEveryKeyOnce) {
+TEST(ParseJsonFileTest, RefusesDuplicateKeysWithTheirLine) {
   const char* good = "{\"a\": {\"x\": 1},\n \"b\": [{\"x\": 1}, {\"x\": 2}]}";
   EXPECT_EQ(parse_json_file(good, "f.json").value(), parse_json(good, "f.json").value());
   const auto message = [](const char* text) {
@@ -46,7 +46,7 @@ TEST(ParseJsonTest, AFileOfPeopleHasEveryKeyOnce) {
   EXPECT_THAT(message(""), testing::StartsWith("f.json: "));
 }
 
-TEST(ReadJsonTest, StrictFields) {
+TEST(ReadJsonTest, RefusesFieldsOfAnotherTypeOrRange) {
   const Json j = {{"i", 3}, {"f", 2.5}, {"s", "text"}, {"b", true}, {"u", UINT64_MAX}, {"inf", INFINITY}};
   EXPECT_EQ(int_field(j, "i", 0, 3), 3);
   EXPECT_EQ(number_field(j, "f"), 2.5);

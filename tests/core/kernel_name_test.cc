@@ -29,7 +29,7 @@ CompileConfig config(const char* kernel, int32_t m, int32_t n, int32_t k) {
   return p;
 }
 
-TEST(KernelNameTest, SaysOpClassAndPlan) {
+TEST(KernelNameTest, ContainsOpClassAndPlan) {
   ProblemClass c = product();
   c.alignment = Alignment::k16;
   CompileConfig p = config("wgmma", 128, 256, 64);
@@ -73,13 +73,13 @@ TEST(KernelNameTest, SaysOpClassAndPlan) {
             "lathe_matmul_argmax_bf16_f32_nt_m513up_n4096_k11008_i32_simt_64x64x16");
 }
 
-// Whatever tells two kernels apart tells their names apart.
-TEST(KernelNameTest, NoTwoKernelsShareAName) {
+// Every field that changes a kernel must change its name.
+TEST(KernelNameTest, DiffersForDifferentKernels) {
   std::set<std::string> names;
   const auto add = [&](const ProblemClass& c, const CompileConfig& p, const std::string& what) {
     const std::string name = kernel_name(c, p);
     EXPECT_TRUE(names.insert(name).second) << what << " is not in " << name;
-    // What C, PTX and ELF agree on.
+    // Such a name is a valid identifier in C, PTX and ELF.
     EXPECT_TRUE(std::regex_match(name, std::regex("[a-z][a-z0-9_]*"))) << name;
   };
   const CompileConfig plan = config("mma", 64, 128, 32);
@@ -132,7 +132,7 @@ TEST(KernelNameTest, NoTwoKernelsShareAName) {
     kinds[i](c);
     add(c, plan, "class " + std::to_string(i));
   }
-  // The structured binding names every member: a new one does not compile until it is told here.
+  // The structured binding names every member, so a new member does not compile until this test handles it.
   for (int field = 0; field < 21; ++field) {
     CompileConfig changed = plan;
     auto& [kernel, tile_m, tile_n, tile_k, register_m, register_n, unroll_k, lanes, threads, stages, split,

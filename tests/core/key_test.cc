@@ -23,29 +23,29 @@ const CompileConfig kConfig = {"outer", 4, 512, 256, 4, 32, 2, 8, 1, 1, 0, 1, 1,
 const Target kTarget = {Backend::kCpu, "x86-64", "+avx2,+fma"};
 constexpr char kCodegen[] = "0123456789abcdef-llvm22.1.0";
 
-// Collects keys and demands that every new one is unlike all before, in text and in fingerprint.
+// Checks that every added key differs from all earlier ones in its text and its fingerprint.
 class DistinctKeys {
  public:
   void add(const Key& key, const std::string& what) {
-    EXPECT_TRUE(texts_.insert(key.text).second) << what << " left the key's text alone";
-    EXPECT_TRUE(fingerprints_.insert(key.fingerprint).second) << what << " left the fingerprint alone";
+    EXPECT_TRUE(texts_.insert(key.text).second) << what << " did not change the key's text";
+    EXPECT_TRUE(fingerprints_.insert(key.fingerprint).second) << what << " did not change the fingerprint";
   }
 
  private:
   std::set<std::string> texts_, fingerprints_;
 };
 
-// ProblemClass is plain words without padding (problem.h asserts it), so walking its words visits every
-// field, one that is added later included.
-TEST(KeyTest, EveryWordOfTheClassChangesTheKey) {
+// ProblemClass consists of plain words without padding (asserted in problem.h). So a loop over its words visits
+// every field, including fields that are added later.
+TEST(KeyTest, ChangesWithEveryWordOfTheClass) {
   DistinctKeys keys;
   const ProblemClass base = base_class();
   keys.add(key_of(base, kConfig, kTarget, kCodegen), "base");
-  constexpr size_t kSmall = 18;  // 4-byte members and pairs of 2-byte ones, then 8-byte ones
+  constexpr size_t kSmall = 18;  // words of 4 bytes, or pairs of 2 bytes; all further members have 8 bytes
   for (size_t word = 0; word < kSmall; ++word) {
     int32_t old;
     memcpy(&old, reinterpret_cast<const char*>(&base) + word * 4, 4);
-    // The operand types take every value of their enum; the others have two values that are valid for all.
+    // Operand types take every value of their enum. All other fields take the values that are valid for all.
     const int32_t values = word >= 1 && word <= 6 ? 6 : 3;
     for (int32_t value = word == 0 ? 1 : 0; value < values; ++value) {
       if (value == old) continue;
@@ -54,7 +54,7 @@ TEST(KeyTest, EveryWordOfTheClassChangesTheKey) {
       keys.add(key_of(changed, kConfig, kTarget, kCodegen),
                "word " + std::to_string(word) + " = " + std::to_string(value));
       if (word < 15 || word > 17) continue;
-      const int32_t second = old + value * 0x10000;  // of a pair
+      const int32_t second = old + value * 0x10000;  // the second member of a pair
       if (value == 0) continue;
       memcpy(reinterpret_cast<char*>(&changed) + word * 4, &second, 4);
       keys.add(key_of(changed, kConfig, kTarget, kCodegen),
@@ -71,8 +71,8 @@ TEST(KeyTest, EveryWordOfTheClassChangesTheKey) {
   }
 }
 
-// The structured binding names every member: a new one does not compile until it is flipped here.
-TEST(KeyTest, EveryFieldOfTheConfigChangesTheKey) {
+// The structured binding names every member, so a new member does not compile until this test handles it.
+TEST(KeyTest, ChangesWithEveryFieldOfTheConfig) {
   DistinctKeys keys;
   const auto key = [](const CompileConfig& c) { return key_of(base_class(), c, kTarget, kCodegen); };
   keys.add(key(kConfig), "base");
@@ -97,7 +97,7 @@ TEST(KeyTest, EveryFieldOfTheConfigChangesTheKey) {
   }
 }
 
-TEST(KeyTest, EveryFieldOfTheTargetAndTheCodegenIdChangeTheKey) {
+TEST(KeyTest, ChangesWithEveryFieldOfTheTargetAndWithTheCodegenId) {
   DistinctKeys keys;
   const auto key = [](const Target& t, absl::string_view id) { return key_of(base_class(), kConfig, t, id); };
   keys.add(key(kTarget, kCodegen), "base");
@@ -119,7 +119,7 @@ TEST(KeyTest, EveryFieldOfTheTargetAndTheCodegenIdChangeTheKey) {
     keys.add(key(parse_target(gfx).value(), kCodegen), gfx);
 }
 
-TEST(KeyTest, EveryLeafOfTheTextChangesTheFingerprint) {
+TEST(KeyTest, FingerprintChangesWithEveryLeafOfTheText) {
   const Key base = key_of(base_class(), kConfig, kTarget, kCodegen);
   DistinctKeys keys;
   keys.add(base, "base");
@@ -131,7 +131,7 @@ TEST(KeyTest, EveryLeafOfTheTextChangesTheFingerprint) {
   EXPECT_EQ(leaves, 29 + 23 + 3 + 1);
 }
 
-TEST(KeyTest, TextIsCanonicalAndHoldsNoPathAndNoOrdinal) {
+TEST(KeyTest, TextIsCanonicalAndHasNoPathOrDeviceOrdinal) {
   const Key key = key_of(base_class(), kConfig, parse_target("sm_90a").value(), codegen_id());
   const Json json = Json::parse(key.text);
   EXPECT_EQ(json.dump(), key.text);
@@ -146,18 +146,18 @@ TEST(KeyTest, TextIsCanonicalAndHoldsNoPathAndNoOrdinal) {
       EXPECT_EQ(path.find(word), std::string::npos) << path;
 }
 
-TEST(KeyTest, FingerprintIsOfTheTextAlone) {
+TEST(KeyTest, FingerprintDependsOnlyOnTheText) {
   const Key key = key_of(base_class(), kConfig, kTarget, kCodegen);
   const Key again = key_from_text(key.text);
   EXPECT_EQ(again.fingerprint, key.fingerprint);
   EXPECT_EQ(again, key);
   EXPECT_EQ(key.fingerprint.size(), 32u);
   EXPECT_EQ(key.fingerprint.find_first_not_of("0123456789abcdef"), std::string::npos);
-  // XXH3-128 of the empty text, in canonical (big-endian) byte order, from the algorithm's test vectors.
+  // XXH3-128 of the empty text in canonical (big-endian) byte order, from the test vectors of the algorithm.
   EXPECT_EQ(key_from_text("").fingerprint, "99aa06d3014798d86001c324468d497f");
 }
 
-TEST(KeyTest, CodegenIdNamesLlvm) {
+TEST(KeyTest, CodegenIdContainsTheLlvmVersion) {
   EXPECT_NE(codegen_id().find("-llvm22"), absl::string_view::npos) << codegen_id();
   EXPECT_GT(codegen_id().size(), 20u);
 }

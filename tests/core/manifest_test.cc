@@ -47,7 +47,7 @@ TEST(Manifest, ReadsAWeightAndAClass) {
   EXPECT_EQ(rows.problem.m_hi, Bucket::kOpenEnd);
 }
 
-// A class that a request can be of.
+// A random class that a request can have.
 ManifestEntry random_entry(std::mt19937& random) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const DType floats[] = {DType::kF32, DType::kF16, DType::kBF16};
@@ -86,7 +86,7 @@ ManifestEntry random_entry(std::mt19937& random) {
   if (below(2)) c.c = floats[below(3)];
   if (below(2)) c.residual = floats[below(3)];
   c.activation = static_cast<Activation>(below(5));
-  if (below(3) == 0) {  // a weight, all of its classes
+  if (below(3) == 0) {  // a weight: all of its classes
     e.m_max = 1 + below(9999);
     c.m_lo = c.m_hi = 1;
     c.alignment = Alignment::kElement;
@@ -94,7 +94,7 @@ ManifestEntry random_entry(std::mt19937& random) {
   return e;
 }
 
-TEST(Manifest, WhatIsWrittenIsReadBack) {
+TEST(Manifest, RoundTripsThroughText) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     Manifest manifest;
@@ -109,8 +109,8 @@ TEST(Manifest, WhatIsWrittenIsReadBack) {
   }
 }
 
-// A changed leaf is refused or is another entry: none is ignored.
-TEST(Manifest, EveryFieldIsRead) {
+// A changed field must be refused or give another entry. No field may be ignored.
+TEST(Manifest, ReadsEveryField) {
   std::mt19937 random(8);
   for (int round = 0; round < 60; ++round) {
     ManifestEntry e = random_entry(random);
@@ -122,7 +122,7 @@ TEST(Manifest, EveryFieldIsRead) {
   }
 }
 
-TEST(Manifest, TwinsCountOnceAndTheFirstNameStays) {
+TEST(Manifest, DropsDuplicatesAndKeepsTheFirstName) {
   std::string twin = kWeight;
   twin.replace(twin.find("qkv"), 3, "one");
   const auto manifest = parse_manifest(text_of(std::string(kWeight) + "," + twin));
@@ -134,7 +134,7 @@ TEST(Manifest, TwinsCountOnceAndTheFirstNameStays) {
   EXPECT_EQ(other.entries.size(), 1u);
 }
 
-TEST(Manifest, ErrorsSayWhere) {
+TEST(Manifest, NamesTheLocationOfADefect) {
   EXPECT_THAT(error_of("{\n \"lathe_manifest\": 1,\n oops"), HasSubstr("line 3, column 2"));
   EXPECT_THAT(error_of(""), HasSubstr("line 1, column 1"));
   EXPECT_THAT(error_of("[]"), HasSubstr("not an object"));
@@ -166,7 +166,7 @@ TEST(Manifest, ErrorsSayWhere) {
   EXPECT_THAT(changed("trans_b", "transb"), HasSubstr("\"transb\": unknown field"));
 }
 
-TEST(Manifest, WhatIsTooMuchOrNoListIsRefused) {
+TEST(Manifest, RefusesTooManyClassesAndWrongTypes) {
   EXPECT_THAT(error_of(R"({"lathe_manifest":1,"about":7,"classes":[]})"),
               HasSubstr("\"about\" is not an object"));
   EXPECT_THAT(error_of(R"({"lathe_manifest":1,"classes":{}})"), HasSubstr("\"classes\" is not an array"));
@@ -177,8 +177,8 @@ TEST(Manifest, WhatIsTooMuchOrNoListIsRefused) {
               HasSubstr("bytes, at most"));
 }
 
-// Each class is one field away from one that is taken.
-TEST(Manifest, ClassesThatNoRequestIsOfAreRefused) {
+// Each of these classes differs in one field from a valid class.
+TEST(Manifest, RefusesClassesThatNoRequestCanHave) {
   const std::vector<std::string> taken = {
       R"("a":"f32","b":"q4_0","d":"f32","trans_b":1,"k":64,"math":"int8")",
       R"("a":"f32","b":"f32","d":"f16","trans_b":1,"k":65,"math":"tf32","packed_b":1,"c":"f32","bias":"f16")",
@@ -246,8 +246,8 @@ TEST(Manifest, ClassesThatNoRequestIsOfAreRefused) {
   EXPECT_EQ(rows->entries[0].problem.row_lo, row_bucket(1).lo);
 }
 
-// Two texts would say one class.
-TEST(Manifest, FieldsThatAnOpHasNotAreRefused) {
+// Otherwise two texts could describe the same class.
+TEST(Manifest, RefusesFieldsThatTheOpDoesNotUse) {
   const struct {
     const char *op, *field;
   } cases[] = {{"argmax", R"("b":"f32")"},
@@ -283,8 +283,8 @@ TEST(Manifest, FieldsThatAnOpHasNotAreRefused) {
   }
 }
 
-// What Lathe wrote is read as it was written or not at all.
-TEST(Manifest, EveryTruncationAndEveryFlippedBitIsRefused) {
+// The digest detects all damage to a manifest that Lathe wrote.
+TEST(Manifest, RefusesEveryTruncationAndEveryFlippedBit) {
   std::mt19937 random(10);
   Manifest manifest;
   manifest.about = {{"model", "llama3-8b"}, {"tp", "2"}};
@@ -292,7 +292,7 @@ TEST(Manifest, EveryTruncationAndEveryFlippedBitIsRefused) {
   manifest.entries[0].name = "qkv";
   const std::string whole = manifest_text(manifest);
   ASSERT_TRUE(parse_manifest(whole).ok());
-  // Without the last newline it says the same.
+  // The last newline may be missing.
   for (size_t size = 0; size + 1 < whole.size(); ++size)
     EXPECT_FALSE(parse_manifest(whole.substr(0, size)).ok()) << size;
   for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
@@ -300,7 +300,7 @@ TEST(Manifest, EveryTruncationAndEveryFlippedBitIsRefused) {
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
     EXPECT_FALSE(parse_manifest(flipped).ok()) << "bit " << bit << " of\n" << whole;
   }
-  // Set otherwise, and by hand without a digest, it is the same manifest.
+  // Formatting does not matter. A manifest that was edited by hand needs no digest.
   Json json = Json::parse(whole);
   EXPECT_EQ(parse_manifest(json.dump(4))->entries, manifest.entries);
   json["classes"].erase(3);
@@ -309,13 +309,13 @@ TEST(Manifest, EveryTruncationAndEveryFlippedBitIsRefused) {
   EXPECT_EQ(parse_manifest(json.dump())->entries.size(), 3u);
 }
 
-// Any bytes: refused with a cause, or read and then written and read as the same.
-TEST(Manifest, AnyBytesAreSafe) {
+// Any bytes are refused with a cause, or give a manifest that round-trips.
+TEST(Manifest, AcceptsOrRefusesAnyBytesSafely) {
   std::mt19937 random(9);
   Manifest manifest;
   for (int i = 0; i < 4; ++i) manifest.add(random_entry(random));
   Json undigested = Json::parse(manifest_text(manifest));
-  undigested.erase("digest");  // what is behind it is what is tried here
+  undigested.erase("digest");  // test the parser itself, not the digest
   const std::string whole = undigested.dump(1);
   const auto check = [](const std::string& bytes) {
     const auto read = parse_manifest(bytes);

@@ -20,14 +20,14 @@ std::string error_of_file(absl::string_view text) {
   return std::string(parse_tuning(text).status().message());
 }
 
-// With the digest that the text would have had.
+// Changes a field without updating the digest.
 std::string redigested(const std::string& whole, const std::function<void(Json*)>& change) {
   Json json = Json::parse(whole);
   change(&json);
   return canonical_text(json);
 }
 
-TEST(PlanRecord, IsReadAsItWasWritten) {
+TEST(PlanRecord, RoundTripsThroughBytes) {
   for (const RecordKind kind : {RecordKind::kPlan, RecordKind::kTuned}) {
     const PlanRecord record = sample_record(kind);
     const std::string bytes = serialize(record);
@@ -47,7 +47,7 @@ TEST(PlanRecord, IsReadAsItWasWritten) {
   }
 }
 
-TEST(PlanRecord, EveryTruncationAndEveryFlippedBitIsRefused) {
+TEST(PlanRecord, RefusesEveryTruncationAndEveryFlippedBit) {
   for (const RecordKind kind : {RecordKind::kPlan, RecordKind::kTuned}) {
     const std::string whole = serialize(sample_record(kind));
     for (size_t size = 0; size < whole.size(); ++size)
@@ -61,7 +61,7 @@ TEST(PlanRecord, EveryTruncationAndEveryFlippedBitIsRefused) {
   }
 }
 
-TEST(PlanRecord, WhatIsWrongIsNamed) {
+TEST(PlanRecord, NamesTheDefect) {
   const std::string whole = serialize(sample_record(RecordKind::kTuned));
   const auto with = [&](const char* field, Json value) {
     return error_of(redigested(whole, [&](Json* json) { (*json)[field] = std::move(value); }));
@@ -79,12 +79,12 @@ TEST(PlanRecord, WhatIsWrongIsNamed) {
   EXPECT_THAT(with("class", of_no_request), HasSubstr("not a bucket of M"));
   Json later = to_json(CompileConfig());
   later["prefetch"] = 1;
-  EXPECT_THAT(with("config", later), HasSubstr("21 fields, expected 20")) << "a later library's";
+  EXPECT_THAT(with("config", later), HasSubstr("21 fields, expected 20")) << "written by a later release";
   EXPECT_THAT(with("kind", 5), HasSubstr("\"kind\""));
   EXPECT_THAT(with("measured", 5), HasSubstr("\"measured\" is not an array"));
   EXPECT_THAT(with("measured", std::vector<int>(4097)), HasSubstr("too many candidates"));
   EXPECT_THAT(error_of("[]"), HasSubstr("not an object"));
-  EXPECT_THAT(error_of(std::string((1 << 20) + 1, ' ')), HasSubstr("are too many"));
+  EXPECT_THAT(error_of(std::string((1 << 20) + 1, ' ')), HasSubstr("more than the limit of 1048576"));
   EXPECT_THAT(error_of(Json::parse(whole).dump(1)), HasSubstr("not in the canonical form"));
   Json slow = to_json(sample_record(RecordKind::kTuned).measured[0].config);
   EXPECT_THAT(
@@ -97,8 +97,8 @@ TEST(PlanRecord, WhatIsWrongIsNamed) {
   EXPECT_THAT(error_of(std::string(100000, '[')), HasSubstr("record: "));
 }
 
-// Whatever a look-up must tell apart is in the key, and nothing else.
-TEST(PlanRecord, KeysTellWhatALookUpAsksFor) {
+// The key contains exactly the fields that a look-up knows.
+TEST(PlanRecord, KeyContainsOnlyTheFieldsOfALookUp) {
   const auto change = [](RecordKind kind, const std::function<void(PlanRecord*)>& change) {
     PlanRecord record = sample_record(kind);
     change(&record);
@@ -119,7 +119,7 @@ TEST(PlanRecord, KeysTellWhatALookUpAsksFor) {
   EXPECT_EQ(change(RecordKind::kTuned, [](PlanRecord* r) { r->splits = 1; }), tuned);
   EXPECT_EQ(change(RecordKind::kPlan, [](PlanRecord* r) { r->config.tile_m = 1; }), plan);
   EXPECT_EQ(change(RecordKind::kPlan, [](PlanRecord* r) { r->oracle = "another"; }), plan);
-  EXPECT_THAT(plan, HasSubstr("\"version\":2")) << "other versions' records lie elsewhere";
+  EXPECT_THAT(plan, HasSubstr("\"version\":2")) << "records of other versions have other keys";
   EXPECT_TRUE(
       record_of(key_of(sample_record(RecordKind::kPlan)), serialize(sample_record(RecordKind::kPlan))).ok());
   EXPECT_FALSE(
@@ -127,7 +127,7 @@ TEST(PlanRecord, KeysTellWhatALookUpAsksFor) {
           .ok());
 }
 
-TEST(TuningFile, HoldsARecordAClass) {
+TEST(TuningFile, KeepsTheLastRecordOfEachKey) {
   PlanRecord later = sample_record(RecordKind::kTuned);
   later.splits = 1;
   const std::string text =
@@ -136,14 +136,14 @@ TEST(TuningFile, HoldsARecordAClass) {
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_TRUE(file->refused.empty());
   ASSERT_EQ(file->records.size(), 2u);
-  EXPECT_EQ(file->records[0].splits, 1) << "the last of a class stays";
+  EXPECT_EQ(file->records[0].splits, 1) << "the last record of a class is kept";
   EXPECT_EQ(parse_tuning(tuning_text({}))->records.size(), 0u);
-  // Set otherwise it says the same.
+  // Formatting does not matter.
   EXPECT_EQ(parse_tuning(Json::parse(text).dump(3))->records.size(), 2u);
 }
 
-// A damaged record is refused, and the others stay; a damaged file is refused.
-TEST(TuningFile, DamageIsRefused) {
+// A damaged record is refused and the others are kept. A damaged file is refused as a whole.
+TEST(TuningFile, RefusesDamagedRecordsAndDamagedFiles) {
   const std::string whole =
       tuning_text({sample_record(RecordKind::kTuned), sample_record(RecordKind::kTuned, 8)});
   std::set<std::string> legal = {serialize(sample_record(RecordKind::kTuned)),
@@ -169,11 +169,11 @@ TEST(TuningFile, DamageIsRefused) {
   Json many = Json::parse(tuning_text({}));
   many["records"] = std::vector<int>(100001);
   EXPECT_THAT(error_of_file(many.dump()), HasSubstr("not an array of at most 100000 records"));
-  EXPECT_THAT(error_of_file("{\"lathe_tuning\": 1, \"records\": {}}"), HasSubstr("no array"));
-  EXPECT_THAT(error_of_file(std::string((64 << 20) + 1, ' ')), HasSubstr("are too many"));
+  EXPECT_THAT(error_of_file("{\"lathe_tuning\": 1, \"records\": {}}"), HasSubstr("not an array"));
+  EXPECT_THAT(error_of_file(std::string((64 << 20) + 1, ' ')), HasSubstr("more than the limit of 67108864"));
 }
 
-TEST(JsonObject, IsWhatAListWouldHaveMade) {
+TEST(JsonObject, EqualsAnInitializerList) {
   const Json list = {{"m", 7}, {"name", "x"}, {"none", nullptr}, {"inner", {{"a", 1.5}, {"b", {1, 2}}}}};
   const Json object = json_object("m", 7, "name", "x", "none", nullptr, "inner",
                                   json_object("a", 1.5, "b", std::vector<int>{1, 2}));

@@ -23,7 +23,7 @@ CompileConfig external() {
   return c;
 }
 
-TEST(CompileConfigTest, JsonRoundTrips) {
+TEST(CompileConfigTest, RoundTripsThroughJson) {
   for (const CompileConfig& c : {panel(), ukernel(), external(), CompileConfig()}) {
     const auto back = compile_config_from_json(to_json(c));
     ASSERT_TRUE(back.ok()) << back.status();
@@ -31,7 +31,7 @@ TEST(CompileConfigTest, JsonRoundTrips) {
   }
 }
 
-TEST(CompileConfigTest, EveryJsonLeafIsRead) {
+TEST(CompileConfigTest, ReadsEveryJsonLeaf) {
   int leaves = 0, read = 0;
   for_each_changed_leaf(to_json(ukernel()), [&](const std::string& path, const Json& changed) {
     ++leaves;
@@ -40,10 +40,10 @@ TEST(CompileConfigTest, EveryJsonLeafIsRead) {
     if (back.ok()) EXPECT_FALSE(*back == ukernel()) << path;
   });
   EXPECT_EQ(leaves, 23);
-  EXPECT_GE(read, 20);  // a ukernel is of the kernel "ukernel" alone, an external library of "external"
+  EXPECT_GE(read, 20);  // "ukernel" and "external" must agree with the kernel, so not every change is valid
 }
 
-TEST(CompileConfigTest, HostileJsonIsAnError) {
+TEST(CompileConfigTest, RefusesInvalidJson) {
   const Json good = to_json(panel());
   for (const auto& [name, value] : good.items()) {
     Json j = good;
@@ -55,7 +55,8 @@ TEST(CompileConfigTest, HostileJsonIsAnError) {
       EXPECT_FALSE(compile_config_from_json(j).ok()) << name << " = " << bad.dump();
     }
   }
-  // Text of a payload's attribute: nothing that would end it.
+  // These strings are pasted into MLIR text, so they must not contain a quote, a backslash or a control
+  // character.
   for (const char* name : {"function", "bitcode", "attributes"})
     for (const Json& bad : {Json("\""), Json("a\nb"), Json("a\\"), Json("caf\xc3\xa9"), Json(1)}) {
       Json j = to_json(ukernel());

@@ -37,7 +37,7 @@ ProblemClass vocabulary() {
   return c;
 }
 
-TEST(BucketTest, EveryMLiesInItsBucketAndBucketsTile) {
+TEST(BucketTest, BucketsCoverEveryMOnce) {
   const std::vector<Bucket> all = m_buckets(INT32_MAX);
   int64_t next = 1;
   for (const Bucket& b : all) {
@@ -60,7 +60,7 @@ TEST(BucketTest, EveryMLiesInItsBucketAndBucketsTile) {
   EXPECT_EQ(m_bucket(0), (Bucket{1, 1}));
 }
 
-TEST(BucketTest, BucketsUpToAMaximumCoverItAndNoMore) {
+TEST(BucketTest, ListsBucketsOnlyUpToTheMaximum) {
   EXPECT_TRUE(m_buckets(0).empty());
   EXPECT_EQ(m_buckets(1).size(), 1u);
   EXPECT_EQ(m_buckets(16).size(), 16u);
@@ -71,7 +71,7 @@ TEST(BucketTest, BucketsUpToAMaximumCoverItAndNoMore) {
   EXPECT_EQ(m_buckets(int64_t{1} << 40).size(), 22u);
 }
 
-TEST(BucketTest, RowLengths) {
+TEST(BucketTest, FindsTheBucketOfARowLength) {
   EXPECT_EQ(row_bucket(1), (Bucket{1, 1024}));
   EXPECT_EQ(row_bucket(1024), (Bucket{1, 1024}));
   EXPECT_EQ(row_bucket(1025), (Bucket{1025, 16384}));
@@ -80,7 +80,7 @@ TEST(BucketTest, RowLengths) {
   EXPECT_EQ(row_buckets(), (std::vector<Bucket>{row_bucket(1), row_bucket(1025), row_bucket(16385)}));
 }
 
-TEST(ProblemClassTest, EveryByteCountsInComparisonAndHash) {
+TEST(ProblemClassTest, ComparesAndHashesEveryByte) {
   const ProblemClass base = linear();
   std::set<uint64_t> hashes = {hash_of(base)};
   for (size_t byte = 0; byte < sizeof(ProblemClass); ++byte) {
@@ -95,7 +95,7 @@ TEST(ProblemClassTest, EveryByteCountsInComparisonAndHash) {
   EXPECT_EQ(hash_of(base), hash_of(linear()));
 }
 
-TEST(ProblemClassTest, JsonRoundTrips) {
+TEST(ProblemClassTest, RoundTripsThroughJson) {
   ProblemClass elementwise;
   elementwise.op = Op::kElementwise;
   elementwise.program_lo = 5, elementwise.program_hi = uint64_t{1} << 63;
@@ -106,8 +106,8 @@ TEST(ProblemClassTest, JsonRoundTrips) {
   }
 }
 
-// A changed leaf is refused or read back as another class: none is ignored.
-TEST(ProblemClassTest, EveryJsonLeafIsRead) {
+// A changed leaf must be refused or give another class. No leaf may be ignored.
+TEST(ProblemClassTest, ReadsEveryJsonLeaf) {
   for (const ProblemClass& c : {linear(), vocabulary()}) {
     int leaves = 0;
     for_each_changed_leaf(to_json(c), [&](const std::string& path, const Json& changed) {
@@ -119,7 +119,7 @@ TEST(ProblemClassTest, EveryJsonLeafIsRead) {
   }
 }
 
-TEST(ProblemClassTest, HostileJsonIsAnError) {
+TEST(ProblemClassTest, RefusesInvalidJson) {
   const Json good = to_json(linear());
   EXPECT_FALSE(problem_class_from_json(Json()).ok());
   EXPECT_FALSE(problem_class_from_json(Json::array({1, 2})).ok());

@@ -38,7 +38,7 @@ Recipe split_recipe() {
   return r;
 }
 
-TEST(FormulaTest, SumsOfProductsOfCeilings) {
+TEST(FormulaTest, AddsProductsOfRoundedUpQuotients) {
   const VarValues v = {123, 456, 51234, 2, 76, 1};
   EXPECT_EQ(evaluate({}, v), 0);
   EXPECT_EQ(evaluate(constant(4), v), 4);
@@ -48,7 +48,7 @@ TEST(FormulaTest, SumsOfProductsOfCeilings) {
   EXPECT_EQ(evaluate(product(5, {{Var::kMerge, 1}}), {1, 1, 1, 1, 1, 0}), 0);
 }
 
-// Against 128-bit arithmetic with the sum and products clamped.
+// The expected value is computed with 128-bit arithmetic, clamping the products and the sum.
 TEST(FormulaTest, SaturatesInsteadOfOverflowing) {
   std::mt19937_64 random(7);
   const auto draw = [&](int bits) { return static_cast<int64_t>(random() >> (64 - bits)); };
@@ -77,12 +77,12 @@ TEST(FormulaTest, SaturatesInsteadOfOverflowing) {
   EXPECT_GT(saturated, 100);
 }
 
-TEST(FormulaTest, AZeroFactorBeatsSaturation) {
+TEST(FormulaTest, IsZeroWithAZeroFactorEvenIfItSaturates) {
   EXPECT_EQ(evaluate(product(INT64_MAX, {{Var::kM, 1}, {Var::kN, 1}, {Var::kMerge, 1}}), {9, 9, 9, 9, 1, 0}),
             0);
 }
 
-TEST(RecipeTest, JsonRoundTrips) {
+TEST(RecipeTest, RoundTripsThroughJson) {
   const Recipe r = split_recipe();
   const auto back = recipe_from_json(to_json(r));
   ASSERT_TRUE(back.ok()) << back.status();
@@ -105,7 +105,7 @@ TEST(RecipeTest, JsonRoundTrips) {
   EXPECT_EQ(back->pointer_alignment, 16);
 }
 
-TEST(RecipeTest, EveryJsonLeafIsRead) {
+TEST(RecipeTest, ReadsEveryJsonLeaf) {
   const Json good = to_json(split_recipe());
   int leaves = 0;
   for_each_changed_leaf(good, [&](const std::string& path, const Json& changed) {
@@ -116,7 +116,7 @@ TEST(RecipeTest, EveryJsonLeafIsRead) {
   EXPECT_GT(leaves, 40);
 }
 
-TEST(RecipeTest, AnExternalStepSaysWhatIsToBeDone) {
+TEST(RecipeTest, RequiresTheCallInAnExternalStep) {
   Recipe r;
   r.steps.resize(1);
   r.steps[0].kind = StepKind::kHostExtern;
@@ -140,10 +140,10 @@ TEST(RecipeTest, AnExternalStepSaysWhatIsToBeDone) {
   EXPECT_TRUE(refused("/steps/0/external/routine", ""));
   EXPECT_TRUE(refused("/steps/0/external/class", Json::object()));
   EXPECT_TRUE(refused("/steps/0/external/more", 1));
-  EXPECT_TRUE(refused("/steps/0/kind", "cpu_task")) << "a task that says what a library does";
+  EXPECT_TRUE(refused("/steps/0/kind", "cpu_task")) << "a CPU task with an external call";
 }
 
-TEST(RecipeTest, HostileJsonIsAnError) {
+TEST(RecipeTest, RefusesInvalidJson) {
   const Json good = to_json(split_recipe());
   const auto refused = [&](const char* pointer, const Json& value) {
     Json j = good;
@@ -195,7 +195,7 @@ TEST(RecipeTest, HostileJsonIsAnError) {
   }
 }
 
-// The intervals that the splits of `l` cover, as a kernel computes them.
+// Checks that the intervals of the splits, computed as in a kernel, cover the length and are not empty.
 void expect_covers(int64_t length, int32_t granularity, int32_t wanted, const LaunchConfig& l) {
   SCOPED_TRACE(testing::Message() << "K " << length << " granularity " << granularity << " wanted " << wanted
                                   << " splits " << l.splits << " chunk " << l.k_chunk);
@@ -213,7 +213,7 @@ void expect_covers(int64_t length, int32_t granularity, int32_t wanted, const La
   EXPECT_EQ(covered, length);
 }
 
-TEST(LaunchConfigTest, NoSplitIsEmptyAndAllOfKIsCovered) {
+TEST(LaunchConfigTest, SplitsCoverAllOfKAndNoneIsEmpty) {
   ProblemClass c;
   std::mt19937_64 random(11);
   for (int trial = 0; trial < 30000; ++trial) {
@@ -225,7 +225,7 @@ TEST(LaunchConfigTest, NoSplitIsEmptyAndAllOfKIsCovered) {
   }
 }
 
-TEST(LaunchConfigTest, TheRaggedSplits) {
+TEST(LaunchConfigTest, SplitsAKThatDoesNotDivideEvenly) {
   ProblemClass c;
   const Recipe r;
   for (int32_t wanted : {76, 77, 78}) {
@@ -234,7 +234,8 @@ TEST(LaunchConfigTest, TheRaggedSplits) {
     EXPECT_EQ(l.splits, wanted);
     EXPECT_EQ(l.k_chunk, (51234 + wanted - 1) / wanted);
   }
-  // 70 rows asked of 12 splits: chunks of 6 need only 12; of 40 splits: chunks of 2 need only 35.
+  // K = 70. With 12 splits the chunks have 6, and 12 of them are needed. With 40 splits the chunks have 2, and only
+  // 35 are needed.
   EXPECT_EQ(make_launch_config(r, c, {1, 1, 70, 1}, 12).splits, 12);
   EXPECT_EQ(make_launch_config(r, c, {1, 1, 70, 1}, 40).splits, 35);
   Recipe coarse;
@@ -244,14 +245,14 @@ TEST(LaunchConfigTest, TheRaggedSplits) {
   EXPECT_EQ(l.k_chunk, 32);
 }
 
-TEST(LaunchConfigTest, ZeroKIsOneEmptySplit) {
+TEST(LaunchConfigTest, GivesOneEmptySplitForAKOfZero) {
   const LaunchConfig l = make_launch_config(split_recipe(), ProblemClass(), {3, 4, 0, 1}, 8);
   EXPECT_EQ(l.splits, 1);
   EXPECT_EQ(l.k_chunk, 0);
   EXPECT_EQ(l.workspace_bytes, 0u);
 }
 
-TEST(LaunchConfigTest, TheLargestKFitsOneSplitWhateverTheGranularity) {
+TEST(LaunchConfigTest, LimitsTheChunkOfTheLargestKTo32Bits) {
   Recipe r;
   r.k_granularity = 256;
   const LaunchConfig l = make_launch_config(r, ProblemClass(), {1, 1, INT32_MAX, 1}, 1);
@@ -259,7 +260,7 @@ TEST(LaunchConfigTest, TheLargestKFitsOneSplitWhateverTheGranularity) {
   EXPECT_EQ(l.k_chunk, INT32_MAX);
 }
 
-TEST(LaunchConfigTest, ArgmaxSplitsItsRow) {
+TEST(LaunchConfigTest, SplitsTheRowOfAnArgmax) {
   ProblemClass c;
   c.op = Op::kArgmax;
   const LaunchConfig l = make_launch_config(Recipe(), c, {1, 151936, 0, 1}, 8);
@@ -267,7 +268,7 @@ TEST(LaunchConfigTest, ArgmaxSplitsItsRow) {
   EXPECT_EQ(l.k_chunk, 151936 / 8);
 }
 
-TEST(LaunchConfigTest, RowsOfArgmaxShareTheSplits) {
+TEST(LaunchConfigTest, SharesTheSplitsAmongTheRowsOfAnArgmax) {
   ProblemClass c;
   c.op = Op::kArgmax;
   Recipe r;
@@ -281,15 +282,15 @@ TEST(LaunchConfigTest, RowsOfArgmaxShareTheSplits) {
     EXPECT_GE(int64_t{l.k_chunk} * l.splits, n);
     return l.splits;
   };
-  EXPECT_EQ(splits(1, 128256), 63);    // as short as chunks get: 62 * 2048 + 1280
+  EXPECT_EQ(splits(1, 128256), 63);    // the shortest chunks: 62 * 2048 + 1280
   EXPECT_EQ(splits(8, 128256), 32);    // 33 wanted: chunks of 3887, rounded up to 4096
   EXPECT_EQ(splits(32, 128256), 9);    // 9 wanted: chunks of 14251, rounded up to 14336
-  EXPECT_EQ(splits(4096, 128256), 8);  // as long as they get
+  EXPECT_EQ(splits(4096, 128256), 8);  // the longest chunks
   EXPECT_EQ(splits(4096, 16384), 1);
   EXPECT_EQ(make_launch_config(Recipe(), c, {0, 100, 0, 1}, 4).splits, 4);
 }
 
-TEST(LaunchConfigTest, WorkspaceFollowsTheTrueSizes) {
+TEST(LaunchConfigTest, ComputesTheWorkspaceFromTheTrueSizes) {
   const LaunchConfig split = make_launch_config(split_recipe(), ProblemClass(), {10, 20, 64, 1}, 4);
   EXPECT_EQ(split.splits, 4);
   EXPECT_EQ(split.workspace_bytes, size_t{4} * 10 * 20 * 4);

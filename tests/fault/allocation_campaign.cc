@@ -15,7 +15,7 @@
 namespace lathe::fault {
 namespace {
 
-constexpr int64_t kMost = 1000000;  // a call that makes more allocations never ends
+constexpr int64_t kMost = 1000000;  // more than any call makes
 
 std::set<std::string> tried_so_far;
 int64_t injected = 0;
@@ -36,7 +36,7 @@ bool says_out_of_memory(lathe_status status) {
                                            strcmp(lathe_last_error(), "OUT_OF_MEMORY") == 0);
 }
 
-// False: enough has gone wrong.
+// Fails each allocation in turn, in one manner. Returns false if a check failed.
 bool try_one(const Tried& tried, Fails how, int64_t* calls, int64_t* refused) {
   const char* const manner = how == Fails::kOnce ? "" : " and all after it";
   for (int64_t n = 1; n < kMost; n = tried.every ? n + 1 : after(n)) {

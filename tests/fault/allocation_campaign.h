@@ -1,4 +1,4 @@
-// One C call again and again, its n-th allocation failing, until n is past all that it makes.
+// Repeats one C call and lets its n-th allocation fail, until n is larger than the number of its allocations.
 #pragma once
 
 #include <functional>
@@ -9,23 +9,23 @@
 
 namespace lathe::fault {
 
-// Preparing and checking allocate too: none of theirs fails.
+// A call to test. Allocations in prepare and right never fail.
 struct Tried {
   const char* function;   // the C function's name
-  const char* what = "";  // tells ways through it apart
+  const char* what = "";  // distinguishes several uses of the function
   std::function<lathe_status()> call;
-  std::function<void()> prepare = [] {};              // ahead of each call
-  std::function<bool()> right = [] { return true; };  // whether what a call that succeeded gave is right
-  std::function<void()> settle = [] {};  // while allocations still fail: waits for threads that work on
-  bool every = false;                    // every n in the short campaign too
+  std::function<void()> prepare = [] {};              // runs before each call
+  std::function<bool()> right = [] { return true; };  // checks the result of a successful call
+  std::function<void()> settle = [] {};  // waits for background threads while allocations still fail
+  bool every = false;                    // tries every n in the short form, too
 };
 
-// A call succeeds, and rightly, or answers OUT_OF_MEMORY (also in its message), and works the next time; with
-// one allocation failing, and with all from one on. LATHE_FAULT_CAMPAIGN=long: every n; else all small ones,
-// and larger ones ever further apart.
+// The call must succeed with the right result, or return OUT_OF_MEMORY with a message, and must work the next
+// time. This is tested with one failing allocation and with all from one on. LATHE_FAULT_CAMPAIGN=long tries
+// every n; otherwise all small n and fewer of the large ones.
 void try_allocations(const Tried& tried);
 
-// The functions that have been tried, and how many failures they have met.
+// The functions that were tested, and how many allocations failed in them.
 const std::set<std::string>& tried_functions();
 int64_t injected_failures();
 

@@ -1,5 +1,5 @@
-// Linking a CPU kernel's code with every allocation failing by index. The linker is LLVM's, whose frames do
-// not unwind: what they held is leaked, and nothing else may be lost.
+// Links a CPU kernel's code while allocations fail by index. LLVM's frames do not unwind, so what they hold
+// leaks; nothing else may be lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 struct Leaking {};
 #endif
 
-TEST_F(Allocation, LinkingOnTheCpu) {
+TEST_F(Allocation, LinkingACpuKernelSurvivesEveryFailure) {
   const std::string directory = cache();
   const lathe_context_options options = c_options(directory);
   lathe_context* context = nullptr;
@@ -61,7 +61,7 @@ TEST_F(Allocation, LinkingOnTheCpu) {
   ASSERT_EQ(compiled, LATHE_OK) << lathe_last_error();
   ASSERT_TRUE(right());
   try_allocations({"lathe_matmul", "linked", multiply, reopen, right});
-  // A kernel that is there runs on beside one whose link fails.
+  // A loaded kernel must still run while the link of another one fails.
   ArgmaxRequest a(2, 9);
   a.x[4] = a.x[9 + 7] = 1;
   reopen();

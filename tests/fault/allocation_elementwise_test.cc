@@ -1,4 +1,4 @@
-// As allocation_test.cc: the entry points of elementwise ops.
+// As allocation_test.cc, for the functions of elementwise ops.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -28,7 +28,7 @@ struct ElementwiseRequest {
   ~ElementwiseRequest() { lathe_program_destroy(program); }
 };
 
-TEST_F(Allocation, ElementwisePrograms) {
+TEST_F(Allocation, ElementwiseProgramsSurviveEveryFailure) {
   lathe_program* program = nullptr;
   const auto drop = [&] {
     lathe_program_destroy(program);
@@ -43,7 +43,7 @@ TEST_F(Allocation, ElementwisePrograms) {
                    }});
 }
 
-TEST_F(Allocation, ElementwiseRuns) {
+TEST_F(Allocation, ElementwiseRunsSurviveEveryFailure) {
   Fake fake(options(cache()));
   ElementwiseRequest e;
   ASSERT_EQ(lathe_elementwise(fake.device.get(), nullptr, &e.desc), LATHE_OK) << lathe_last_error();
@@ -83,7 +83,7 @@ TEST_F(Allocation, ElementwiseRuns) {
   drop();
 }
 
-TEST_F(Allocation, ElementwiseManifests) {
+TEST_F(Allocation, ElementwiseManifestsSurviveEveryFailure) {
   ElementwiseRequest e;
   lathe_manifest* manifest = nullptr;
   const auto make = [&] {

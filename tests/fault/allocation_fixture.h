@@ -1,4 +1,4 @@
-// What the tests of failing allocations call: contexts whose kernels are compiled out of process, over a fake
+// A fixture for tests of failing allocations: contexts with the compiler in another process and a fake
 // driver.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace lathe::fault {
 
 namespace fs = std::filesystem;
 
-// Text that a call passed on: of at most this many bytes, stored without an allocation.
+// Collects text that a call passes to a callback. Stores at most this many bytes, without allocating.
 struct Text {
   char bytes[1 << 18];
   size_t size = 0, calls = 0;
@@ -74,7 +74,7 @@ class Allocation : public testing::Test {
     return o;
   }
 
-  // A context whose kernels a fake driver "runs".
+  // A context and a device whose fake driver only counts launches.
   struct Fake {
     explicit Fake(ContextOptions options) : context(std::move(options)) { open(); }
     void open() {

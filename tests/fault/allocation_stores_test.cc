@@ -1,5 +1,4 @@
-// What is written beforehand and read again: manifests, warm-ups, tuning, stores, bundles and ukernels, with
-// every allocation failing by index.
+// Manifests, warm-ups, tuning, stores, bundles and ukernels, with every allocation failing by index.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -14,7 +13,7 @@
 namespace lathe::fault {
 namespace {
 
-TEST_F(Allocation, Manifests) {
+TEST_F(Allocation, ManifestsSurviveEveryFailure) {
   lathe_manifest* manifest = nullptr;
   const auto drop = [&] {
     lathe_manifest_destroy(manifest);
@@ -77,7 +76,7 @@ TEST_F(Allocation, Manifests) {
   drop();
 }
 
-TEST_F(Allocation, WarmUps) {
+TEST_F(Allocation, WarmUpsSurviveEveryFailure) {
   Fake fake(options(cache()));
   MatmulRequest m(7, 40, 33);
   ArgmaxRequest a(3, 100);
@@ -117,7 +116,7 @@ TEST_F(Allocation, WarmUps) {
   lathe_manifest_destroy(manifest);
 }
 
-TEST_F(Allocation, Tuning) {
+TEST_F(Allocation, TuningSurvivesEveryFailure) {
   Fake fake(options(cache()));
   MatmulRequest m(7, 40, 33);
   ArgmaxRequest a(3, 100);
@@ -135,7 +134,7 @@ TEST_F(Allocation, Tuning) {
   const auto matmul = [&] { return lathe_tune_matmul(fake.device.get(), &m.desc, &how, &report); };
   const auto argmax = [&] { return lathe_tune_argmax(fake.device.get(), &a.desc, &how, &report); };
   const auto head = [&] { return lathe_tune_matmul_argmax(fake.device.get(), &f.desc, &how, &report); };
-  // Once compiled, kernels lie in memory.
+  // Compile first, so that the kernels are in memory.
   for (const auto& call : std::initializer_list<std::function<lathe_status()>>{matmul, argmax, head})
     ASSERT_EQ(call(), LATHE_OK) << lathe_last_error();
   try_allocations({"lathe_tune_matmul", "", matmul, forget, one});
@@ -145,7 +144,7 @@ TEST_F(Allocation, Tuning) {
   ASSERT_EQ(lathe_tune(fake.device.get(), manifest, &how, &report), LATHE_OK) << lathe_last_error();
   try_allocations({"lathe_tune", "into a file",
                    [&] { return lathe_tune(fake.device.get(), manifest, &how, &report); }, forget, one});
-  // And its records, read by the next.
+  // The next device reads the tuning records.
   try_allocations({"lathe_matmul", "by a tuning record",
                    [&] { return lathe_matmul(fake.device.get(), nullptr, &m.desc); }, [&] { fake.open(); },
                    [&] { return fake.driver->launches.load() == 1; }});
@@ -164,8 +163,8 @@ TEST_F(Allocation, Tuning) {
   lathe_manifest_destroy(manifest);
 }
 
-// A server that answers, wrongly: every command with a string that is no entry and gives no lease.
-TEST_F(Allocation, ARemoteStore) {
+// A server that answers every command with a string that is neither an entry nor a lease.
+TEST_F(Allocation, RemoteStoreSurvivesEveryFailure) {
   NameLookup names;
   if (absl::IsUnimplemented(Redis::connect({"127.0.0.1", "1"}, 0.1, &names).status()))
     GTEST_SKIP() << "this build has no hiredis";
@@ -178,20 +177,20 @@ TEST_F(Allocation, ARemoteStore) {
   ArgmaxRequest a(3, 100);
   ContextOptions own = options(cache());
   std::unique_ptr<Fake> fresh = std::make_unique<Fake>(own);
-  // From here on its kernel is on disk, and the server is asked for what was tuned.
+  // Now its kernel is on disk, and the server is only asked for tuning records.
   ASSERT_EQ(lathe_argmax(fresh->device.get(), nullptr, &a.desc), LATHE_OK) << lathe_last_error();
   own.remote = server.url();
-  try_allocations({"lathe_argmax", "over a lying server",
+  try_allocations({"lathe_argmax", "over a misbehaving server",
                    [&] { return lathe_argmax(fresh->device.get(), nullptr, &a.desc); },
                    [&] {
                      fresh = nullptr;
                      fresh = std::make_unique<Fake>(own);
                    },
                    [&] { return fresh->driver->launches.load() == 1; }, [] {}, /*every=*/true});
-  EXPECT_GT(server.commands.load(), 0) << "it was asked";
+  EXPECT_GT(server.commands.load(), 0) << "the server must have been asked";
 }
 
-TEST_F(Allocation, StoresAndBundles) {
+TEST_F(Allocation, StoresAndBundlesSurviveEveryFailure) {
   const std::string directory = cache(), bundle = scratch_ + "/a.bundle";
   Fake fake(options(directory));
   ArgmaxRequest a(3, 100);
@@ -236,15 +235,15 @@ TEST_F(Allocation, StoresAndBundles) {
       {"lathe_cache_clear", "", [&] { return lathe_cache_clear(&fake.context, &removed); }, refill, both});
 }
 
-TEST_F(Allocation, Ukernels) {
+TEST_F(Allocation, UkernelsSurviveEveryFailure) {
   ContextOptions own = options(cache());
   own.ukernels = scratch_ + "/ukernels";
   Fake fake(own);
-  const std::string bitcode = "which the fake compiler does not read";
+  const std::string bitcode = "not read by the fake compiler";
   UserUkernel mine;
   mine.name = "mine", mine.function = "f", mine.target = {Backend::kCpu, "x86-64", ""};
   mine.digest = bitcode_digest(bitcode);
-  const std::string description = canonical_text(to_json(mine));  // its answer
+  const std::string description = canonical_text(to_json(mine));  // the fake compiler's answer
   auto text = std::make_unique<Text>();
   const auto list = [&] { return lathe_ukernel_list(&fake.context, Text::take, text.get()); };
   const auto listed = [&] {

@@ -1,6 +1,5 @@
-// Every allocation, by index, fails under every C entry point; kernels are compiled out of process.
-//
-// Devices' drivers are fakes; allocation_cpu_test.cc links real code.
+// Every allocation fails in turn in every C function. The compiler runs in another process, and the devices
+// are fakes; allocation_cpu_test.cc links real code.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,13 +14,13 @@
 namespace lathe::fault {
 namespace {
 
-TEST_F(Allocation, Names) {
+TEST_F(Allocation, NamesAndLastErrorSurviveEveryFailure) {
   try_allocations({"lathe_version", "",
                    [] { return strcmp(lathe_version(), "0.1.0") == 0 ? LATHE_OK : LATHE_INTERNAL; }});
   try_allocations({"lathe_status_name", "", [] {
                      return strcmp(lathe_status_name(LATHE_MISS), "MISS") == 0 ? LATHE_OK : LATHE_INTERNAL;
                    }});
-  // On a thread whose first failure it is, which has nowhere to keep a message yet.
+  // On a thread's first failure, when the thread has no place for a message yet.
   std::string error;
   lathe_status status = LATHE_OK;
   const auto fail = [&] {
@@ -61,7 +60,7 @@ TEST_F(Allocation, Names) {
   if (thread.joinable()) thread.join();
 }
 
-TEST_F(Allocation, Contexts) {
+TEST_F(Allocation, ContextsSurviveEveryFailure) {
   const std::string directory = cache(), record = scratch_ + "/record", metrics = scratch_ + "/metrics",
                     trace = scratch_ + "/trace", bundle = generic();
   const char* bundles[] = {bundle.c_str()};
@@ -109,7 +108,7 @@ TEST_F(Allocation, Contexts) {
   drop();
 }
 
-TEST_F(Allocation, Devices) {
+TEST_F(Allocation, DevicesSurviveEveryFailure) {
   const std::string directory = cache(), facts = facts_file("h200.json");
   const lathe_context_options options = c_options(directory);
   lathe_context* context = nullptr;
@@ -181,12 +180,12 @@ TEST_F(Allocation, Devices) {
   lathe_context_destroy(context);
 }
 
-TEST_F(Allocation, Runs) {
+TEST_F(Allocation, RunsSurviveEveryFailure) {
   Fake fake(options(cache()));
   MatmulRequest m(7, 40, 33);
   ArgmaxRequest a(3, 100);
   MatmulArgmaxRequest f;
-  // Once compiled, kernels lie in memory.
+  // Compile first, so that the kernels are in memory.
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
   ASSERT_EQ(lathe_argmax(fake.device.get(), nullptr, &a.desc), LATHE_OK) << lathe_last_error();
   ASSERT_EQ(lathe_matmul_argmax(fake.device.get(), nullptr, &f.desc), LATHE_OK) << lathe_last_error();
@@ -212,7 +211,7 @@ TEST_F(Allocation, Runs) {
        [&] { packed.assign(packed.size(), 0); }, [&] { return packed[0] == 3; }});
 }
 
-TEST_F(Allocation, Plans) {
+TEST_F(Allocation, PlansSurviveEveryFailure) {
   Fake fake(options(cache()));
   MatmulRequest m(7, 40, 33);
   ArgmaxRequest a(3, 100);
@@ -227,7 +226,7 @@ TEST_F(Allocation, Plans) {
   size_t bytes = 0;
   std::vector<char> workspace;
   lathe_workspace chain = LATHE_WORKSPACE_INIT;
-  // The plan's slices' workspace, chained to a descriptor while they run.
+  // Chains a workspace for the plan's slices to a descriptor.
   const auto with_workspace = [&](const lathe_chain** next) {
     ASSERT_EQ(lathe_plan_slice_workspace_bytes(plan, 2, &bytes), LATHE_OK) << lathe_last_error();
     workspace.resize(bytes + 64);
@@ -284,7 +283,7 @@ TEST_F(Allocation, Plans) {
     const std::string whole = text->str();
     try_allocations({call, "", explain, [&] { text->clear(); }, [&] { return text->str() == whole; }});
   };
-  // Of what is loaded, and of what is not.
+  // Explain loaded classes and classes that are not loaded.
   try_explain("lathe_explain_matmul",
               [&] { return lathe_explain_matmul(fake.device.get(), &m.desc, Text::take, text.get()); });
   try_explain("lathe_explain_argmax",
@@ -299,7 +298,7 @@ TEST_F(Allocation, Plans) {
                    [&] { return lathe_plan_dump(plan, "a: pipeline", Text::take, text.get()); },
                    [&] { text->clear(); }, [&] { return text->str() == dumped; }});
   text->clear();
-  const std::string payload = R"({"functions":[]})";  // which the fake compiler answers with
+  const std::string payload = R"({"functions":[]})";  // the answer of the fake compiler
   const auto inspect = [&] {
     return lathe_payload_inspect(&fake.context, "p.mlir", payload.data(), payload.size(), Text::take,
                                  text.get());
@@ -324,8 +323,8 @@ TEST_F(Allocation, Plans) {
                    }});
 }
 
-// A process is started, asked, its answer stored.
-TEST_F(Allocation, Misses) {
+// A miss starts the compiler process, sends it a request and stores its answer.
+TEST_F(Allocation, MissesSurviveEveryFailure) {
   std::unique_ptr<Fake> fake;
   MatmulRequest m(7, 40, 33);
   ArgmaxRequest a(3, 100);
@@ -337,13 +336,13 @@ TEST_F(Allocation, Misses) {
   const auto ran = [&] { return fake->driver->launches.load() == 1; };
   try_allocations({"lathe_argmax", "process and store new",
                    [&] { return lathe_argmax(fake->device.get(), nullptr, &a.desc); }, afresh, ran});
-  // From disk: what nothing failed for is there whole, so that this compiles nothing.
+  // From disk. The entry was written without failures, so this compiles nothing.
   afresh();
   ASSERT_EQ(lathe_argmax(fake->device.get(), nullptr, &a.desc), LATHE_OK) << lathe_last_error();
   try_allocations({"lathe_argmax", "from disk",
                    [&] { return lathe_argmax(fake->device.get(), nullptr, &a.desc); },
                    [&] { fake = nullptr, fake = std::make_unique<Fake>(options(cache())); }, ran});
-  // Another class each time: one process and one store for all.
+  // A new class for each call, with one compiler process and one store for all.
   int64_t n = 40;
   afresh();
   try_allocations({"lathe_matmul", "compiled",
@@ -358,9 +357,9 @@ TEST_F(Allocation, Misses) {
                    ran});
 }
 
-// Recorded, traced, told to a callback and looked for at a server that is not there, none of which may take a
-// call's kernel away.
-TEST_F(Allocation, WatchedMisses) {
+// Misses are also recorded, traced, reported to a callback and looked up on an unreachable server. A failure
+// in any of these must not fail the call.
+TEST_F(Allocation, WatchedMissesSurviveEveryFailure) {
   ContextOptions all = options("");
   all.record = scratch_ + "/record", all.metrics = scratch_ + "/metrics", all.trace = scratch_ + "/trace";
   all.remote = "redis://127.0.0.1:1";
@@ -379,9 +378,9 @@ TEST_F(Allocation, WatchedMisses) {
        [&] { return fake->driver->launches.load() == 1; }});
 }
 
-// On a generic kernel, its own being made by the background thread, whose allocations fail too: a device
-// closes when its job is done.
-TEST_F(Allocation, Fallback) {
+// The call runs a generic kernel while a background thread compiles its own kernel. That thread's allocations
+// fail, too; the device closes when the thread is done.
+TEST_F(Allocation, FallbackSurvivesEveryFailure) {
   std::unique_ptr<Fake> fake;
   int launches = 0;
   MatmulRequest m(7, 40, 33);
@@ -396,7 +395,7 @@ TEST_F(Allocation, Fallback) {
        }});
 }
 
-// The whole program's last word: a function that is added to the library is to be added here.
+// At the end of the program: every exported function must have been tested above.
 class EveryFunction : public testing::Environment {
   void TearDown() override {
     std::printf("%lld allocations failed\n", static_cast<long long>(injected_failures()));

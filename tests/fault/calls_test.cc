@@ -1,4 +1,4 @@
-// Every file-system call of the store, by index, fails in every way.
+// Every file-system call of the store fails in turn, in every way.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,8 @@ class CallsTest : public StoreFixture {
   absl::StatusOr<CacheListing> listed_;
   absl::StatusOr<uint64_t> pruned_, cleared_;
 
-  // Keys 0 to 3 on disk (and what a killed process left), 4 in a bundle, the rest nowhere.
+  // Puts keys 0 to 3 and a killed process's temporary on disk, and key 4 in a bundle. The other keys are
+  // nowhere.
   void prepare() {
     std::filesystem::remove_all(scratch_);
     std::filesystem::create_directory(scratch_);
@@ -46,18 +47,18 @@ class CallsTest : public StoreFixture {
     ASSERT_TRUE(write_bundle(bundle(), {directory_}, [](absl::string_view) { return true; }).ok());
     std::filesystem::remove_all(directory_);
     for (int n = 0; n < 4; ++n) put(key(n));
-    write_file(directory_ + "/.tmp-" + key(7).fingerprint + "-1-0-a", "left");
+    write_file(directory_ + "/.tmp-" + key(7).fingerprint + "-1-0-a", "left behind");
   }
   std::string bundle() const { return scratch_ + "/a.bundle"; }
   CacheOptions with_bundle() {
     CacheOptions o = options();
     o.bundles = {bundle()};
-    o.cap_bytes = 5 * std::filesystem::file_size(entry_path(key(0))) + 10;  // the sixth entry makes others go
+    o.cap_bytes = 5 * std::filesystem::file_size(entry_path(key(0))) + 10;  // the sixth entry evicts others
     o.lock_timeout_seconds = 0.05;
     return o;
   }
 
-  // Loads, compiles and publishes, evicts, tidies: kernels must come whatever fails.
+  // Loads, compiles, publishes, evicts and prunes. Every kernel must arrive, whatever fails.
   void use(const CacheOptions& o) {
     const auto cache = make_cache(o);
     for (int n : {0, 4, 5, 6, 7, 1}) {
@@ -79,11 +80,11 @@ class CallsTest : public StoreFixture {
     if (pruned_.ok()) EXPECT_LE(bytes_of_entries(), kPruned);
     expect_cause(pruned_.status());
   }
-  // What fails says where and why.
+  // A failed operation must name the directory and the cause.
   void expect_cause(const absl::Status& status) {
     if (!status.ok()) EXPECT_THAT(std::string(status.message()), testing::HasSubstr(directory_ + ": "));
   }
-  // Lists, packs, imports: what they say was done is done, with nothing missing.
+  // Lists, packs and imports. A reported success must be complete.
   void administer() {
     const std::string out = scratch_ + "/out.bundle";
     listed_ = make_cache(options())->list();
@@ -102,11 +103,11 @@ class CallsTest : public StoreFixture {
     expect_cause(cleared_.status());
     if (!cleared_.ok()) return;
     EXPECT_EQ(bytes_of_entries(), 0u);
-    // If a removal got no reply, another process may have done it, so it may not be counted.
+    // If the reply to a removal was lost, the store cannot know who removed the file and may not count it.
     EXPECT_GE(*cleared_, 3u);
     EXPECT_LE(*cleared_, 4u);
   }
-  // Writes records, over each other and not, and reads them: the one that was written, or a miss.
+  // Writes new and existing records and reads them. A read must give the written record or a miss.
   void record() {
     CacheOptions o = options();
     o.bundles = {bundle()};
@@ -129,17 +130,18 @@ class CallsTest : public StoreFixture {
     const auto cache = make_cache(options());
     for (const RecordKind kind : {RecordKind::kPlan, RecordKind::kTuned})
       for (const int64_t m : {1, 2, 3}) check_record(*cache, sample_record(kind, m));
-    EXPECT_EQ(cache->statistics().disk_rejects, 0u) << "a defective record came to its name";
+    EXPECT_EQ(cache->statistics().disk_rejects, 0u) << "a defective record was published";
   }
   void check_bundle() {
     const auto opened = Bundle::open(scratch_ + "/out.bundle");
     ASSERT_EQ(opened.ok(), packed_.ok()) << opened.status() << packed_.status();
     if (!packed_.ok()) {
       for (const auto& file : std::filesystem::directory_iterator(scratch_))
-        EXPECT_EQ(file.path().string().find("out.bundle"), std::string::npos) << file.path() << " was left";
+        EXPECT_EQ(file.path().string().find("out.bundle"), std::string::npos)
+            << file.path() << " was left behind";
       return;
     }
-    EXPECT_EQ(packed_->entries + packed_->defects, 5u) << "some were passed over in silence";
+    EXPECT_EQ(packed_->entries + packed_->defects, 5u) << "some entries were skipped without being counted";
     EXPECT_EQ((*opened)->size(), packed_->entries);
     for (size_t i = 0; i < (*opened)->size(); ++i) {
       const Key k = key_from_text(std::string((*opened)->key_text(i)));
@@ -151,7 +153,7 @@ class CallsTest : public StoreFixture {
 
   enum class Start { kFull, kNoDirectory };
 
-  // `body` again and again, each time another call failing; how many that were, by the call's name.
+  // Repeats `body`, each time with another failing call. Prints how many calls failed, by name.
   template <typename Body, typename Check>
   void campaign(const char* what, Start start, int least, Body&& body, Check&& check) {
     for (const Fault& fault : kFaults) {
@@ -168,7 +170,7 @@ class CallsTest : public StoreFixture {
         check();
         uint64_t rejects = 0;
         EXPECT_TRUE(all_right(kKeys, &rejects));
-        EXPECT_EQ(rejects, 0u) << "a defective entry came to its name";
+        EXPECT_EQ(rejects, 0u) << "a defective entry was published";
         EXPECT_THAT(left_over(50), testing::IsEmpty());
         if (HasFailure()) return;
         if (!reached) break;
@@ -187,30 +189,30 @@ class CallsTest : public StoreFixture {
   }
 };
 
-TEST_F(CallsTest, EveryCallOfTheFirstUseMayFail) {
+TEST_F(CallsTest, FirstUseSurvivesEveryFailingCall) {
   directory_ = scratch_ + "/one/two/cache";
   campaign(
       "first use", Start::kNoDirectory, 100, [&](const CacheOptions& o) { use(o); }, [&] { check_pruned(); });
 }
 
-TEST_F(CallsTest, EveryCallOfUseMayFail) {
+TEST_F(CallsTest, UseSurvivesEveryFailingCall) {
   campaign(
       "use", Start::kFull, 100, [&](const CacheOptions& o) { use(o); }, [&] { check_pruned(); });
 }
 
-TEST_F(CallsTest, EveryCallOfAdministrationMayFail) {
+TEST_F(CallsTest, AdministrationSurvivesEveryFailingCall) {
   campaign(
       "administration", Start::kFull, 100, [&](const CacheOptions&) { administer(); },
       [&] { check_administered(); });
 }
 
-TEST_F(CallsTest, EveryCallOfClearingMayFail) {
+TEST_F(CallsTest, ClearSurvivesEveryFailingCall) {
   campaign(
       "clearing", Start::kFull, 20, [&](const CacheOptions& o) { cleared_ = make_cache(o)->clear(); },
       [&] { check_cleared(); });
 }
 
-TEST_F(CallsTest, EveryCallOfRecordsMayFail) {
+TEST_F(CallsTest, RecordsSurviveEveryFailingCall) {
   campaign(
       "records", Start::kFull, 100, [&](const CacheOptions&) { record(); }, [&] { check_records(); });
 }

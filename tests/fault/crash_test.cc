@@ -1,5 +1,5 @@
-// The machine stops before each call in turn. Data that was not synced is lost, whole or in part; names are
-// kept, which is the worse case: a name without its data.
+// The machine stops before each call in turn. Unsynced data is lost completely or in part, but names are
+// kept. That is the worst case: a name without its data.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ TEST_F(CrashTest, NothingUnsyncedIsEverLoaded) {
       SCOPED_TRACE("before call " + std::to_string(index));
       uint64_t rejects = 0;
       EXPECT_TRUE(all_right(kKeys, &rejects));
-      EXPECT_EQ(rejects, 0u) << "an entry came to its name before its data was synced";
+      EXPECT_EQ(rejects, 0u) << "an entry was renamed before its data was synced";
       EXPECT_THAT(left_over(50), testing::IsEmpty());
       if (HasFailure() || !reached) break;
       ++crashes;

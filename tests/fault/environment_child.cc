@@ -1,7 +1,8 @@
-// Makes kernels in whatever environment it was started in, and says what came of it: on standard output the
-// counts and the contents of its cache, on standard error what the library logs.
+// Computes products in the environment in which it was started. Prints the counts and contents of its cache
+// to standard output; the library logs to standard error.
 //   environment_child [N | clock=SECONDS | remove=FILE]...
-// In this order: a product with N columns, the clock being so far off from then on, a file that goes.
+// The arguments are executed in order: a product with N columns; move the clock by so many seconds from then
+// on; remove a file.
 #include <lathe/lathe.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
@@ -17,7 +18,7 @@
 
 static time_t seconds_off = 0;
 
-// What this program and its libraries take for the time of day.
+// Replaces the clock for this program and its libraries.
 extern "C" {
 int clock_gettime(clockid_t clock, timespec* now) noexcept {
   const long result = syscall(SYS_clock_gettime, clock, now);
@@ -40,7 +41,7 @@ int gettimeofday(timeval* into, void*) noexcept {
 
 namespace {
 
-// False: a call failed, or a sum is wrong.
+// Computes and checks one product. Returns false if a call failed or a sum is wrong.
 bool multiply(lathe_device* device, int64_t n) {
   return lathe::checked_product(n, [&](const lathe_matmul_desc* desc) {
     const lathe_status status = lathe_matmul(device, nullptr, desc);

@@ -1,4 +1,4 @@
-// Processes in odd environments: the library in a program, a real compiler, real kernels.
+// Runs the library with a real compiler and real kernels in processes with unusual environments.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ class EnvironmentTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(scratch_); }
 
-  // What a process said.
+  // The output of a process.
   struct Outcome {
     bool succeeded = false;
     std::string out;
@@ -64,7 +64,7 @@ class EnvironmentTest : public testing::Test {
     }
   };
 
-  // tests/fault/environment_child.cc with no environment but `environment`.
+  // Starts environment_child.cc with only the variables in `environment`.
   pid_t start(const Strings& arguments, const Strings& environment,
               const MountNamespace* inside = nullptr) const {
     Strings all = arguments, variables = environment;
@@ -94,21 +94,21 @@ class EnvironmentTest : public testing::Test {
   Strings in_store() const { return {"LATHE_CACHE_DIR=" + store_}; }
   static std::string clock(int64_t seconds) { return "clock=" + std::to_string(seconds); }
 
-  // Of the one kernel in the store.
+  // The path of the only kernel in the store.
   std::string entry() const {
     for (const auto& file : fs::directory_iterator(store_))
       if (file.path().extension() == ".lathe") return file.path();
     return "";
   }
-  // In bytes, of the store's files with this ending.
+  // The size in bytes of the largest store file with this ending.
   uintmax_t largest(const std::string& ending) const {
     uintmax_t bytes = 0;
     for (const auto& file : fs::directory_iterator(store_))
       if (file.path().extension() == ending) bytes = std::max(bytes, file.file_size());
     return bytes;
   }
-  // Everything right, in memory: why is said once, and to whoever asks what is in a directory that is
-  // refused.
+  // The kernels must work in memory. The cause must be logged once, and also be reported to a caller that
+  // lists a rejected directory.
   void expect_memory_only(const Strings& environment, const std::string& cause) const {
     const Outcome outcome = run_with(environment, {"16", "32", "16"});
     EXPECT_TRUE(outcome.succeeded) << outcome.out;
@@ -116,7 +116,7 @@ class EnvironmentTest : public testing::Test {
     EXPECT_THAT(outcome.out, testing::AnyOf(HasSubstr("\"directory\":\"\""), HasSubstr(cause)));
     EXPECT_THAT(outcome.log, testing::ElementsAre(HasSubstr(cause)));
   }
-  // In the long form nothing may be left out.
+  // In the long form nothing may be skipped.
   static bool is_long_form() {
     const char* form = std::getenv("LATHE_FAULT_CAMPAIGN");
     return form != nullptr && std::string(form) == "long";
@@ -132,14 +132,14 @@ class EnvironmentTest : public testing::Test {
     GTEST_SKIP() << (reason);                 \
   } while (false)
 
-TEST_F(EnvironmentTest, WithoutAnyVariable) {
+TEST_F(EnvironmentTest, WorksInMemoryWithoutAnyVariable) {
   expect_memory_only({}, "HOME names a directory");
   const Outcome asked = run_with({"LATHE_CACHE_DIR="}, {"16"});
   EXPECT_TRUE(asked.succeeded) << asked.out;
-  EXPECT_THAT(asked.log, IsEmpty()) << "who asks for no disk knows";
+  EXPECT_THAT(asked.log, IsEmpty()) << "no warning if no directory was asked for";
 }
 
-TEST_F(EnvironmentTest, ADirectoryThatIsNotToBeHad) {
+TEST_F(EnvironmentTest, WorksInMemoryIfTheDirectoryIsUnusable) {
   std::ofstream(scratch_ + "/file") << "x";
   expect_memory_only({"HOME=" + scratch_ + "/file"}, "Not a directory");
   fs::create_directory(store_);
@@ -152,12 +152,12 @@ TEST_F(EnvironmentTest, ADirectoryThatIsNotToBeHad) {
   fs::create_directory_symlink(store_, scratch_ + "/link");
   expect_memory_only({"LATHE_CACHE_DIR=" + scratch_ + "/link"}, "symbolic link");
   EXPECT_TRUE(fs::is_empty(store_));
-  // Root can give a directory away; to anybody else the root directory is another's.
+  // Only root can change a directory's owner; for other users the root directory belongs to somebody else.
   if (geteuid() == 0) ASSERT_EQ(chown(store_.c_str(), 12345, 12345), 0);
   expect_memory_only({"LATHE_CACHE_DIR=" + (geteuid() == 0 ? store_ : "/")}, "belongs to user");
 }
 
-TEST_F(EnvironmentTest, ASetUserIdProgramHasNoStore) {
+TEST_F(EnvironmentTest, SetUserIdProgramIgnoresTheEnvironment) {
   fs::copy_file(program_, scratch_ + "/child");
   program_ = scratch_ + "/child";
   const Strings all = {in_store()[0], "HOME=" + scratch_, "XDG_CACHE_HOME=" + scratch_};
@@ -176,8 +176,8 @@ TEST_F(EnvironmentTest, ASetUserIdProgramHasNoStore) {
   EXPECT_THAT(secure.log, testing::ElementsAre(HasSubstr("HOME names a directory")));
 }
 
-// Cold and warm starts of processes whose clocks are years apart.
-TEST_F(EnvironmentTest, ClocksTwoYearsOff) {
+// Cold and warm starts of processes whose clocks differ by years.
+TEST_F(EnvironmentTest, WarmStartWorksWithClocksTwoYearsOff) {
   for (const int64_t off : {kTwoYears, -kTwoYears}) {
     fs::remove_all(store_);
     const Outcome cold = run({clock(off), "16", "32"});
@@ -195,13 +195,13 @@ TEST_F(EnvironmentTest, ClocksTwoYearsOff) {
   }
 }
 
-// The least recently used goes, whatever the clocks of its users said.
-TEST_F(EnvironmentTest, EvictionUnderClocksTwoYearsOff) {
+// The least recently used entry must be evicted, whatever the clocks of its users.
+TEST_F(EnvironmentTest, EvictsLeastRecentlyUsedWithClocksTwoYearsOff) {
   for (const int64_t off : {kTwoYears, -kTwoYears}) {
     fs::remove_all(store_);
     ASSERT_TRUE(run({clock(off), "16", "32"}).succeeded);
     ASSERT_EQ(run({clock(-off), "16"})["disk_hits"], 1);
-    // Room is made down to 7/8 of the cap: for the new kernel, its record and one and a half of the others.
+    // Eviction goes down to 7/8 of the cap: room for the new kernel, its record and one and a half others.
     const uintmax_t cap = (5 * largest(".lathe") / 2 + largest(".record")) * 8 / 7;
     Strings capped = in_store();
     capped.push_back("LATHE_CACHE_BYTES=" + std::to_string(cap));
@@ -214,9 +214,9 @@ TEST_F(EnvironmentTest, EvictionUnderClocksTwoYearsOff) {
   }
 }
 
-// A lock lasts as long as its holder, whatever its stamp: neither is a held one broken nor an old one waited
-// for.
-TEST_F(EnvironmentTest, LocksUnderClocksTwoYearsOff) {
+// A lock is valid as long as its holder lives, whatever its time stamp. A held lock must not be broken, and
+// an old one without a holder must not be waited for.
+TEST_F(EnvironmentTest, LocksWorkWithClocksTwoYearsOff) {
   for (const int64_t off : {kTwoYears, -kTwoYears}) {
     fs::remove_all(store_);
     ASSERT_EQ(run({"16"})["compiles"], 1);
@@ -234,7 +234,7 @@ TEST_F(EnvironmentTest, LocksUnderClocksTwoYearsOff) {
     };
     while (!waits() && waitpid(waiting, nullptr, WNOHANG) == 0)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it looks every ten
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the waiter polls every 10 ms
     fs::rename(aside, made);
     unlink(lock.c_str());
     close(holder);
@@ -249,12 +249,13 @@ TEST_F(EnvironmentTest, LocksUnderClocksTwoYearsOff) {
     const Outcome free = run({clock(off), "16"});
     EXPECT_TRUE(free.succeeded) << free.out;
     EXPECT_EQ(free["compiles"], 1);
-    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(8)) << "waited for nobody";
+    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(8))
+        << "it waited for a lock without a holder";
     EXPECT_FALSE(fs::exists(lock));
   }
 }
 
-TEST_F(EnvironmentTest, ADirectoryThatIsReadOnly) {
+TEST_F(EnvironmentTest, ReadOnlyDirectoryIsReadAndNotWritten) {
   fs::create_directory(store_);
   const MountNamespace own(store_, "size=1m,mode=0700");
   SKIP_UNLESS(own.refusal().empty(), own.refusal());
@@ -276,8 +277,8 @@ TEST_F(EnvironmentTest, ADirectoryThatIsReadOnly) {
   EXPECT_EQ(after["compiles"], 1);
 }
 
-// More kernels than have room in 100 KB: what is there is whole, the rest is in memory.
-TEST_F(EnvironmentTest, AFileSystemOf100Kilobytes) {
+// More kernels than fit in 100 KB. Every entry on disk must be complete; the other kernels are in memory.
+TEST_F(EnvironmentTest, WorksOnAFileSystemOf100Kilobytes) {
   fs::create_directory(store_);
   Strings products;
   for (int n = 16; n <= 24 * 16; n += 16) products.push_back(std::to_string(n));
@@ -292,7 +293,7 @@ TEST_F(EnvironmentTest, AFileSystemOf100Kilobytes) {
   EXPECT_EQ(cold["compiles"], static_cast<int64_t>(products.size()));
   EXPECT_GT(warm["disk_hits"], 2);
   EXPECT_EQ(warm["disk_hits"] + warm["compiles"], static_cast<int64_t>(products.size()));
-  // Under a cap that fits, the store makes room for itself.
+  // With a cap that fits, the store evicts and stays writable.
   ASSERT_TRUE(own.run([&] {
     for (const auto& file : fs::directory_iterator(store_)) fs::remove(file.path());
     return true;
@@ -305,7 +306,7 @@ TEST_F(EnvironmentTest, AFileSystemOf100Kilobytes) {
   EXPECT_THAT(bounded.log, IsEmpty());
 }
 
-TEST_F(EnvironmentTest, AFullFileSystemIsUsedAgainWhenThereIsRoom) {
+TEST_F(EnvironmentTest, FullFileSystemIsUsedAgainWhenThereIsSpace) {
   fs::create_directory(store_);
   const std::string ballast = store_ + "/ballast";
   const MountNamespace own(store_, "size=100k,mode=0700");

@@ -17,7 +17,7 @@
 
 namespace {
 
-std::atomic<int64_t> first{0}, last{0};  // which fail; 0: none
+std::atomic<int64_t> first{0}, last{0};  // range of failing allocations; 0: none fail
 std::atomic<int64_t> count{0}, failures{0};
 
 bool fails() {
@@ -30,7 +30,7 @@ bool fails() {
 
 }  // namespace
 
-// GPU drivers' libraries are never found: what they do where memory is short is theirs to answer for.
+// GPU drivers' libraries are never found, because their behaviour when memory is short is not tested here.
 extern "C" __attribute__((visibility("default"))) void* dlopen(const char* path, int flags) {
   using Open = void* (*)(const char*, int);
   static const Open open = reinterpret_cast<Open>(dlsym(RTLD_NEXT, "dlopen"));
@@ -97,7 +97,7 @@ void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::f
 
 #else
 
-// The standard library's operator new calls these too. Visible, so that the libraries' calls come here.
+// The standard library's operator new calls these, too. They are visible so that libraries call them as well.
 #pragma GCC visibility push(default)
 extern "C" {
 void* __libc_malloc(size_t);

@@ -1,6 +1,5 @@
-// The program's own malloc (under a sanitizer, which has one already, its own operator new): counts
-// allocations, of whatever thread, and lets chosen ones fail. Linked into a test program, it is that of its
-// libraries as well.
+// The test program's own malloc (or operator new, under a sanitizer that has its own malloc). It counts the
+// allocations of all threads and lets chosen ones fail. It also serves the program's shared libraries.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +7,13 @@
 namespace lathe::fault {
 
 enum class Fails {
-  kOnce,        // one allocation, the way a large one does
-  kFromThenOn,  // that and all that follow, the way a full machine does
+  kOnce,        // one allocation fails, as a large one may
+  kFromThenOn,  // that one and all later ones fail, as on a machine without memory
 };
 
-// The n-th allocation from now on fails, n >= 1.
+// Lets the n-th allocation from now on fail, n >= 1.
 void fail_allocation(int64_t n, Fails how);
-// How many have failed since; none fails any more.
+// Ends the failures and returns how many allocations failed.
 int64_t stop_failing();
 
 }  // namespace lathe::fault

@@ -36,7 +36,7 @@ F* real(F*, const char* name) {
     return f;                                                                   \
   }())
 
-// Whether this call is to fail; errno is set then.
+// Counts the call. Returns whether it must fail; errno is then set.
 bool fails(const char* name) {
   if (!armed) return false;
   ++calls;
@@ -47,7 +47,7 @@ bool fails(const char* name) {
   return true;
 }
 
-// As fails, of a call that moves `*count` bytes: these become fewer.
+// As fails(), for a call that moves `*count` bytes, which may be halved instead.
 bool fails_or_shortens(const char* name, size_t* count) {
   if (fails(name)) return true;
   if (armed && plan.way == Way::kShort && calls == plan.index && *count > 1) {
@@ -55,11 +55,11 @@ bool fails_or_shortens(const char* name, size_t* count) {
     failed = name;
     *count /= 2;
   }
-  // A short count of a call that has none counts as reached: the campaign must go on to the next.
+  // A call without a count cannot be shortened, but counts as reached, so that the campaign goes on.
   return false;
 }
 
-// Like fails(), for a call that has changed a directory and returned `result`. -1 if its reply is lost.
+// For a call that has changed a directory and returned `result`: returns -1 if its reply must be lost.
 int unless_lost(const char* name, int result, int found_by_another) {
   if (!armed || plan.way != Way::kLost || calls != plan.index || result != 0 || std::exchange(fired, true))
     return result;
@@ -154,7 +154,7 @@ struct dirent* readdir(DIR* stream) {
   if (names_twice && last != nullptr) return std::exchange(last, nullptr);
   return last = REAL(readdir)(stream);
 }
-// The file is closed even so, as on Linux.
+// The file is closed even if close fails, as on Linux.
 int close(int file) {
   const bool fail = fails("close");
   const int error = errno, result = REAL(close)(file);

@@ -1,4 +1,4 @@
-// Writers killed at random moments.
+// Kills writers at random moments.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,11 +23,11 @@ class KillTest : public StoreFixture {
  protected:
   static constexpr int kKeys = 32;
 
-  // As long as it lives: compiles, publishes, evicts, reads, starts over.
+  // Compiles, publishes, evicts and reads until it is killed.
   [[noreturn]] void write_for_ever(unsigned seed) {
     std::mt19937 random(seed);
     CacheOptions o = options();
-    o.cap_bytes = 12 * 400;  // of about 32 x 330 bytes
+    o.cap_bytes = 12 * 400;  // all keys together take about 32 x 330 bytes
     for (;;) {
       const auto cache = make_cache(o);
       for (int i = 0; i < 10; ++i) {
@@ -39,8 +39,9 @@ class KillTest : public StoreFixture {
   }
 };
 
-// Whoever tidies up opens a lock, its holder ends, and another takes a lock of the same name: that one stays.
-TEST_F(KillTest, ALockIsNotReclaimedForItsPredecessor) {
+// While reclaim opens a lock file, its holder ends and another process takes a new lock with the same name.
+// The new lock must stay.
+TEST_F(KillTest, ReclaimKeepsANewLockOfTheSameName) {
   ASSERT_EQ(mkdir(directory_.c_str(), 0700), 0);
   const FileDescriptor directory = open_file(AT_FDCWD, directory_, O_RDONLY | O_DIRECTORY);
   const std::string name = lock_name(key(0).fingerprint);
@@ -53,8 +54,8 @@ TEST_F(KillTest, ALockIsNotReclaimedForItsPredecessor) {
   EXPECT_FALSE(reclaim(directory.get(), name));
   ASSERT_TRUE(second.has_value() && second->held());
   EXPECT_THAT(names(), testing::ElementsAre(name));
-  EXPECT_FALSE(KeyLock::acquire(directory.get(), name, 0).held()) << "two at a time";
-  // Nor does an end remove what is not its own.
+  EXPECT_FALSE(KeyLock::acquire(directory.get(), name, 0).held()) << "two processes hold the lock";
+  // A holder that ends must not remove a lock file that is not its own.
   ASSERT_EQ(unlink((directory_ + "/" + name).c_str()), 0);
   const KeyLock third = KeyLock::acquire(directory.get(), name, 0);
   ASSERT_TRUE(third.held());
@@ -63,7 +64,7 @@ TEST_F(KillTest, ALockIsNotReclaimedForItsPredecessor) {
   EXPECT_FALSE(KeyLock::acquire(directory.get(), name, 0).held());
 }
 
-TEST_F(KillTest, KilledWritersLeaveNothingBad) {
+TEST_F(KillTest, KilledWritersLeaveNoBadEntries) {
   const int kills = is_long_form() ? 10000 : 200;
   std::mt19937 random(20261121);
   int killed = 0, with_remains = 0;
@@ -91,9 +92,9 @@ TEST_F(KillTest, KilledWritersLeaveNothingBad) {
   EXPECT_GT(with_remains, 0) << "the kills tested nothing";
 }
 
-// Bundles and texts lie outside the store: whole or not there, and what killed writers leave goes with the
-// next write.
-TEST_F(KillTest, KilledWritersOfFilesOutsideLeaveNothing) {
+// Bundles and text files lie outside the store. They must be complete or absent, and the next write removes
+// what killed writers left behind.
+TEST_F(KillTest, KilledWritersOfOtherFilesLeaveNoBadFiles) {
   for (int n = 0; n < 8; ++n) put(key(n));
   const std::string folder = scratch_ + "/outside", bundle = folder + "/out.bundle", text = folder + "/text";
   ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);

@@ -1,4 +1,4 @@
-// Like storm_test.cc, on a file system without locks and on one whose locks other machines do not see.
+// Like storm_test.cc, without file locks and with locks that other machines do not see.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -11,7 +11,7 @@ namespace {
 
 class LocklessStormTest : public StormFixture {};
 
-TEST_F(LocklessStormTest, NothingFails) {
+TEST_F(LocklessStormTest, EveryProcessGetsEveryKernel) {
   for (const Locks locks : {Locks::kNone, Locks::kOwn}) {
     std::filesystem::remove_all(directory_);
     std::filesystem::remove(scratch_ + "/compiles");
@@ -19,7 +19,7 @@ TEST_F(LocklessStormTest, NothingFails) {
     storm();
     set_locks(Locks::kReal);
     std::printf("%d processes, %d keys, %s: %zu compiles, 0 failures\n", kProcesses, kKeys,
-                locks == Locks::kNone ? "no locks" : "locks of their own", compiles());
+                locks == Locks::kNone ? "no locks" : "locks that others do not see", compiles());
     EXPECT_GE(compiles(), size_t{kKeys});
   }
 }

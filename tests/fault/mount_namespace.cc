@@ -22,8 +22,8 @@ bool write_text(const char* path, const std::string& text) {
   return written;
 }
 
-// The reason where it fails. A user namespace in which this user is who he was lets him mount; root may
-// without.
+// Returns "" or the reason for the failure. In a user namespace that maps the user to itself, an ordinary
+// user may mount; root may do so without one.
 std::string make_namespace(const std::string& directory, const std::string& tmpfs_options) {
   const auto failed = [](const char* what) { return std::string(what) + ": " + strerror(errno); };
   const std::string user = std::to_string(geteuid()), group = std::to_string(getegid());
@@ -82,7 +82,7 @@ MountNamespace::~MountNamespace() {
 
 bool MountNamespace::enter() const {
   const std::string spaces = "/proc/" + std::to_string(holder_) + "/ns/";
-  // EINVAL: the holder is in this user namespace.
+  // EINVAL: the holder is in the same user namespace.
   return (join(spaces + "user", CLONE_NEWUSER) || errno == EINVAL) && join(spaces + "mnt", CLONE_NEWNS);
 }
 

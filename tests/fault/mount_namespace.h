@@ -1,4 +1,4 @@
-// A file system of a test's own, in a mount namespace that a process of its own holds.
+// A file system that only a test sees, in a mount namespace that a child process keeps alive.
 #pragma once
 
 #include <sys/types.h>
@@ -10,17 +10,17 @@ namespace lathe::fault {
 
 class MountNamespace {
  public:
-  // A tmpfs on `directory`, seen by none but those who enter(). Needs no rights where users may have
-  // namespaces; `refusal()` says why there is none.
+  // Mounts a tmpfs on `directory` that only processes after enter() see. Needs no rights if users may create
+  // namespaces. If it fails, refusal() has the reason.
   MountNamespace(const std::string& directory, const std::string& tmpfs_options);
   ~MountNamespace();
   MountNamespace(const MountNamespace&) = delete;
   MountNamespace& operator=(const MountNamespace&) = delete;
 
   const std::string& refusal() const { return refusal_; }
-  // Moves this process, of one thread, into it.
+  // Moves this process, which must have one thread, into the namespace.
   bool enter() const;
-  // In a child of this process that has entered; false where it returned that or could not.
+  // Runs `body` in a child in the namespace. Returns false if it returned false or could not run.
   bool run(const std::function<bool()>& body) const;
 
  private:

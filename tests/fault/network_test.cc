@@ -1,5 +1,5 @@
 // A store that several machines share through a network file system: lost replies, locks that other machines
-// do not see, names that are listed twice, late errors.
+// do not see, names that are listed twice, and errors at close.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -36,7 +36,7 @@ class NetworkTest : public StoreFixture {
         std::count_if(all.begin(), all.end(), [](const auto& n) { return is_entry(n); }));
   }
   FileDescriptor open_directory() const { return open_file(AT_FDCWD, directory_, O_RDONLY | O_DIRECTORY); }
-  // The name of a temporary that the machine `host` made.
+  // The name of a temporary file that the machine `host` made.
   std::string temporary(const std::string& host) const {
     return ".tmp-" + key(9).fingerprint + "-" + host + "-1-0-a";
   }
@@ -45,7 +45,7 @@ class NetworkTest : public StoreFixture {
 constexpr char kAnotherHost[] = "00000000000000ff";
 
 // Loses the reply of each call in turn. The request still succeeds, without a warning.
-TEST_F(NetworkTest, ALostReplyCostsNothing) {
+TEST_F(NetworkTest, LostReplyLosesNoEntry) {
   for (const int error : {0, EIO}) {
     for (int64_t index = 1;; ++index) {
       start_anew(1);
@@ -65,7 +65,7 @@ TEST_F(NetworkTest, ALostReplyCostsNothing) {
   }
 }
 
-TEST_F(NetworkTest, AnEntryThatIsReplacedWhileItIsReadIsReadAgain) {
+TEST_F(NetworkTest, EntryReplacedDuringAReadIsReadAgain) {
   start_anew(1);
   bool tried = false;
   for (int64_t index = 1;; ++index) {
@@ -83,7 +83,7 @@ TEST_F(NetworkTest, AnEntryThatIsReplacedWhileItIsReadIsReadAgain) {
 }
 
 // If several machines evict the same entries, each also counts the space that another one freed.
-TEST_F(NetworkTest, MachinesThatEvictTogetherTakeNoMoreThanOne) {
+TEST_F(NetworkTest, MachinesThatEvictTogetherRemoveNoMoreThanOneWould) {
   start_anew(8);
   const uint64_t bytes = 4 * std::filesystem::file_size(entry_path(key(0)));
   for (int64_t index = 1;; ++index) {
@@ -98,18 +98,18 @@ TEST_F(NetworkTest, MachinesThatEvictTogetherTakeNoMoreThanOne) {
   }
 }
 
-TEST_F(NetworkTest, NamesThatAreReadTwiceAreOne) {
+TEST_F(NetworkTest, NamesListedTwiceCountOnce) {
   start_anew(8);
   const uint64_t bytes = 4 * std::filesystem::file_size(entry_path(key(0)));
   set_names_twice(true);
   EXPECT_EQ(make_cache(options())->list()->entries.size(), 8u);
-  EXPECT_EQ(*make_cache(options())->prune(2 * bytes), 0u) << "all of it is within twice of its half";
+  EXPECT_EQ(*make_cache(options())->prune(2 * bytes), 0u) << "the store is exactly as large as the limit";
   set_names_twice(false);
   EXPECT_EQ(entries(), 8u);
 }
 
 // Another machine may still be writing its temporary, so only an old one is removed.
-TEST_F(NetworkTest, AnotherMachinesTemporaryIsLeftForAnHour) {
+TEST_F(NetworkTest, KeepsAnotherMachinesTemporaryForAnHour) {
   start_anew(1);
   const std::string path = directory_ + "/" + temporary(kAnotherHost);
   for (const Locks locks : {Locks::kReal, Locks::kNone, Locks::kOwn}) {
@@ -126,8 +126,9 @@ TEST_F(NetworkTest, AnotherMachinesTemporaryIsLeftForAnHour) {
   }
 }
 
-// A temporary's name identifies the machine. One that this machine left behind is removed at once.
-TEST_F(NetworkTest, ThisMachinesTemporaryIsReclaimedByItsLock) {
+// A temporary's name identifies its machine. If this machine made it and nobody locks it, it is removed at
+// once.
+TEST_F(NetworkTest, RemovesThisMachinesUnlockedTemporaryAtOnce) {
   start_anew(1);
   std::string own;
   before_next_flock([&] {
@@ -147,7 +148,7 @@ TEST_F(NetworkTest, ThisMachinesTemporaryIsReclaimedByItsLock) {
   EXPECT_TRUE(reclaim(directory.get(), own));
 }
 
-TEST_F(NetworkTest, AJournalWithoutLocksIsRewritten) {
+TEST_F(NetworkTest, RewritesTheJournalWithoutLocks) {
   start_anew(2);
   set_locks(Locks::kNone);
   const FileDescriptor directory = open_directory();
@@ -160,7 +161,7 @@ TEST_F(NetworkTest, AJournalWithoutLocksIsRewritten) {
 }
 
 // Even without fsync, a file is complete or is not renamed.
-TEST_F(NetworkTest, WhatACloseSaysLateIsHeeded) {
+TEST_F(NetworkTest, ErrorAtCloseKeepsTheOldFile) {
   start_anew(1);
   const FileDescriptor directory = open_directory();
   bool told = false;

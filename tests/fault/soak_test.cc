@@ -1,4 +1,4 @@
-// Many processes of many threads on one store, for a while, with eviction, deletion and pruning under them.
+// Many processes with many threads use one store for a while, during eviction, deletion and pruning.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 class SoakTest : public StoreFixture {
  protected:
   static constexpr int kKeys = 256;
-  // Shared by all processes.
+  // Counters shared by all processes.
   struct Counts {
     std::atomic<uint64_t> lookups, loads, rejects, overlaps, wrong, evictions, removed;
     std::atomic<int> compiling[kKeys];
@@ -37,8 +37,8 @@ class SoakTest : public StoreFixture {
         mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(memory, MAP_FAILED);
     counts_ = new (memory) Counts{};
-    // A miss ahead of all threads: Abseil makes its table of messages at the first error, and
-    // ThreadSanitizer, which is not in that library, would not see that the others wait for it.
+    // Cause one miss before any thread starts. Abseil builds its message table at the first error, and
+    // ThreadSanitizer, which does not see into that library, would report a race.
     ASSERT_TRUE(absl::IsNotFound(make_cache(capped())->get(key(0)).status()));
   }
   void TearDown() override {
@@ -52,9 +52,9 @@ class SoakTest : public StoreFixture {
 
   CacheOptions capped() {
     CacheOptions o = options();
-    // About half of the keys find room.
+    // The cap has room for about half of the keys.
     o.cap_bytes = kKeys / 2 * 512;
-    o.lock_timeout_seconds = 3600;  // however slow the machine: that one compiles at a time is what is tested
+    o.lock_timeout_seconds = 3600;  // long, because the test expects one compile at a time
     return o;
   }
   Artifact compile(int n) {
@@ -72,7 +72,7 @@ class SoakTest : public StoreFixture {
       ++counts_->lookups;
     }
   }
-  // A process' life: caches one after the other, so that the disk is looked at and not memory alone.
+  // The life of a process: one cache after the other, so that the disk is read and not only memory.
   void live(unsigned process, int threads, Clock::time_point end) {
     for (unsigned round = 0; Clock::now() < end; ++round) {
       const auto cache = make_cache(capped());
@@ -105,7 +105,7 @@ class SoakTest : public StoreFixture {
   Counts* counts_ = nullptr;
 };
 
-TEST_F(SoakTest, ManyProcessesOfManyThreads) {
+TEST_F(SoakTest, NoWrongArtifactAndOneCompileAtATime) {
   const int processes = is_long_form() ? 64 : 8, threads = is_long_form() ? 16 : 4;
   const auto end = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds() * 1000));
   std::vector<pid_t> children;
@@ -148,13 +148,13 @@ TEST_F(SoakTest, ManyProcessesOfManyThreads) {
   EXPECT_EQ(counts_->wrong.load(), 0u);
   EXPECT_EQ(counts_->rejects.load(), 0u);
   EXPECT_EQ(counts_->overlaps.load(), 0u);
-  // One compile a key for each time that the key's entry was not there: every entry that was made has been
-  // evicted, has been removed, or is left.
+  // Each compile happened because the key's entry was missing. So every compiled entry was evicted, removed,
+  // or is still there.
   EXPECT_EQ(compiles, left + counts_->evictions.load() + counts_->removed.load());
   EXPECT_GT(counts_->evictions.load(), 0u);
   EXPECT_GT(counts_->removed.load(), 0u);
   EXPECT_GT(counts_->loads.load(), 0u);
-  EXPECT_EQ(never, 0u) << "too short to have met every key";
+  EXPECT_EQ(never, 0u) << "the run was too short to compile every key";
   uint64_t rejects = 0;
   EXPECT_TRUE(all_right(kKeys, &rejects));
   EXPECT_EQ(rejects, 0u);

@@ -1,4 +1,4 @@
-// A store with known contents, and what may be found in it afterwards.
+// A store with known contents, and checks of its state after a fault.
 #pragma once
 
 #include <unistd.h>
@@ -22,7 +22,7 @@ inline bool is_long_form() {
 class StoreFixture : public CacheFixture {
  protected:
   void SetUp() override {
-    // In memory where there is such a place: no disk's fsync is being measured.
+    // In memory if possible, because the speed of fsync does not matter here.
     std::string name = std::filesystem::is_directory("/dev/shm") ? "/dev/shm/lathe_fault_XXXXXX"
                                                                  : testing::TempDir() + "lathe_fault_XXXXXX";
     ASSERT_NE(mkdtemp(name.data()), nullptr);
@@ -30,8 +30,8 @@ class StoreFixture : public CacheFixture {
     directory_ = scratch_ + "/cache";
   }
 
-  // Every key of [0, keys): the right artifact or a miss, from a cache that looks for the first time.
-  // `rejects`: how many files it refused.
+  // Reads every key of [0, keys) with a new cache. Each must give the right artifact or a miss. `rejects` is
+  // the number of files that the cache rejected.
   ::testing::AssertionResult all_right(int keys, uint64_t* rejects) {
     const auto cache = make_cache(options());
     for (int n = 0; n < keys; ++n) {
@@ -42,7 +42,7 @@ class StoreFixture : public CacheFixture {
     *rejects = cache->statistics().disk_rejects;
     return ::testing::AssertionSuccess();
   }
-  // Files that are neither entries nor records nor the journal, after one more write has tidied up.
+  // Files that are neither entries, records nor the journal, after one more write has cleaned up.
   std::vector<std::string> left_over(int fresh_key) {
     EXPECT_TRUE(
         make_cache(options())->get_or_create(key(fresh_key), [&] { return artifact(key(fresh_key)); }).ok());

@@ -1,4 +1,4 @@
-// Processes that start at once on one empty store, and what they compile.
+// Starts many processes at once on one empty store and counts what they compile.
 #pragma once
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ class StormFixture : public StoreFixture {
       EXPECT_EQ(status, 0);
     }
   }
-  // One byte for each compile, by whatever process.
+  // Appends one byte per compile; all processes share the file.
   Artifact compile(const Key& k) const {
     const int file = open((scratch_ + "/compiles").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (write(file, "x", 1) != 1) abort();
@@ -57,7 +57,7 @@ class StormFixture : public StoreFixture {
         char byte;
         (void)!read(gate[0], &byte, 1);  // until the parent closes the gate
         CacheOptions o = options();
-        o.lock_timeout_seconds = 60;  // however slow the machine: the locks are what is tested
+        o.lock_timeout_seconds = 60;  // long, because the test expects the locks to work
         return take_all(*make_cache(o), static_cast<unsigned>(i));
       }));
     close(gate[0]);

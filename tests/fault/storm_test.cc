@@ -1,4 +1,4 @@
-// Many processes at once on an empty store, and forks around a cache.
+// Many processes start at once on an empty store, and processes fork while they use a cache.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,10 +9,8 @@
 
 #include "storm_fixture.h"
 
-// AddressSanitizer takes the locks of its allocator at a fork, but not those of its quarantine: where another
-// thread was about to hand it freed memory, the child's first such hand-over waits for ever (seen once in
-// some 350 forks of a program of malloc and free alone beside four threads). So here what is freed is reused
-// at once.
+// Turns off AddressSanitizer's quarantine. At a fork it takes its allocator's locks but not those of the
+// quarantine, so the child may wait for ever for a lock that another thread held.
 extern "C" const char* __asan_default_options() {
   return "quarantine_size_mb=0:thread_local_quarantine_size_kb=0";
 }
@@ -29,8 +27,8 @@ TEST_F(StormTest, ColdStartCompilesEachKeyOnce) {
   EXPECT_THAT(left_over(kKeys), testing::IsEmpty());
 }
 
-// A cache made before the fork serves parent and children; one made after, too.
-TEST_F(StormTest, ForksBeforeAndAfterInit) {
+// A cache made before the fork must work in parent and children, and so must one made after it.
+TEST_F(StormTest, CachesWorkWhetherMadeBeforeOrAfterAFork) {
   const auto cache = make_cache(options());
   ASSERT_TRUE(is_for(cache->get_or_create(key(0), [&] { return artifact(key(0)); }), key(0)));
   std::vector<pid_t> children;
@@ -45,12 +43,12 @@ TEST_F(StormTest, ForksBeforeAndAfterInit) {
   EXPECT_EQ(rejects, 0u);
 }
 
-// The thread that compiles is not there in a child, nor is what it would have published.
-TEST_F(StormTest, AChildDoesNotWaitForAThreadOfItsParent) {
+// The compiling thread does not exist in a child, and the child must not wait for its result.
+TEST_F(StormTest, ChildDoesNotWaitForAThreadOfItsParent) {
   for (const std::string& directory : {std::string(), directory_}) {
     SCOPED_TRACE("directory '" + directory + "'");
     CacheOptions o = options_for(directory);
-    o.lock_timeout_seconds = 0.2;  // the parent has the key's lock all the time
+    o.lock_timeout_seconds = 0.2;  // the parent holds the key's lock throughout
     const auto cache = make_cache(o);
     std::promise<void> began, goes_on;
     std::thread parent([&] {
@@ -77,8 +75,8 @@ TEST_F(StormTest, AChildDoesNotWaitForAThreadOfItsParent) {
   }
 }
 
-// Threads load, compile, publish and evict all the time; whatever they hold at a fork, the child goes on.
-TEST_F(StormTest, ForksBesideThreadsThatWork) {
+// Threads load, compile, publish and evict all the time. Whatever they hold at a fork, the child must go on.
+TEST_F(StormTest, ChildWorksAfterAForkDuringOtherThreadsWork) {
   put(key(kKeys));
   const std::string bundle = scratch_ + "/a.bundle";
   ASSERT_TRUE(write_bundle(bundle, {directory_}, [](absl::string_view) { return true; }).ok());

@@ -1,6 +1,6 @@
-// Any descriptors, with any fields, are a request that can be planned, explained and noted in a manifest, or
-// are refused with a message; twice the same. On devices that are only described, so that no pointer is
-// followed.
+// Descriptors with any fields must either be planned, explained and put into a manifest, or be rejected with
+// a message. Two runs must give the same result. The devices are only described, so no pointer is
+// dereferenced.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -12,7 +12,7 @@
 namespace lathe::fuzz {
 namespace {
 
-// The input, byte by byte; zeros where it has ended.
+// Reads the input byte by byte; returns zeros after its end.
 class Bytes {
  public:
   Bytes(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
@@ -23,7 +23,7 @@ class Bytes {
     for (int i = 0; i < 8; ++i) value = value << 8 | byte();
     return value;
   }
-  // Sizes at which something changes, small ones, and any at all.
+  // Returns a small size, a size at which something changes, or any value.
   int64_t size() {
     static constexpr int64_t kEdges[] = {0,
                                          1,
@@ -49,12 +49,12 @@ class Bytes {
     if (kind < 250) return kEdges[kind % (sizeof(kEdges) / sizeof(kEdges[0]))];
     return static_cast<int64_t>(whole());
   }
-  // Mostly a value that is known.
+  // Returns a known enum value in most cases.
   int32_t pick(int known) {
     const uint8_t value = byte();
     return value < 240 ? value % known : static_cast<int>(value) - 248;
   }
-  // Of distinct operands as a rule.
+  // Returns a pointer, usually distinct for each operand.
   void* pointer() {
     const uint8_t kind = byte();
     if (kind < 16) return nullptr;
@@ -67,14 +67,14 @@ class Bytes {
   const uint8_t* end_;
 };
 
-// As C callers may: also what is no enumerator.
+// Writes any number to an enum field, as a C caller may.
 template <typename E>
 void put(E* field, int32_t value) {
   static_assert(sizeof(E) == sizeof(value));
   memcpy(field, &value, sizeof(value));
 }
 
-// What operands and chains point to, for as long as a call takes.
+// What operands and chains point to during a call.
 struct Storage {
   lathe_scale scales[2];
   lathe_workspace workspace;
@@ -124,7 +124,7 @@ const lathe_chain* read_chain(Bytes& in, Storage* storage) {
   return chain;
 }
 
-// Half of them consistent in their dtypes, or next to nothing would be planned.
+// About half of the descriptors get consistent dtypes, because otherwise hardly any would be planned.
 void read_desc(Bytes& in, Storage* storage, lathe_matmul_desc* d) {
   d->m = in.size(), d->n = in.size(), d->k = in.size();
   if (in.flag()) d->batch = in.size();
@@ -189,7 +189,7 @@ void read_desc(Bytes& in, Storage* storage, lathe_matmul_argmax_desc* d) {
   d->next = read_chain(in, storage);
 }
 
-// A status that the header knows, and with a failure a message.
+// Checks that the status is known and not INTERNAL, and that a failure has a message.
 lathe_status checked(lathe_status status) {
   if (strcmp(lathe_status_name(status), "UNKNOWN_STATUS") == 0 || status == LATHE_INTERNAL) abort();
   if (status != LATHE_OK && *lathe_last_error() == 0) abort();
@@ -260,13 +260,13 @@ std::string plan_and_explain(lathe_device* device, const Desc& desc) {
   if (checked(lathe_plan_explain(plan, take, &text)) != LATHE_OK || !parse_json(text, "explain").ok())
     abort();
   lathe_plan_destroy(plan);
-  // These devices are described: a plan of theirs prepares nothing either.
+  // The device is only described, so even a plan loads nothing, and both explanations must be equal.
   std::string unplanned;
   if (checked(explain(device, &desc, &unplanned)) != LATHE_OK || unplanned != text) abort();
   return text;
 }
 
-// What a manifest takes it gives back, and a device has classes of it or says why not.
+// A manifest must return what was added to it, and a device must list its classes or give a reason.
 template <typename Desc>
 void put_into_manifest(lathe_device* device, const Desc& desc, int64_t rows) {
   lathe_manifest* manifest = nullptr;
@@ -287,7 +287,7 @@ void try_request(Bytes& in, lathe_device* device, Desc desc) {
   const uint8_t unusual = in.byte();
   if (unusual == 1) desc.struct_size = static_cast<size_t>(in.size());
   const lathe_status ran = checked(run(device, &desc));
-  if (ran == LATHE_OK) abort();  // it cannot run
+  if (ran == LATHE_OK) abort();  // a described device cannot run anything
   if (plan_and_explain(device, desc) != plan_and_explain(device, desc)) abort();
   put_into_manifest(device, desc, in.size() % 4096);
 }

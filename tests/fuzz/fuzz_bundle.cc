@@ -1,4 +1,4 @@
-// Any bytes are a bundle each of whose artifacts is whole or refused, or are refused altogether.
+// Any bytes are either rejected as a bundle, or each artifact in the bundle is valid or rejected.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,8 +15,7 @@ constexpr size_t kHeader = 56, kRecord = 64;
 
 bool lies_within(uint64_t at, uint64_t size, uint64_t end) { return at <= end && size <= end - at; }
 
-// Sets every checksum and fingerprint right whose bytes are in the file, as far as the header's count is
-// believable.
+// Corrects every checksum and fingerprint whose bytes are in the file, up to the number of records that fit.
 void repair(std::string* bytes) {
   if (bytes->size() < kHeader) return;
   const uint64_t size = bytes->size();
@@ -61,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::set<absl::string_view> keys;
   for (size_t i = 0; i < (*bundle)->size(); ++i) {
     const absl::string_view text = (*bundle)->key_text(i);
-    if (!keys.insert(text).second) abort();  // ascending fingerprints: no key twice
+    if (!keys.insert(text).second) abort();  // fingerprints are ascending, so no key occurs twice
     const absl::StatusOr<std::string> payload = (*bundle)->payload(i);
     const absl::StatusOr<Artifact> artifact = (*bundle)->read(key_from_text(std::string(text)));
     if (artifact.ok() && (!payload.ok() || !parse_artifact(*payload).ok())) abort();

@@ -1,4 +1,4 @@
-// Any bytes are an entry that make_entry makes again, or are refused; and so with the artifact in it.
+// Any bytes are either rejected, or are exactly the entry that make_entry makes. The artifact in it likewise.
 #include <cstdlib>
 
 #include "cache/entry_file.h"

@@ -1,5 +1,5 @@
-// Any bytes are a manifest whose classes a request can be of and which is read back as it is written, or are
-// refused.
+// Any bytes are either rejected, or are a manifest whose classes are legal and that survives writing and
+// reading.
 #include <cstdlib>
 
 #include "core/manifest.h"
@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     rows.problem.a = DType::kF32, rows.problem.d = DType::kI64;
     rows.problem.row_lo = 1, rows.problem.row_hi = 1024;
     manifest.entries = {weight, rows};
-    // The digest would stop every edit.
+    // Remove the digest, which would reject every edit.
     std::string text = manifest_text(manifest);
     text.replace(text.rfind(",\n \"digest\""), std::string::npos, "\n}\n");
     return text;

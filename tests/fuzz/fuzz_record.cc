@@ -1,5 +1,5 @@
-// Any bytes are a record of plans or tuning that serialize() writes so, or are refused; and a tuning file
-// keeps each record that it is given whole, or says why not.
+// Any bytes are either rejected, or are a record exactly as serialize() writes it. A tuning file must keep
+// each record or give the reason why not.
 #include <cstdlib>
 
 #include "core/json_object.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostRecordBytes = 1 << 20, kMostFileBytes = 64 << 20, kMostMeasured = 4096;
 
-// The digest of whatever the record says now, as far as it is JSON.
+// Sets the digest to that of the record's current contents.
 void repair(Json* record) {
   if (!record->is_object()) return;
   record->erase("digest");
@@ -36,7 +36,7 @@ std::string repaired(const std::string& bytes, uint8_t flags) {
     }
     return (flags & kInLines) != 0 ? json.dump(1) : canonical_text(json);
   } catch (const Json::exception&) {
-    return bytes;  // of texts that are no UTF-8
+    return bytes;  // the text is not UTF-8
   }
 }
 
@@ -63,7 +63,7 @@ void check_file(const std::string& bytes) {
     if (serialize(again->records[i]) != serialize(file->records[i])) abort();
 }
 
-// What is too long is not read.
+// Records and files above the length limit must be rejected.
 int check_lengths() {
   static const std::string kLong(kMostFileBytes + 1, ' ');
   if (parse_record(absl::string_view(kLong).substr(0, kMostRecordBytes + 1)).ok() || parse_tuning(kLong).ok())
@@ -74,8 +74,8 @@ int check_lengths() {
 }  // namespace
 }  // namespace lathe::fuzz
 
-// Byte 0 as make_file has it, and Flags: of a tuning record; a tuning file; longer than any record, or where
-// the digest is repaired of more candidates than any; set in lines where it is repaired.
+// Byte 0 has the flags of make_file and of Flags: use a tuning record; use a tuning file; use a text above
+// the length limit or, with a repaired digest, too many candidates; format repaired JSON in lines.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lathe;
   const uint8_t flags = size > 0 ? data[0] : 0;

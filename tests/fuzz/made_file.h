@@ -1,4 +1,4 @@
-// An input of the fuzzers as the file that it describes.
+// Turns an input of a fuzzer into the file that it describes.
 #pragma once
 
 #define XXH_INLINE_ALL
@@ -15,11 +15,11 @@ namespace lathe::fuzz {
 
 struct MadeFile {
   std::string bytes;
-  bool repair = false;  // the checksums are to be set right
+  bool repair = false;  // the checksums must be corrected
 };
 
-// Byte 0: bit 0, the rest is the file as it is; else it is edits of `whole`: offset (u16), value. Bit 1:
-// repair. Bit 2: the file ends where the last offset says.
+// Byte 0 has flags. Bit 0: the rest of the input is the file; otherwise it is a list of edits of `whole`,
+// each an offset (u16) and a value. Bit 1: repair the checksums. Bit 2: cut the file at the last offset.
 inline MadeFile make_file(const uint8_t* data, size_t size, std::string whole) {
   if (size == 0) return {std::move(whole), false};
   const uint8_t flags = data[0];
@@ -34,7 +34,7 @@ inline MadeFile make_file(const uint8_t* data, size_t size, std::string whole) {
   return {std::move(whole), (flags & 2) != 0};
 }
 
-// The XXH3-128 of two pieces, into `out`.
+// Writes the XXH3-128 of two pieces to `out`.
 inline void put_digest(char* out, absl::string_view first, absl::string_view second = "") {
   XXH3_state_t state;
   XXH3_128bits_reset(&state);

@@ -1,6 +1,6 @@
-"""An emulator of AMD's instruction sets: found where the environment says, and set right in what it gets wrong.
+"""Loads an emulator of AMD's instruction sets and fixes its known bugs.
 
-$LATHE_AMD_EMULATE names a module amd_emulate.py (CodeObject.run), $TINYGRAD the checkout that the module needs.
+$LATHE_AMD_EMULATE names the module amd_emulate.py (CodeObject.run), $TINYGRAD the checkout that the module needs.
 """
 import contextlib
 import ctypes
@@ -14,28 +14,27 @@ import sys
 
 from amd_matrix import RECODED, Matrix, recode
 
-# An LDS address has 32 bits, and an instruction's offsets add to it.
+# An LDS address has 32 bits, and the offsets of an instruction are added to it.
 _LDS_REACH = 9 << 30
 _PROT_READ, _PROT_WRITE, _MAP_NORESERVE = 1, 2, 0x4000
 
 
 def missing():
-    """Why there is no emulator here, or ""."""
+    """Why there is no emulator on this machine; "" if there is one."""
     for name in ("LATHE_AMD_EMULATE", "TINYGRAD"):
         value = os.environ.get(name)
         if not value:
             return f"${name} is not set"
         if not os.path.exists(value):
-            return f"${name} names nothing: {value}"
+            return f"${name} does not name an existing file: {value}"
     return ""
 
 
 class _Lds:
-    """A workgroup's LDS, of which lanes that are switched off may touch anything.
+    """The LDS of a workgroup, with all the memory behind it that a 32-bit address can reach.
 
-    The emulator reads LDS for every lane and then drops what the inactive ones got, and writes back for those what it
-    read; their address registers hold anything. All that 32 bits can reach is therefore memory. So an access beyond
-    the workgroup's own bytes is not noticed.
+    The emulator reads and writes LDS for lanes that are switched off, too, and their address registers may hold any
+    value. So every address must be memory, and accesses beyond the workgroup's own bytes are not detected.
     """
 
     def __init__(self):
@@ -45,14 +44,14 @@ class _Lds:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
         self.address = libc.mmap(None, _LDS_REACH, _PROT_READ | _PROT_WRITE, flags, -1, 0)
         if self.address == ctypes.c_void_p(-1).value:
-            raise OSError(ctypes.get_errno(), "reserving an address space for LDS")
+            raise OSError(ctypes.get_errno(), "cannot reserve address space for LDS")
 
     def begin(self, size):
-        ctypes.memset(self.address, 0xFF, size)  # NaNs: nothing is zero by chance
+        ctypes.memset(self.address, 0xFF, size)  # NaNs, so that nothing is zero by chance
 
 
 def _propagate_nan(pcode):
-    """v_maximum and v_minimum (gfx950, gfx12) give a NaN where an operand is one; the emulator drops it."""
+    """v_maximum and v_minimum (gfx950, gfx12) return NaN if an operand is NaN; the emulator ignores the NaN."""
     f32, u32 = pcode.dtypes.float32, pcode.dtypes.uint32
 
     def as_f32(v):
@@ -75,13 +74,13 @@ def _propagate_nan(pcode):
 
 
 def _store_anywhere(emu):
-    """A 4-byte store to an address that is no multiple of 4, which the emulator rounds down.
+    """Fixes 4-byte stores to addresses that are not a multiple of 4, which the emulator rounds down.
 
-    The dwords of one instruction share words then, and none sees what the one before it wrote: that one's rest is written
-    with it again.
+    The dwords of one instruction then share words, and a store does not see what the dword before it wrote. So the rest
+    of that dword is written again.
     """
     plain, UOp, dtypes = emu._mem_store, emu.UOp, emu.dtypes
-    instruction, before = None, None  # who translates the instruction, and the value of the dword before
+    instruction, before = None, None  # the frame that translates the instruction, and the value of its previous dword
 
     def store(mem, addr, val, active, addr_bits=32, data_bits=32):
         nonlocal instruction, before
@@ -99,11 +98,11 @@ def _store_anywhere(emu):
 
         word, value = addr >> UOp.const(2, wide), emu._to_u32(val)
         shift = (addr.cast(dtypes.uint32) & number(3)) * number(8)
-        below = (number(1) << shift) - number(1)  # of the first word's bits, those that stay
+        below = (number(1) << shift) - number(1)  # the bits of the first word that stay
         crosses = active & shift.ne(number(0))
         first = mem.index(word.valid(active))
         second = mem.index((word + UOp.const(1, wide)).valid(crosses))
-        # The shifts stay below 32 where nothing crosses.
+        # The shifts stay below 32 if nothing crosses a word.
         kept = first & below if before is None else crosses.where((before >> number(1)) >> (number(31) - shift), number(0))
         low = kept | (value << shift)
         high = (second & (below ^ number(0xFFFFFFFF))) | ((value >> number(1)) >> (number(31) - shift))
@@ -114,8 +113,10 @@ def _store_anywhere(emu):
 
 
 def _subnormal_halves(pcode, widened):
-    """f32 to f16 and back where the f16 is subnormal, which the emulator flushes; LLVM's kernels keep it, as they say in
-    their descriptors. `widened` is by integers."""
+    """Fixes f32 to f16 and back for subnormal f16. The emulator flushes them; LLVM's kernels keep them.
+
+    `widened` converts by integer arithmetic.
+    """
     plain, dtypes, u32 = pcode._FUNCS["f32_to_f16"], pcode.dtypes, pcode._u32
 
     def widen(x):
@@ -125,10 +126,10 @@ def _subnormal_halves(pcode, widened):
     def convert(x):
         bits = x.bitcast(dtypes.uint32)
         magnitude = bits & u32(0x7FFFFFFF)
-        # 0.5 is as many times 2^-24, what subnormal numbers lie apart, as f32 has digits.
+        # Adding 0.5 rounds to a multiple of 2^-24, the spacing of subnormal f16, because f32 has 24 bits.
         half = magnitude.bitcast(dtypes.float32) + pcode.UOp.const(0.5, dtypes.float32)
         code = (half.bitcast(dtypes.uint32) - u32(0x3F000000)) | ((bits >> u32(16)) & u32(0x8000))
-        # Chosen as integers: halves would pass through f32, and back.
+        # Selected as integers: the emulator would convert f16 values to f32 and back.
         normal = plain(x).bitcast(dtypes.uint16)
         return (magnitude < u32(0x38800000)).where(code.cast(dtypes.uint16), normal).bitcast(dtypes.half)
 
@@ -137,9 +138,9 @@ def _subnormal_halves(pcode, widened):
 
 
 def _return_from_atomics(emu):
-    """What an atomic found in memory, where the instruction asks for it.
+    """Makes atomics return the old value where the instruction asks for it.
 
-    The emulator knows gfx11's bit for that (glc), not gfx9's (sc0) nor gfx12's (the lowest of th).
+    The emulator knows the bit for that on gfx11 (glc), but not on gfx9 (sc0) and gfx12 (the lowest bit of th).
     """
     plain = emu._iattr
 
@@ -152,7 +153,7 @@ def _return_from_atomics(emu):
 
 
 def _load_anywhere(pcode):
-    """Loads of 2 and 8 bytes from addresses that are no multiples of it, which the emulator rounds down: by their parts."""
+    """Fixes loads of 2 and 8 bytes from misaligned addresses, which the emulator rounds down: loads the parts."""
     plain, dtypes = pcode.Parser._handle_mem_load, pcode.dtypes
 
     def load(self, addr, dt):
@@ -171,10 +172,10 @@ def _load_anywhere(pcode):
 
 
 def _whole_registers(emu):
-    """16-bit operands of gfx9 in v128 and beyond.
+    """Fixes 16-bit operands of gfx9 in v128 and above.
 
-    The emulator takes them for the upper halves of v0 and on, as gfx11 means them in VOP1, VOP2 and VOPC: where it
-    compares a register's number with 128, or a source's with 256 + 128.
+    The emulator takes them for the upper halves of v0 and above, as on gfx11 in VOP1, VOP2 and VOPC. It does so where
+    it compares a register number with 128, or a source with 256 + 128.
     """
     def whole(handler):
         def compile_instruction(inst, ctx):
@@ -203,12 +204,12 @@ def _correct(module):
     _store_anywhere(emu)
     _return_from_atomics(emu)
     _whole_registers(emu)
-    # LLVM's kernels ask for subnormal f32 (their descriptors' FLOAT_DENORM_MODE_32 is 3); the emulator flushes them.
+    # LLVM's kernels ask to keep subnormal f32 (FLOAT_DENORM_MODE_32 is 3); the emulator flushes them.
     emu._MXCSRContext = contextlib.nullcontext
     plain, lds = emu.Buffer, _Lds()
 
     def buffer(device, size, dtype, *rest, **options):
-        # The one buffer that the launch itself makes without options is the workgroup's LDS.
+        # The only buffer that the launch itself creates without options is the LDS of the workgroup.
         if rest or options or sys._getframe(1).f_code.co_name != "run_asm":
             return plain(device, size, dtype, *rest, **options)
         lds.begin(size * dtype.itemsize)
@@ -229,7 +230,7 @@ def _correct_matrix(module, matrix):
                     struct.pack_into("<I", self.mem, int(at, 16), recode(word, RECODED[name]))
 
         def run(self, name, grid, block, kernarg, arch, dynamic_lds=0):
-            if matrix.arch not in ("", arch):  # instructions are kept by their bits
+            if matrix.arch not in ("", arch):  # instructions are cached by their bits
                 raise ValueError(f"one process emulates one architecture: {matrix.arch}, then {arch}")
             matrix.arch = arch
             super().run(name, grid, block, kernarg, arch, dynamic_lds)
@@ -238,7 +239,7 @@ def _correct_matrix(module, matrix):
 
 
 def load():
-    """The module; only where missing() is ""."""
+    """Returns the module. Call it only if missing() is ""."""
     spec = importlib.util.spec_from_file_location("amd_emulate", os.environ["LATHE_AMD_EMULATE"])
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

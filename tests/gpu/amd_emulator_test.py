@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Single instructions in the emulator of AMD's instruction sets, as amd_emulator.py sets it right.
+"""Tests single instructions in the emulator of AMD's instruction sets, as fixed by amd_emulator.py.
 
 usage: amd_emulator_test.py ASSEMBLER LINKER      (llvm-mc, ld.lld)
-Without an emulator it says so and exits with 77, which CTest counts as skipped. One architecture a process.
+Without an emulator it says so and exits with 77, which CTest counts as skipped. Each architecture runs in a process.
 """
 import multiprocessing
 import os
@@ -13,7 +13,7 @@ import tempfile
 
 import amd_emulator
 
-# Each lane's dword comes in v2, its result leaves in v3.
+# The input dword of each lane is in v2, its result goes to v3.
 _KERNEL = """
 .amdgcn_target "amdgcn-amd-amdhsa--{arch}"
 .text
@@ -52,13 +52,13 @@ def of_half(code):
     return struct.unpack("<e", struct.pack("<H", code & 0xFFFF))[0]
 
 
-# 1, the least subnormal f16, another, the greatest, the least normal one.
+# 1, the smallest subnormal f16, another one, the largest one, the smallest normal f16.
 HALVES = [0x3C00, 0x0001, 0x83A6, 0x03FF, 0x0400]
 WIDE = [f32(of_half(h)) for h in HALVES]
-# Something else in the register that the emulator would read or write instead of v130.
+# Another value in the register that the emulator would access instead of v130.
 _SPOIL = "v_mov_b32 v2, 0x44444444"
 
-# What is shown, architectures, the instructions, dwords in, dwords out.
+# Name, architectures, instructions, input dwords, expected dwords.
 CASES = [
     ("subnormal f16 to f32", ("gfx90a", "gfx942", "gfx1100"), "v_cvt_f32_f16_e32 v3, v2", HALVES, WIDE),
     ("subnormal f16 of the upper half to f32", ("gfx90a", "gfx942"),
@@ -75,7 +75,7 @@ CASES = [
     ("VOPC compares v130 with v131", ("gfx90a", "gfx942"),
      f"v_mov_b32 v130, v2\nv_mov_b32 v131, 0x3C00\n{_SPOIL}\nv_mov_b32 v3, 0\n"
      "v_cmp_lt_f16_e32 vcc, v130, v131\nv_cndmask_b32_e64 v3, 0, 1, vcc", [0x3800, 0x3C00, 0x4000, 0xC000], [1, 0, 0, 1]),
-    # There it is meant: v2.h is encoded as v130.
+    # Here the upper half is meant: v2.h is encoded as v130.
     ("VOP1 of gfx11 reads upper halves", ("gfx1100",), "v_cvt_f32_f16_e32 v3, v2.h", [h << 16 | 0x4444 for h in HALVES], WIDE),
 ]
 
@@ -111,7 +111,7 @@ def main():
     if amd_emulator.missing():
         print(f"skipped (no emulator: {amd_emulator.missing()})")
         return 77
-    # A process each.
+    # One process per architecture.
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         return 1 if sum(pool.starmap(run, [(arch, *sys.argv[1:3]) for arch in _MORE], chunksize=1)) else 0
 

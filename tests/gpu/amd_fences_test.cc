@@ -1,7 +1,7 @@
-// Splits merged by the workgroup that arrives last, on AMD: between its partial sums and its ticket every
-// wave makes its stores visible to the device, between the ticket and the sums of others it drops what its
-// caches hold. An emulator whose memory is immediate sees none of that, so the machine code is read. What a
-// release and an acquire are on a target: LLVM's AMDGPUUsage, memory model, scope agent.
+// Checks the fences of a split that the last workgroup merges, on AMD. Before taking its ticket, every wave must
+// release its stores at device scope; after the ticket it must acquire before it loads the sums of others. An emulator
+// with strong memory cannot test this, so the test reads the machine code. LLVM's AMDGPUUsage (memory model, scope
+// agent) says what a release and an acquire are on each target.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -19,9 +19,9 @@ namespace {
 
 struct TargetRow {
   const char* arch;
-  std::vector<const char*> release, acquire;  // an acquire's first instruction waits for loads
+  std::vector<const char*> release, acquire;  // the first instruction of an acquire waits for loads
   const char* barrier;
-  const char* returns;  // how an atomic says that it wants what was there
+  const char* returns;  // the modifier of an atomic that returns the old value
 };
 void PrintTo(const TargetRow& row, std::ostream* out) { *out << row.arch; }
 const TargetRow kTargets[] = {
@@ -79,7 +79,7 @@ std::vector<std::string> instructions_of(absl::string_view assembly) {
   return lines;
 }
 
-// The first place from `at` on where the instruction begins so, `lines.size()` if there is none.
+// The first line from `at` on that starts with the prefix, or `lines.size()`.
 size_t find(const std::vector<std::string>& lines, size_t at, absl::string_view prefix) {
   while (at < lines.size() && !absl::StartsWith(lines[at], prefix)) ++at;
   return at;
@@ -87,7 +87,7 @@ size_t find(const std::vector<std::string>& lines, size_t at, absl::string_view 
 
 class LastArrival : public testing::TestWithParam<TargetRow> {
  protected:
-  // The kernel's instructions.
+  // The instructions of the kernel.
   static std::vector<std::string> compile(const std::string& arch) {
     CompilerLibrary compiler(LATHE_COMPILER_PATH);
     std::vector<std::string> lines;
@@ -103,15 +103,15 @@ class LastArrival : public testing::TestWithParam<TargetRow> {
   }
 };
 
-TEST_P(LastArrival, ReleasesBeforeItsTicketAndAcquiresBehindIt) {
+TEST_P(LastArrival, ReleasesBeforeTheTicketAndAcquiresAfterIt) {
   const TargetRow& target = GetParam();
   const std::vector<std::string> lines = compile(target.arch);
   const size_t ticket = find(lines, 0, "global_atomic_inc");
-  ASSERT_LT(ticket, lines.size()) << "no native increment";
+  ASSERT_LT(ticket, lines.size()) << "there is no native increment";
   EXPECT_TRUE(absl::StrContains(lines[ticket], target.returns)) << lines[ticket];
   EXPECT_EQ(find(lines, ticket + 1, "global_atomic"), lines.size());
 
-  // From the last store of partial sums: every wave's release, the barrier, the ticket.
+  // After the last store of partial sums: every wave releases, then the barrier, then the ticket.
   size_t store = ticket;
   while (store > 0 && !absl::StartsWith(lines[store], "global_store")) --store;
   ASSERT_GT(store, 0u);
@@ -119,17 +119,18 @@ TEST_P(LastArrival, ReleasesBeforeItsTicketAndAcquiresBehindIt) {
   size_t at = store;
   for (const char* instruction : target.release) at = find(lines, at, instruction);
   at = find(lines, at, target.barrier);
-  EXPECT_LT(at, ticket) << "no release between the stores and the barrier before the ticket:\n" << text;
+  EXPECT_LT(at, ticket) << "there is no release between the stores and the barrier before the ticket:\n"
+                        << text;
 
-  // Behind the ticket: its thread's acquire, the barrier, every wave's acquire, and only then loads.
+  // After the ticket: its thread acquires, then the barrier, then every wave acquires, and only then come loads.
   at = ticket;
   for (const char* instruction : target.acquire) at = find(lines, at, instruction);
   at = find(lines, at, target.barrier);
-  ASSERT_LT(at, lines.size()) << "no acquire between the ticket and the barrier behind it:\n" << text;
+  ASSERT_LT(at, lines.size()) << "there is no acquire between the ticket and the barrier after it:\n" << text;
   for (size_t i = 1; i < target.acquire.size(); ++i) at = find(lines, at, target.acquire[i]);
   const size_t load = find(lines, ticket, "global_load");
   ASSERT_LT(load, lines.size());
-  EXPECT_LT(at, load) << "others' sums are read before every wave acquired:\n" << text;
+  EXPECT_LT(at, load) << "the sums of others are read before every wave has acquired:\n" << text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Amd, LastArrival, testing::ValuesIn(kTargets),

@@ -15,10 +15,10 @@ class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& bytes) {
     const int fd = mkstemp(path_);
-    if (fd < 0) throw std::runtime_error("no temporary file");
+    if (fd < 0) throw std::runtime_error("cannot create a temporary file");
     const bool written = write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
     close(fd);
-    if (!written) throw std::runtime_error("a temporary file could not be written");
+    if (!written) throw std::runtime_error("cannot write a temporary file");
   }
   ~TemporaryFile() { unlink(path_); }
   TemporaryFile(const TemporaryFile&) = delete;
@@ -39,8 +39,8 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-// "\tv_add_u32_e32 v0, v1, v2   // 000000001B00: 68000501 <symbol+0x10>": the name of a branch's target and
-// the distance from it stand at the end.
+// Parses "\tv_add_u32_e32 v0, v1, v2   // 000000001B00: 68000501 <symbol+0x10>". For a branch, the comment ends with
+// the symbol and the distance of the target.
 bool parse_instruction(const std::string& line, int64_t start, AmdInstruction* out) {
   const size_t comment = line.find("// ");
   if (line.empty() || line[0] != '\t' || comment == std::string::npos) return false;
@@ -57,13 +57,14 @@ std::string mnemonic(const AmdInstruction& i) { return i.text.substr(0, i.text.f
 
 bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
-// How many a wait leaves under way: "s_waitcnt vmcnt(3)", "s_wait_loadcnt 0x3"; -1 where it asks for none.
+// The number of loads that a wait allows in flight, from "s_waitcnt vmcnt(3)" or "s_wait_loadcnt 0x3". -1 if it does
+// not wait for loads.
 int64_t loads_left(const AmdInstruction& i) {
   size_t at = i.text.find("vmcnt(");
   if (i.is("s_waitcnt") && at != std::string::npos) return std::stoll(i.text.substr(at + 6));
   if (!i.is("s_wait_loadcnt")) return -1;
   const int64_t count = std::stoll(i.text.substr(i.text.find(' ') + 1), nullptr, 0);
-  return i.is("s_wait_loadcnt_dscnt") ? count >> 8 : count;  // the lower byte is for LDS
+  return i.is("s_wait_loadcnt_dscnt") ? count >> 8 : count;  // the lower byte counts LDS operations
 }
 
 int64_t most_in_flight(const AmdCode& loop) {
@@ -111,7 +112,7 @@ bool is_load(const AmdInstruction& i) {
 
 bool is_matrix_of(const AmdInstruction& i, const std::string& type) {
   if (!is_matrix(i)) return false;
-  // "v_mfma_f32_16x16x16bf16_1k": what follows the third size.
+  // The type follows the third size, as in "v_mfma_f32_16x16x16bf16_1k".
   std::string name = mnemonic(i);
   name = name.substr(name.rfind('x') + 1);
   name = name.substr(std::min(name.size(), name.find_first_not_of("0123456789")));

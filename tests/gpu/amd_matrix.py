@@ -1,35 +1,36 @@
-"""MFMA for the emulator of AMD's instruction sets, in place of what it has, which is wrong for rows of 32 x 32, for f16
-that is not normal, for bf16 and bytes on gfx90a and for the 8-bit floats of gfx942; and of WMMA its 8-bit floats, which it
-reads as f16, and sums that begin with 0, for which it reads v128 and on.
+"""MFMA and WMMA for the emulator of AMD's instruction sets, where the emulator's own are wrong.
 
-By the CDNA2, CDNA3 and CDNA4 instruction set guides: a lane holds one row of A (one column of B) at K / groups
-neighbouring places; lane l's sum i lies in D's column l modulo the edge and in row 4 * (l / 16) + i of 16 x 16, row
-8 * (i / 4) + 4 * (l / 32) + i % 4 of 32 x 32. gfx942's 8-bit floats are FNUZ, gfx950's OCP: proven against nothing but
-this reading of the two formats. gfx90a's flushing of f16 and bf16 subnormals is not modelled.
+Its MFMA is wrong for the rows of 32x32, for f16 that is not normal, for bf16 and bytes on gfx90a and for the 8-bit
+floats of gfx942. Its WMMA reads 8-bit floats as f16, and reads v128 and above for accumulators that start as 0.
+
+By the CDNA2, CDNA3 and CDNA4 instruction set guides, a lane holds K / groups neighbouring elements of one row of A and
+of one column of B. Accumulator i of lane l is in column l % edge of D, and in row 4 * (l / 16) + i for 16x16 or row
+8 * (i / 4) + 4 * (l / 32) + i % 4 for 32x32. The 8-bit floats are FNUZ on gfx942 and OCP on gfx950; this reading of the
+formats is not verified on hardware. The flushing of f16 and bf16 subnormals on gfx90a is not modelled.
 """
 import re
 
-# By the instruction's name: bits of exponent and fraction, bias, and what the codes of all ones are.
+# By the name in the instruction: bits of exponent and fraction, bias, and the meaning of an exponent of all ones.
 _OCP = {"FP8": (4, 3, 7, "nan"), "BF8": (5, 2, 15, "ieee")}
 _FNUZ = {"FP8": (4, 3, 8, "fnuz"), "BF8": (5, 2, 16, "fnuz")}
 _FLOATS = {"F16": (5, 10, 15, "ieee"), "BF16": (8, 7, 127, "ieee")}
 _BITS = {"F32": 32, "F16": 16, "BF16": 16, "I8": 8, "FP8": 8, "BF8": 8}
 
-# What gfx90a's codes are; elsewhere they are other instructions.
+# Opcodes that mean these instructions on gfx90a and others elsewhere.
 _GFX90A = {84: "V_MFMA_I32_32X32X8_I8", 85: "V_MFMA_I32_16X16X16_I8"}
-# gfx90a's codes that the emulator knows by others: by LLVM's names.
+# gfx90a instructions, by LLVM's names, that the emulator knows under another opcode.
 RECODED = {"v_mfma_f32_32x32x8bf16_1k": 96, "v_mfma_f32_16x16x16bf16_1k": 97}
 
 
 def recode(word, opcode):
-    """The first word of such an instruction with another operation."""
+    """The first word of the instruction with another opcode."""
     return word & ~(0x7F << 16) | opcode << 16
 
 
 class _SumsOf:
-    """An instruction's context in which registers that `field` names are 0 where it is no register but a constant.
+    """An instruction's context in which the accumulator registers of `field` read as 0 if the field is a constant.
 
-    0 is the only constant that LLVM takes for sums.
+    0 is the only constant that LLVM uses as accumulator.
     """
 
     def __init__(self, ctx, field, number):
@@ -46,7 +47,7 @@ class _SumsOf:
 
 
 class Matrix:
-    """Replaces emu._compile_mfma and _compile_wmma. `arch` is to be set before the first launch."""
+    """Replaces emu._compile_mfma and _compile_wmma. Set `arch` before the first launch."""
 
     def __init__(self, emu):
         self.emu, self.mfma, self.wmma, self.arch = emu, emu._compile_mfma, emu._compile_wmma, ""
@@ -59,7 +60,7 @@ class Matrix:
         return self.emu.UOp.const(x, self.emu.dtypes.int)
 
     def widened(self, bits, form):
-        """A small float's code as f32's, by integers: what the emulator's optimizer does not fold away."""
+        """Converts a small float to the bits of an f32 by integer arithmetic, which the emulator's optimizer keeps."""
         exponent_bits, fraction_bits, bias, ones = form
         n, f32 = self.number, self.emu.dtypes.float32
         sign = (bits >> n(exponent_bits + fraction_bits)) << n(31)
@@ -81,7 +82,7 @@ class Matrix:
         return self.widened(bits, _FLOATS["F16"])
 
     def element(self, register, at, name):
-        """Element `at` of a register as 32 bits."""
+        """Element `at` of a register, as 32 bits."""
         bits = _BITS[name]
         if bits == 32:
             return register
@@ -98,7 +99,7 @@ class Matrix:
         match = re.fullmatch(r"V_WMMA_F32_16X16X16_(FP8|BF8)_\1", self.emu._op_name(inst))
         if not match:
             return self.wmma(inst, ctx)
-        functions, name = self.emu._FUNCS, "f16_to_f32"  # what it widens every operand by
+        functions, name = self.emu._FUNCS, "f16_to_f32"  # the function that converts every operand
         plain = functions[name]
         functions[name] = lambda code: self.widened(code, _OCP[match[1]]).bitcast(self.emu.dtypes.float32)
         try:
@@ -122,10 +123,10 @@ class Matrix:
         return emu.UOp.sink(read, write, *ctx.inc_pc())
 
     def read(self, inst, ctx, tmp, edge, depth, types):
-        """A, row by row, and B, column by column, into tmp."""
+        """Copies A, row by row, and B, column by column, into tmp."""
         if self.emu._iattr(inst, "acc"):
-            raise RuntimeError("MFMA whose operands are in accumulation registers")
-        here = depth * edge // 64  # of a lane
+            raise RuntimeError("MFMA with operands in accumulation registers is not supported")
+        here = depth * edge // 64  # elements per lane
         lane = ctx.range()
         first = (lane % self.index(edge)) * self.index(depth) + (lane // self.index(edge)) * self.index(here)
         stores = []

@@ -9,15 +9,15 @@
 namespace lathe {
 namespace {
 
-// What a workgroup is placed on: a compute unit, on RDNA two of them (a workgroup processor).
+// The hardware that runs a workgroup: a compute unit, or two of them on RDNA (a workgroup processor).
 struct Unit {
   const char* arch;
-  int64_t units, simds;         // compute units; SIMDs of all of them
-  int64_t registers, granule;   // of a lane of a SIMD, and in what steps a wave gets them
-  int64_t waves, workgroups;    // of a SIMD; of the whole
+  int64_t units, simds;         // compute units; SIMDs of all of them together
+  int64_t registers, granule;   // registers per lane of a SIMD; a wave gets them in steps
+  int64_t waves, workgroups;    // per SIMD; per compute unit or processor
   int64_t shared, shared_step;  // bytes
 };
-// LLVM's AMDGPUBaseInfo and the instruction set guides.
+// From LLVM's AMDGPUBaseInfo and the instruction set guides.
 constexpr Unit kUnits[] = {
     {"gfx90a", 1, 4, 512, 8, 8, 16, 64 << 10, 512},      {"gfx942", 1, 4, 512, 8, 8, 16, 64 << 10, 512},
     {"gfx950", 1, 4, 512, 8, 8, 16, 160 << 10, 1280},    {"gfx1100", 2, 4, 1536, 24, 16, 32, 128 << 10, 512},
@@ -27,17 +27,17 @@ constexpr Unit kUnits[] = {
 const Unit& unit_of(const std::string& arch) {
   for (const Unit& u : kUnits)
     if (arch == u.arch) return u;
-  throw std::invalid_argument("no compute unit is known for " + arch);
+  throw std::invalid_argument("the model has no compute unit for " + arch);
 }
 
-// gfx9's 800 scalar registers of a SIMD, in steps of 16.
+// gfx9: a SIMD has 800 scalar registers, allocated in steps of 16.
 int64_t waves_by_scalars(const Unit& u, const KernelFacts& k) {
   if (k.wave != 64) return u.waves;
   return std::min<int64_t>(u.waves, 800 / round_up(std::max<int64_t>(k.scalar_registers, 16), 16));
 }
 
 constexpr double kCacheCycles = 700;       // a load from L2 or Infinity Cache under load (estimate)
-constexpr double kStreamSeconds = 1.5e-6;  // from memory under load (estimate, as the oracle's)
+constexpr double kStreamSeconds = 1.5e-6;  // a load from memory under load (the oracle's estimate)
 constexpr double kBarrierCycles = 40;      // (estimate)
 constexpr double kLdsBytes = 128, kL1Bytes = 64;
 
@@ -49,7 +49,7 @@ double resident_workgroups(const KernelFacts& kernel, int64_t threads, const Tar
   const int64_t by_registers = u.registers / round_up(std::max<int64_t>(kernel.registers, 1), u.granule);
   const int64_t slots = u.simds * std::min({u.waves, by_registers, waves_by_scalars(u, kernel)});
   int64_t groups = slots / waves;
-  if (waves > 1) groups = std::min(groups, u.workgroups);  // barriers
+  if (waves > 1) groups = std::min(groups, u.workgroups);  // needs a barrier
   if (kernel.shared_bytes > 0)
     groups = std::min(groups, u.shared / round_up(kernel.shared_bytes, u.shared_step));
   return double(groups) / double(u.units);
@@ -74,11 +74,11 @@ double predicted_fraction(const LoopQuestion& q, const DeviceFacts& facts) {
   switch (q.bound) {
     case Bound::kMatrix: return matrix / cycles;
     case Bound::kMemory: {
-      const double share = rates.memory_bytes_per_second / rates.units / rates.clock_hz;  // bytes a cycle
+      const double share = rates.memory_bytes_per_second / rates.units / rates.clock_hz;  // bytes per cycle
       return std::min(1.0, moved / cycles / share);
     }
     case Bound::kFma: {
-      const double peak = rates.flops / rates.units / rates.clock_hz;  // a cycle
+      const double peak = rates.flops / rates.units / rates.clock_hz;  // per cycle
       return std::min(1.0, 2.0 * double(loop.products) * wave * waves / cycles / peak);
     }
   }

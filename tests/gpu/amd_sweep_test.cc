@@ -1,8 +1,8 @@
-// Every plan that the oracle can choose on the shipped AMD devices compiles, links, and is in its code object
-// what it is named after: no scratch, no spills, the instructions of its family, as many workgroups on a
-// compute unit as its price supposes. Prints what families need at most, residency, and what inner loops are
-// made of on MI300X with the fraction of a peak that they allow by a model (amd_model.h). A sample of plans;
-// with LATHE_TEST_EVERY_PLAN=1 every form of kernel. LATHE_TEST_PLANS=text: those whose description has it.
+// Compiles the plans that the oracle can choose on the shipped AMD devices and reads their code objects back: no
+// scratch, no spills, the instructions of the kernel family, and at least the workgroups per compute unit that the
+// price assumes. Prints the resources of each family, the residency, and the inner loops on MI300X with the fraction
+// of a peak that they allow by the model of amd_model.h. It takes a sample of plans; LATHE_TEST_EVERY_PLAN=1 takes
+// every form of kernel, and LATHE_TEST_PLANS=text those whose description contains the text.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@
 namespace lathe {
 namespace {
 
-// LLVM's AMDGPU usage guide, "AMDGPU ELF Header e_flags" for code objects of version 4 and later.
+// From LLVM's AMDGPU usage guide, "AMDGPU ELF Header e_flags", for code object version 4 and later.
 struct Processor {
   const char* arch;
   uint32_t flag;
@@ -35,7 +35,7 @@ constexpr Processor kProcessors[] = {
 constexpr uint32_t kXnack[] = {0x100, 0x200, 0x300}, kSramecc[] = {0x400, 0x800, 0xc00};  // any, off, on
 constexpr int kMachine = 224, kCodeObject5 = 3;
 
-// The modes' bits: a target without such a mode has none of them.
+// The flag bits of a mode. A target without the mode has none of them.
 uint32_t mode_flag(const Target& t, const char* mode, const uint32_t (&flags)[3], bool has_mode) {
   if (absl::StrContains(t.features, absl::StrCat("+", mode))) return flags[2];
   if (absl::StrContains(t.features, absl::StrCat("-", mode))) return flags[1];
@@ -47,7 +47,7 @@ uint32_t flags_of(const Target& t) {
   uint32_t flags = mode_flag(t, "xnack", kXnack, instinct) | mode_flag(t, "sramecc", kSramecc, instinct);
   for (const Processor& p : kProcessors)
     if (t.arch == p.arch) return flags | p.flag;
-  ADD_FAILURE() << "no flag is known for " << t.arch;
+  ADD_FAILURE() << "the test has no ELF flag for " << t.arch;
   return 0;
 }
 
@@ -62,12 +62,13 @@ std::string name_of_target(const Target& t) {
 
 std::string wrong_target(const HsacoTarget& code, const Target& t) {
   if (code.machine != kMachine || code.abi_version != kCodeObject5)
-    return absl::StrCat("machine ", code.machine, " ABI ", code.abi_version, ": no code object of version 5");
+    return absl::StrCat("machine ", code.machine, " ABI ", code.abi_version,
+                        ": not a code object of version 5");
   if (code.flags != flags_of(t)) return absl::StrFormat("flags %x, not %x", code.flags, flags_of(t));
   return code.name == name_of_target(t) ? "" : absl::StrCat(code.name, " is not ", name_of_target(t));
 }
 
-// One kernel of a plan, read back.
+// One kernel of a plan, as read from the code object.
 struct Compiled {
   KernelFacts notes;
   int64_t threads = 0;
@@ -86,7 +87,7 @@ Bound bound_of(const SweepPlan& plan) {
   return multiplies_matrices(plan) ? Bound::kMatrix : Bound::kMemory;
 }
 
-// What the plan's first kernel is for; a loop of its other kernels moves data.
+// The kind of work of the plan's first kernel. The loops of its other kernels move data.
 IsWork work_of(const SweepPlan& plan) {
   switch (bound_of(plan)) {
     case Bound::kMatrix: return is_matrix;
@@ -98,7 +99,7 @@ IsWork work_of(const SweepPlan& plan) {
 
 int64_t edge_of(const SweepPlan& plan) { return plan.config.kernel == "mma32" ? 32 : 16; }
 
-// What the first kernel's loop lacks; "" if nothing. A family not known here is a failure: add its row.
+// What the inner loop of the first kernel lacks; "" if nothing. A new family needs a row here.
 std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) {
   std::vector<std::string> missing;
   const auto need = [&](bool there, const char* what) {
@@ -122,7 +123,7 @@ std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) 
     need(loop.matrix > 0, "matrix instructions in the loop");
     need(std::all_of(body.begin(), body.end(),
                      [&](const AmdInstruction& i) { return !is_matrix(i) || is_matrix_of(i, type); }),
-         "matrix instructions of the type alone");
+         "no matrix instructions of another type");
     need(loop.wide_shared_reads > 0, "16-byte reads of LDS in the loop");
     need(loop.wide_loads > 0 || !aligned, "16-byte loads in the loop");
   } else if (family == "skinny") {
@@ -136,7 +137,7 @@ std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) 
   } else if (family == "rows") {
     need(loop.wide_loads > 0 || plan.problem.alignment == Alignment::kByte, "16-byte loads in the loop");
   } else {
-    return "a family that this test does not know";
+    return "a kernel family that this test has no row for";
   }
   need(plan.config.split != kMergeLast || has("global_atomic_", "flat_atomic_"), "an atomic ticket");
   return absl::StrJoin(missing, ", ");
@@ -153,16 +154,16 @@ std::string wrong_notes(const SweepPlan& plan, const Step& step, const KernelFac
   check("LDS bytes", k.shared_bytes + evaluate(step.dynamic_shared_memory, {}),
         static_cast<int64_t>(facts.fact_or("shared_memory_bytes", 0)));
   check("threads", k.workgroup[0], static_cast<int64_t>(facts.fact_or("max_workgroup_size", 0)));
-  if (k.denormals != 15) wrong.push_back(absl::StrCat("subnormals by mode ", k.denormals));
+  if (k.denormals != 15) wrong.push_back(absl::StrCat("denormal mode is ", k.denormals));
   if (k.wave != wave_size(facts.target)) wrong.push_back(absl::StrCat("waves of ", k.wave));
   for (int i = 0; i < 3; ++i)
     if (k.workgroup[i] != step.block[i])
       wrong.push_back(absl::StrCat(step.symbol, " requires a workgroup of ", k.workgroup[i],
-                                   ", launched with ", step.block[i]));
+                                   " but is launched with ", step.block[i]));
   return absl::StrJoin(wrong, "; ");
 }
 
-// Maxima of a family on a target.
+// The largest resources of each family on each target.
 class Resources {
  public:
   void add(const SweepPlan& plan, const std::vector<Compiled>& kernels) {
@@ -192,7 +193,7 @@ class Resources {
   std::map<std::pair<std::string, std::string>, Row> rows_;
 };
 
-// Workgroups of a compute unit: as priced against as the code object allows.
+// The number of workgroups per compute unit: assumed by the price, and allowed by the code object.
 class Residency {
  public:
   void add(const SweepPlan& plan, double actual) {
@@ -232,12 +233,12 @@ std::string form_of(const SweepPlan& plan) {
   return form;
 }
 
-// Of the roofline, by the oracle's price; 0 where it is not known what a launch has to do.
+// The priced fraction of the roofline; 0 if the minimal work of the launch is not known.
 double priced_fraction(const SweepPlan& plan, const MatrixInstruction* instruction) {
   if (plan.problem.op == Op::kArgmax) return 0;
   const GpuRates rates(*plan.facts);
   ProblemClass c = plan.problem;
-  if (c.op == Op::kMatmulArgmax) c.d = DType::kI8;  // what is stored is next to nothing
+  if (c.op == Op::kMatmulArgmax) c.d = DType::kI8;  // almost nothing is stored
   const MatmulSizes s(c);
   double flops = rates.flops;
   if (instruction != nullptr) {
@@ -252,7 +253,7 @@ double priced_fraction(const SweepPlan& plan, const MatrixInstruction* instructi
   return std::max(2 * m * n * k / flops, bytes / rates.memory_bytes_per_second) / plan.predicted_seconds;
 }
 
-// A line of the table of predictions; fails where the model gives no fraction.
+// One line of the table of predictions. It is an error if the model gives no fraction.
 std::string prediction(const SweepPlan& plan, const Compiled& kernel, std::string* wrong) {
   const Bound bound = bound_of(plan);
   const MatrixInstruction* instruction =
@@ -291,7 +292,7 @@ std::vector<SweepPlan> plans_to_compile() {
   return wanted(std::move(plans));
 }
 
-// The plan's kernels as its steps launch them; what is wrong with one is appended.
+// Reads the kernels of the plan's steps from the code object and appends what is wrong.
 std::vector<Compiled> read_back(const SweepPlan& plan, const Artifact& artifact,
                                 std::vector<std::string>* wrong) {
   std::vector<Compiled> kernels;
@@ -313,7 +314,7 @@ std::vector<Compiled> read_back(const SweepPlan& plan, const Artifact& artifact,
   return kernels;
 }
 
-TEST(AmdSweep, ChosenPlansAreWhatTheirCodeObjectsHold) {
+TEST(AmdSweep, CodeObjectsMatchTheirPlans) {
   const std::vector<SweepPlan> plans = plans_to_compile();
   ASSERT_FALSE(HasFatalFailure());
   ASSERT_FALSE(plans.empty());
@@ -323,7 +324,7 @@ TEST(AmdSweep, ChosenPlansAreWhatTheirCodeObjectsHold) {
   Resources resources;
   Residency residency;
   std::mutex mutex;
-  std::map<std::string, std::string> predictions;  // by the plan's form
+  std::map<std::string, std::string> predictions;  // by form of the plan
   for_each_plan(plans, [&](const SweepPlan& plan) {
     const auto artifact = compiler.compile({plan.problem, plan.config, plan.facts->target, nullptr});
     if (!artifact.ok()) return failures.add(plan, std::string(artifact.status().message()));
@@ -336,7 +337,7 @@ TEST(AmdSweep, ChosenPlansAreWhatTheirCodeObjectsHold) {
       if (const std::string missing = missing_instructions(plan, first); !missing.empty())
         wrong.push_back("missing: " + missing);
       if (plan.resident < 1 || first.resident < plan.resident)
-        wrong.push_back(absl::StrCat(first.resident, " workgroups of a compute unit, priced with ",
+        wrong.push_back(absl::StrCat(first.resident, " workgroups per compute unit, but the price assumes ",
                                      plan.resident, ": ", first.notes.registers, " registers, ",
                                      first.notes.shared_bytes, " bytes of LDS"));
       std::string defect;
@@ -359,8 +360,8 @@ TEST(AmdSweep, ChosenPlansAreWhatTheirCodeObjectsHold) {
   failures.expect_none();
 }
 
-// A code object runs where its flags say, and its key is another for each: exact processor, xnack, sramecc.
-TEST(AmdSweep, FlagsAndKeysFollowTheTargetsModes) {
+// The flags of a code object say where it runs. The key must differ for each processor, xnack and sramecc mode.
+TEST(AmdSweep, FlagsAndKeysDependOnTargetModes) {
   CompilerLibrary compiler(LATHE_COMPILER_PATH);
   const DeviceFacts& facts = shipped_facts("gfx942");
   ProblemClass c = matmul_class(DType::kF16, DType::kF16, 64, 64, m_bucket(64));

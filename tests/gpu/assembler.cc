@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the library is documented to look (lathe_device_describe).
+// Searches where the library searches, as documented at lathe_device_describe.
 bool has_assembler() {
   std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
   std::vector<fs::path> folders;

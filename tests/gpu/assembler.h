@@ -5,7 +5,7 @@
 
 namespace lathe {
 
-// Why PTX cannot be assembled here, "" if it can.
+// Why PTX cannot be assembled on this machine; "" if it can.
 const std::string& no_assembler();
 
 }  // namespace lathe

@@ -37,7 +37,7 @@ std::vector<Section> sections_of(const std::string& elf) {
   return result;
 }
 
-// Attributes of .nv.info, as cuobjdump names them.
+// The attributes of .nv.info, named as in cuobjdump.
 constexpr uint8_t kRequiredThreads = 0x10, kParameterInfo = 0x17, kParameterBytes = 0x19;
 constexpr uint8_t kByteOrHalf[] = {0x02, 0x03}, kSized = 0x04;
 
@@ -62,7 +62,7 @@ KernelFacts parse_kernel_info(const std::string& info) {
   std::map<int, std::pair<int64_t, int64_t>> parameters;
   for_each_attribute(info, [&](uint8_t attribute, const std::string& payload) {
     if (attribute == kParameterBytes) facts.parameter_bytes = at<uint16_t>(payload, 0);
-    // u32 index, u16 ordinal, u16 offset, u32 whose upper 14 bits are the size.
+    // u32 index, u16 ordinal, u16 offset, u32 with the size in the upper 14 bits.
     if (attribute == kParameterInfo)
       parameters[at<uint16_t>(payload, 4)] = {at<uint16_t>(payload, 6), at<uint32_t>(payload, 8) >> 18};
     if (attribute == kRequiredThreads)
@@ -86,8 +86,8 @@ nlohmann::json metadata_of(const std::string& elf) {
   return nullptr;
 }
 
-// Of a kernel's descriptor, by its symbol NAME.kd; -1: not found. LLVM's AMDGPU usage guide, "Kernel
-// Descriptor": compute_pgm_rsrc1 is at byte 48, of it bits 16 to 19.
+// FLOAT_DENORM_MODE from the kernel descriptor (symbol NAME.kd): bits 16 to 19 of compute_pgm_rsrc1, which is at byte
+// 48 (LLVM's AMDGPU usage guide, "Kernel Descriptor"). -1 if the symbol is not found.
 int64_t denormals_of(const std::string& elf, const std::string& kernel) {
   const auto header = at<Elf64_Ehdr>(elf, 0);
   const auto section = [&](size_t i) { return at<Elf64_Shdr>(elf, header.e_shoff + i * header.e_shentsize); };

@@ -20,7 +20,7 @@ GpuCode compile_gpu(const Plan& plan) {
   if (files.count("kernel.hsaco")) code.kernels = read_hsaco(files["kernel.hsaco"]);
   if (files.count("kernel.cubin")) code.kernels = read_cubin(files["kernel.cubin"], code.metadata);
   if (files.count("kernel.ptx") && !files.count("kernel.cubin") && no_assembler().empty())
-    throw std::runtime_error("there is a ptxas and no cubin: " + files["metadata.json"]);
+    throw std::runtime_error("ptxas is present, but there is no cubin: " + files["metadata.json"]);
   return code;
 }
 

@@ -1,5 +1,4 @@
-// Kernels for described GPUs, compiled through the public API and read back with what their code says of
-// itself.
+// Compiles kernels for described GPUs through the public API and reads the metadata in their code.
 #pragma once
 
 #include <string>
@@ -14,13 +13,13 @@ namespace lathe {
 
 struct GpuCode {
   Recipe recipe;
-  KernelTable kernels;  // empty for PTX that was not assembled
-  std::string text;     // PTX, or AMD assembly
+  KernelTable kernels;  // empty if the PTX was not assembled
+  std::string text;     // PTX or AMD assembly
   Json metadata;
 };
 
-// Compiles the plan and reads the code. Throws what the library says against it, and where PTX was not
-// assembled although there is a ptxas.
+// Compiles the plan and reads the code. Throws with the library's message on failure, and if ptxas is present but the
+// PTX was not assembled.
 GpuCode compile_gpu(const Plan& plan);
 
 }  // namespace lathe

@@ -1,5 +1,5 @@
-// Kernels of a spread of classes, compiled for sm_90a and gfx942: the launch recipe and the argument block
-// against what the cubin and the code object say of themselves.
+// Compiles kernels of various classes for sm_90a and gfx942 and compares the launch recipe and the argument block with
+// the metadata in the cubin and the code object.
 #include "cross_compile.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 struct Gpu {
   const char* name;
   const char* facts;
-  const char* target;  // "": the facts file's
+  const char* target;  // "": the target of the facts file
   bool cuda;
 };
 void PrintTo(const Gpu& gpu, std::ostream* out) { *out << gpu.name; }
@@ -45,9 +45,9 @@ class CrossCompile : public ::testing::TestWithParam<Gpu> {
     return context_.describe(std::string(LATHE_FACTS_DIR) + "/" + gpu.facts, gpu.target);
   }
 
-  // Everything the runtime relies on when it launches the artifact.
+  // Checks everything that the runtime relies on when it launches the artifact.
   static void expect_launchable(const GpuCode& code, bool split, bool cuda) {
-    // Counters: the workgroup that arrives last merges, in the same launch.
+    // With counters the last workgroup to arrive merges the split in the same launch.
     const size_t steps = split && code.recipe.counters.empty() ? 2 : 1;
     ASSERT_EQ(code.recipe.steps.size(), steps);
     for (const Step& step : code.recipe.steps) {
@@ -61,7 +61,7 @@ class CrossCompile : public ::testing::TestWithParam<Gpu> {
       if (maps == 0) EXPECT_EQ(kernel.parameter_bytes, step.argument_bytes);
       const size_t fields = std::size(kArgumentFields);
       ASSERT_EQ(kernel.parameters.size(), fields + maps);
-      // Maps lie where the assembler puts them; the driver reads it there.
+      // The assembler chooses the offsets of tensor maps, and the driver reads them from the code.
       for (size_t i = 0; i < maps; ++i) EXPECT_EQ(kernel.parameters[fields + i].second, kTensorMapBytes);
       for (size_t i = 0; i < fields; ++i) {
         const ArgumentField& field = kArgumentFields[i];
@@ -76,10 +76,10 @@ class CrossCompile : public ::testing::TestWithParam<Gpu> {
       RecordProperty(step.symbol, static_cast<int>(kernel.registers));
     }
     EXPECT_EQ(code.kernels.size(), cuda && !no_assembler().empty() ? 0 : steps)
-        << "a kernel no step launches";
+        << "a kernel that no step launches";
   }
 
-  // Whether a row is split is the oracle's choice.
+  // The oracle decides whether a row is split.
   void expect_argmax(const lathe_argmax_desc& desc) {
     const Plan plan = device_.plan(desc);
     const bool split =
@@ -100,7 +100,7 @@ struct MatmulForm {
 };
 
 lathe_matmul_desc describe_matmul(const MatmulForm& f) {
-  static float present[1] = {};  // pointers are not read when planning
+  static float present[1] = {};  // planning does not read through pointers
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = f.m, desc.n = f.n, desc.k = f.k;
   desc.a.dtype = desc.b.dtype = f.dtype;
@@ -148,7 +148,7 @@ TEST_P(CrossCompile, MatmulOfEveryDtypeAndLayout) {
   for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16})
     for (bool ta : {false, true})
       for (bool tb : {false, true}) {
-        // The epilogue and the split take turns over the twelve.
+        // The twelve forms alternate between epilogues and splits.
         MatmulForm f{dtype, dtype, ta, tb, form % 2 == 0};
         const int32_t split_k = form % 3 == 0 ? 5 : 1;
         SCOPED_TRACE(::testing::Message()
@@ -177,7 +177,7 @@ TEST_P(CrossCompile, MatmulOfEveryCandidate) {
   }
 }
 
-// On sm_90a these are wgmma's, whose tensor maps are parameters behind the block's.
+// On sm_90a these are wgmma kernels. Their tensor maps are parameters that follow the argument block.
 TEST_P(CrossCompile, MatmulOfAlignedLayers) {
   const bool hopper = std::string(GetParam().name) == "sm_90a";
   for (int64_t m : {64, 4096})
@@ -192,7 +192,7 @@ TEST_P(CrossCompile, MatmulOfAlignedLayers) {
 }
 
 TEST_P(CrossCompile, MatmulWithOperandsBeyond32Bits) {
-  // A weight of 2^32 elements and more.
+  // A weight of at least 2^32 elements.
   MatmulForm f;
   f.n = 151936, f.k = 32768, f.m = 5, f.transposed_b = true;
   expect_launchable(compile_matmul(device_, f, 1), false, GetParam().cuda);
@@ -213,7 +213,7 @@ TEST_P(CrossCompile, WarmingFillsTheCacheOnce) {
   f.n = 64, f.k = 96;
   const lathe_warmup_report first = device_.warm(describe_matmul(f), 3),
                             again = device_.warm(describe_matmul(f), 3);
-  // Three M, rows aligned to 16 bytes and not, and one class for what is not even aligned to its elements.
+  // Three M, with rows aligned to 16 bytes and not, and one class for rows not even aligned to their elements.
   EXPECT_EQ(first.classes, 3u + 3 + 1);
   EXPECT_EQ(first.compiled, 3u + 3 + 1);
   EXPECT_EQ(again.compiled, 0u);
@@ -241,7 +241,7 @@ TEST(Ptx, IsAssembled) {
   if (!no_assembler().empty()) GTEST_SKIP() << no_assembler();
   Context context(no_disk());
   Device device = context.describe(std::string(LATHE_FACTS_DIR) + "/h200.json");
-  const GpuCode code = compile_matmul(device, {}, 1);  // throws ptxas' own words unless it succeeds
+  const GpuCode code = compile_matmul(device, {}, 1);  // throws the message of ptxas on failure
   ASSERT_EQ(code.kernels.size(), code.recipe.steps.size());
   EXPECT_EQ(code.metadata.at("assembler").get<std::string>().rfind("ptxas ", 0), 0u) << code.metadata;
   EXPECT_EQ(code.metadata.at("messages"), Json::array());
@@ -252,7 +252,7 @@ TEST(Ptx, IsAssembled) {
   }
 }
 
-// The size is fixed, not bounded: setmaxnreg, for one, is dropped otherwise.
+// The size is fixed, not just bounded: otherwise the assembler drops setmaxnreg, for example.
 TEST(Ptx, RequiresTheWorkgroupSize) {
   Context context(no_disk());
   Device device = context.describe(std::string(LATHE_FACTS_DIR) + "/h200.json");
@@ -261,8 +261,8 @@ TEST(Ptx, RequiresTheWorkgroupSize) {
   EXPECT_NE(code.text.find(".reqntid " + size), std::string::npos);
 }
 
-// Bytes of the static shared variables of PTX whose dynamic shared memory is aligned to `alignment`; 0, 0: it
-// has none of one kind.
+// The size of the static shared variables in PTX and the alignment of its dynamic shared memory; both 0 if either kind
+// is absent.
 struct SharedMemory {
   int64_t static_bytes = 0, alignment = 0;
 };
@@ -284,9 +284,9 @@ SharedMemory shared_memory_of(const std::string& ptx) {
   return found;
 }
 
-// The driver's linker begins dynamic shared memory right behind the static one, whatever its alignment: on an
-// H200 kernels with a ticket faulted.
-TEST(Ptx, StaticSharedMemoryLeavesTheDynamicAligned) {
+// The driver's linker places dynamic shared memory right behind static shared memory and ignores its alignment. On an
+// H200 this made kernels with a ticket fault.
+TEST(Ptx, StaticSharedMemoryKeepsDynamicAligned) {
   Context context(no_disk());
   Device device = context.describe(std::string(LATHE_FACTS_DIR) + "/h200.json");
   int both = 0;
@@ -304,7 +304,7 @@ TEST(Ptx, StaticSharedMemoryLeavesTheDynamicAligned) {
     ++both;
     EXPECT_EQ(shared.static_bytes % shared.alignment, 0) << code.recipe.steps[0].symbol;
   }
-  EXPECT_GT(both, 0) << "no kernel here has both";
+  EXPECT_GT(both, 0) << "no kernel has both static and dynamic shared memory";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Programmatic dependent launch: kernels that asked for it wait before they touch what the kernel before them
-// may still write, and say so in their recipe; kernels that did not have no trace of it.
+// Programmatic dependent launch: a kernel that uses it must wait before it accesses what the previous kernel may still
+// write, and its recipe must say so. Other kernels must contain no trace of it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -23,7 +23,7 @@ class DependentLaunch : public ::testing::Test {
     return Context(options);
   }
   static lathe_matmul_desc matmul(int64_t m, int64_t n, int64_t k, lathe_dependent_launch launch) {
-    alignas(16) static float present[4] = {};  // pointers are not read when planning
+    alignas(16) static float present[4] = {};  // planning does not read through pointers
     lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
     desc.m = m, desc.n = n, desc.k = k;
     desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_BF16;
@@ -36,7 +36,7 @@ class DependentLaunch : public ::testing::Test {
     EXPECT_EQ(code.text.find("griddepcontrol"), std::string::npos);
     for (const Step& step : code.recipe.steps) EXPECT_TRUE(step.attributes.empty()) << step.symbol;
   }
-  // Every step's kernel waits once, ahead of all loads, stores and copies but those it may make before.
+  // The kernel of every step waits once, before all loads, stores and copies listed in `after`.
   static void expect_waits(const GpuCode& code, const std::vector<std::string>& after) {
     size_t waits = 0;
     for (size_t at = 0; (at = code.text.find(kWait, at)) != std::string::npos; ++at) ++waits;
@@ -58,7 +58,7 @@ const std::vector<std::string> kAccesses = {"ld.global", "st.global", "cp.async"
 TEST_F(DependentLaunch, EveryFamilyWaitsFirst) {
   const Context c = context();
   const Device device = describe(c, "");
-  // Few rows, many, and too few columns for the tensor copies' alignment.
+  // Few rows, many rows, and columns that are not aligned for tensor copies.
   for (const auto& [m, n, k] :
        {std::array{4, 4096, 4096}, {300, 4096, 512}, {300, 4096, 513}, {33, 40, 9000}}) {
     SCOPED_TRACE(absl::StrCat(m, "x", n, "x", k));
@@ -67,10 +67,10 @@ TEST_F(DependentLaunch, EveryFamilyWaitsFirst) {
   }
 }
 
-TEST_F(DependentLaunch, ConstantWeightsAreReadAhead) {
+TEST_F(DependentLaunch, ReadsConstantWeightsBeforeTheWait) {
   const Context c = context();
   const Device device = describe(c, "");
-  // "skinny" is the family that reads ahead; the oracle may prefer another.
+  // Only the family "skinny" reads ahead, and the oracle may prefer another.
   lathe_matmul_desc desc = matmul(4, 4096, 4096, LATHE_DEPENDENT_LAUNCH_CONSTANT_B);
   lathe_tuning tuning = LATHE_TUNING_INIT;
   const Json explained = Json::parse(device.explain(desc));
@@ -100,7 +100,7 @@ TEST_F(DependentLaunch, ArgmaxWaits) {
   expect_waits(compile_gpu(device.plan(desc)), kAccesses);
 }
 
-TEST_F(DependentLaunch, DevicesWithoutItTakeNoNotice) {
+TEST_F(DependentLaunch, HasNoEffectOnDevicesWithoutIt) {
   const Context c = context();
   for (const char* target : {"sm_80", "sm_89"})
     expect_no_trace(

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Runs Lathe's kernels for AMD's GPUs, instruction by instruction on the CPU, against float64.
+"""Runs Lathe's kernels for AMD GPUs in an emulator of their instructions and compares the results with float64.
 
 usage: emulate_amd.py LATHE FACTS ARCH ARGS_HEADER [SUBSTRING]
-  LATHE the lathe command, FACTS a facts file, ARCH "gfx942", ARGS_HEADER src/core/args.h; SUBSTRING picks cases by
-  name.
+  LATHE is the lathe command, FACTS a facts file, ARCH for example gfx942, ARGS_HEADER src/core/args.h. Only cases whose
+  name contains SUBSTRING run.
 Needs an emulator (amd_emulator.py). Without it it says so and exits with 77, which CTest counts as skipped.
 
 Every buffer lies between pages that fault; unused pointers of the argument block fault too. Inputs are multiples of
-1/8, so that sums in f32 are exact and results are compared bit by bit, but for activations.
+1/8, so f32 sums are exact and results are compared bit by bit, except after activations.
 
-The emulator rounds the address of a 4-byte access down to a multiple of 4, which the hardware does not. LLVM makes
-such accesses of two neighbouring 2-byte elements; where a thread has neighbouring columns, rows of C, D and the
-residual are therefore kept at even distances.
+The emulator rounds the address of a 4-byte access down to a multiple of 4, unlike the hardware. LLVM merges accesses to
+two neighbouring 2-byte elements into one. So rows of C, D and the residual have even distances if a thread has
+neighbouring columns.
 """
 import math
 import random
@@ -30,7 +30,7 @@ ACTIVATIONS = {
     "gelu_tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "silu": lambda x: x / (1 + math.exp(-x)),
 }
-ACTIVATION_ERROR = 4e-6  # of 1 + |x|: f32 polynomials
+ACTIVATION_ERROR = 4e-6  # relative to 1 + |x|: the activations are f32 polynomials
 UNTOUCHED = 0xA5
 
 
@@ -38,16 +38,16 @@ UNTOUCHED = 0xA5
 class Matmul:
     shape: tuple
     dtype: str = "f32"
-    out: str = ""  # "": dtype
+    out: str = ""  # "": same as dtype
     layout: str = "nn"
     batch: int = 1
     broadcast_b: bool = False
-    epilogue: str = ""  # as the command takes it: "alpha=2,beta=-0.5,bias,gelu,residual"
-    splits: tuple = (0,)  # launched with each; 0: a kernel without splits
-    candidate: int = 0  # 0: the oracle's
-    pad: int = 0  # leading dimensions beyond the packed ones: pad, pad + 1, ... for a, b, c, d, r
+    epilogue: str = ""  # as in the command: "alpha=2,beta=-0.5,bias,gelu,residual"
+    splits: tuple = (0,)  # one launch for each number of splits; 0: a kernel without splits
+    candidate: int = 0  # 0: the oracle's choice
+    pad: int = 0  # added to the leading dimensions: pad, pad + 1, ... for a, b, c, d, r
     in_place: str = ""  # "c" or "residual": D is that operand
-    poison: bool = False  # a NaN in A, infinities where K ends in A and in B
+    poison: bool = False  # a NaN in A, and infinities where K ends in A and B
 
     def name(self):
         m, n, k = self.shape
@@ -81,7 +81,7 @@ class Argmax:
 
 
 class Matrix:
-    """A batch of stored matrices: rows x columns logically, `stored` rows of `line` elements `ld` apart."""
+    """A batch of stored matrices: rows x columns elements, stored as `lines` rows of `line` elements, `ld` apart."""
 
     def __init__(self, rows, columns, batch, dtype, transposed, pad, rng, broadcast=False, even=False,
                  fill=math.nan, alignment=1):
@@ -142,7 +142,7 @@ class Suite:
                      "--split-k", str(max(max(c.splits), 1))]
         arguments += ["--epilogue", c.epilogue] if c.epilogue else []
         arguments += ["--candidate", str(c.candidate)] if c.candidate else []
-        if c.pad:  # the class of rows that begin anywhere: A's are at no multiple of 16 bytes
+        if c.pad:  # for the class of unaligned rows: the rows of A must not be multiples of 16 bytes
             line = m if c.layout[0] == "t" else k
             arguments += ["--padding", "1" if (line + 1) * SIZE[c.dtype] % 16 else "2"]
         artifact = self.artifact(arguments)
@@ -260,7 +260,7 @@ def random_matmuls(count):
 
 def cases():
     inf, nan = math.inf, math.nan
-    # Every dtype and layout on odd shapes, packed and with wider rows.
+    # Every dtype and layout with odd shapes, packed and with wider rows.
     for dtype in ("f32", "f16", "bf16"):
         for layout in ("nn", "nt", "tn", "tt"):
             yield Matmul((7, 33, 19), dtype, layout=layout)
@@ -276,10 +276,10 @@ def cases():
     for dtype, layout, splits in poisoned:
         yield Matmul((11, 13, 21), dtype, layout=layout, splits=splits, poison=True, epilogue="relu")
     yield from random_matmuls(24)
-    # A long reduction in ragged splits: 517 = 7 * 74 - 1.
+    # A long reduction with uneven splits: 517 = 7 * 74 - 1.
     yield Matmul((3, 40, 517), layout="nt", splits=(7, 6, 8))
     yield Matmul((16, 24, 300), "bf16", layout="nn", splits=(4,))
-    # Output dtypes apart from the input's.
+    # Output dtypes that differ from the input dtype.
     yield Matmul((9, 31, 20), "f32", out="bf16", layout="nt")
     yield Matmul((9, 31, 20), "f16", out="f32", layout="nn")
     yield Matmul((9, 31, 20), "bf16", out="f16", layout="tn", epilogue="bias")
@@ -293,7 +293,7 @@ def cases():
     yield Matmul((21, 39, 12), "f16", layout="nn", epilogue="residual,bias", in_place="residual", splits=(3,))
     yield Matmul((36, 30, 16), out="bf16", layout="tt", batch=2, pad=1, candidate=13)
     yield Matmul((36, 31, 16), "f16", layout="nt", candidate=11, epilogue="bias,residual,beta=1")
-    # Every candidate of the table, tiles far larger than the shape included.
+    # Every candidate of the table, including tiles much larger than the shape.
     for candidate in range(1, 40):
         yield Matmul((37, 70, 41), layout="nt", candidate=candidate)
     for dtype, index in (("f32", "i64"), ("f16", "i32"), ("bf16", "i64")):
@@ -302,7 +302,7 @@ def cases():
         yield Argmax(4, 257, dtype, index, values=False, offset=1000,
                      special=[(0, 256, inf), (1, 100, 5.0), (1, 200, 5.0), (2, 200, nan), (2, 30, nan), (2, 10, inf)])
         yield Argmax(2, 1000, dtype, index, special=[(0, 999, 3.0), (1, None, nan)])
-        # A split has some thousand columns at least.
+        # A split has at least some thousand columns.
         for n, splits in ((1531, 1), (40009, 2), (40009, 35)):
             yield Argmax(5, n, dtype, index, splits=splits, pad=5, offset=-3 if index == "i32" else 0,
                          special=[(0, None, -inf), (1, n - 1, 4.0), (2, n // 2, 4.0), (2, n - 99, 4.0),
@@ -330,7 +330,7 @@ def main():
         try:
             problem = suite.run(case)
         except RuntimeError as error:
-            # The table has as many candidates as it has: the first rank beyond it ends their row.
+            # The number of candidates is not known beforehand: the first rank beyond the table ends the loop.
             if case_of_rank(case) and "is not legal here" in str(error):
                 say(f"not legal{str(error).partition('is not legal here')[2]}")
                 continue

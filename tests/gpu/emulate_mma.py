@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Runs the matrix-instruction kernels for AMD's GPUs, instruction by instruction on the CPU, against exact sums.
+"""Runs the matrix-instruction kernels for AMD GPUs in an emulator of their instructions and checks exact sums.
 
 usage: emulate_mma.py LATHE FACTS ARCH ARGS_HEADER [--full] [SUBSTRING]
-  LATHE the lathe command, FACTS a facts file, ARCH "gfx942", ARGS_HEADER src/core/args.h; SUBSTRING picks cases by
-  name; --full: every tile of the table for every type.
+  LATHE is the lathe command, FACTS a facts file, ARCH for example gfx942, ARGS_HEADER src/core/args.h. Only cases whose
+  name contains SUBSTRING run; --full runs every tile of the table for every type.
 Needs an emulator (amd_emulator.py). Without it it says so and exits with 77, which CTest counts as skipped.
 
-Buffers lie between pages that fault, padding holds NaNs (of i8: bytes that spoil sums). Operands are small multiples
-of 1/8 or small integers, so that sums in f32 are exact in any order and results are compared bit by bit; of 8-bit floats
-every code that is a number is multiplied by 1 from either side. The 8-bit floats are decoded as the formats are read
-here, in the emulator's place (amd_matrix.py) as in the expectation's (floats.py).
+Buffers lie between pages that fault; padding holds NaNs (for i8, bytes that would spoil the sums). Operands are small
+multiples of 1/8 or small integers, so f32 sums are exact in any order and results are compared bit by bit. For 8-bit
+floats, every code that is a number is multiplied by 1, from both sides. Emulator (amd_matrix.py) and expectation
+(floats.py) decode 8-bit floats by the same reading of the formats.
 """
 import math
 import random
@@ -29,25 +29,25 @@ TYPES = {"gfx90a": ("f32", "f16", "bf16", "i8"),
          "gfx942": ("f32", "f16", "bf16", "i8", "f8e4m3", "f8e4m3fnuz", "f8e5m2fnuz"),
          "gfx950": ("f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2"), "gfx1100": ("f16", "bf16", "i8"),
          "gfx1201": ("f16", "bf16", "i8", "f8e4m3", "f8e5m2")}
-TYPES["gfx1200"] = TYPES["gfx1201"]  # of one instruction set
+TYPES["gfx1200"] = TYPES["gfx1201"]  # same instruction set
 
 
 @dataclass
 class Case:
     shape: tuple
     dtype: str
-    out: str = ""  # "": dtype, f32 of bytes
+    out: str = ""  # "": same as dtype, f32 for bytes
     layout: str = "nt"
     batch: int = 1
     broadcast_b: bool = False
     epilogue: str = ""
     splits: int = 0
-    tile: int = 0  # which of the family's legal plans without or with splits, modulo their number
+    tile: int = 0  # index of a legal plan of the family, modulo their number
     pad: int = 0   # elements between rows
     argmax: bool = False
-    # Infinities where K ends in A and in B (NaN where the type has none), a NaN in A and a -0 in both.
+    # Infinities where K ends in A and B (NaN if the type has none), a NaN in A, and a -0 in both.
     poison: bool = False
-    codes: bool = False  # of two matrices: every number of the type in A of the first, in B of the second; else 0 and 1
+    codes: bool = False  # two matrices: all numbers of the type in A of the first, in B of the second; elsewhere 0 or 1
     family: str = "mma"  # or "mma32"
 
     def name(self):
@@ -101,7 +101,7 @@ class Suite:
         self.launches = 0
 
     def rank(self, arguments, family, splits, tile):
-        """The rank of one of the family's legal plans."""
+        """The rank of a legal plan of the family."""
         key = (tuple(arguments), family, splits)
         if key not in self.ranks:
             text = subprocess.run([self.lathe, "explain", *arguments, "--facts", self.facts, "--target", self.arch,
@@ -113,7 +113,7 @@ class Suite:
             self.ranks[key] = found
         found = self.ranks[key]
         if not found:
-            raise RuntimeError("no legal plan of the family")
+            raise RuntimeError("the family has no legal plan")
         plan = sorted(found)[tile % len(found)]
         self.tiles.add((arguments[3], f"{family} {plan}"))
         return found[plan]
@@ -137,14 +137,14 @@ class Suite:
         return self.artifacts[key]
 
     def run(self, c):
-        """"" or what is wrong."""
+        """Returns "" or what is wrong."""
         m, n, k = c.shape
         out = c.out or ("f32" if SIZE[c.dtype] == 1 else c.dtype)
         artifact = self.artifact(c)
         rng = random.Random(c.name())
         options = dict(part.partition("=")[::2] for part in c.epilogue.split(",") if part)
         alpha, beta = float(options.get("alpha", 1)), float(options.get("beta", 0))
-        # Of every operand's rows; the class is part of the kernel's name.
+        # The alignment of the rows of every operand; the kernel's name contains the class.
         alignment = 16 if "_a16" in artifact.recipe["steps"][0]["symbol"] else 1
 
         def matrix(rows, columns, dtype, transposed=False, pad=c.pad, batch=c.batch, broadcast=False):
@@ -192,7 +192,7 @@ class Suite:
 
     @staticmethod
     def fill_codes(c, a, b):
-        """Each sum is one number of the type: the other matrix has one 1 in each column of B, each row of A."""
+        """Makes each sum one number of the type: the other matrix has one 1 per column of B or row of A."""
         m, n, k = c.shape
         numbers = f8_numbers(c.dtype)
         for p in range(k):
@@ -248,7 +248,7 @@ def cases(arch, full):
 
 
 def cases_of_32(dtype, full):
-    """What differs with the instruction: fragments and where sums lie."""
+    """Cases for what differs with this instruction: the fragments and the positions of the sums."""
     rest, floats = 16 // SIZE[dtype], dtype != "i8"
     yield Case((37, 2 * rest + 5, 45), dtype, pad=rest - 5 % rest, tile=1, family="mma32")
     yield Case((33, 70, 67), dtype, layout="tn", batch=2, tile=2, family="mma32")
@@ -264,7 +264,7 @@ def cases_of_32(dtype, full):
 def cases_of(dtype, full):
     wide = SIZE[dtype] == 1
     rest = 16 // SIZE[dtype]
-    # Aligned rows with a ragged end of K inside a chunk; whole blocks; rows that are aligned to nothing.
+    # Aligned rows with a ragged end of K within a chunk; whole blocks; unaligned rows.
     yield Case((37, 2 * rest + 5, 40 + 5), dtype, pad=rest - 5 % rest, tile=1)
     yield Case((37, 69, 128), dtype, pad=0, tile=3, out="f32")
     yield Case((33, 64, 192), dtype, tile=5)
@@ -277,7 +277,7 @@ def cases_of(dtype, full):
     # Splits of whole blocks.
     for i, layout in enumerate(("nt", "tt")):
         yield Case((9, 5 * rest, 256), dtype, layout=layout, splits=3, tile=i)
-    # Splits whose last is ragged.
+    # Splits with a ragged last one.
     yield Case((5, 67, 320), dtype, splits=3, tile=1)
     yield Case((35, 64, 272), dtype, splits=4, batch=2, tile=2, out="f32",
                epilogue="alpha=2,beta=-0.5,bias,relu,residual")
@@ -304,7 +304,7 @@ def cases_of(dtype, full):
 
 
 def run_cases(usage, suite_of, cases):
-    """The command line of `usage`: a suite_of() runs what cases(arch, full) yields."""
+    """The command line of `usage`: suite_of() makes a suite that runs the cases of cases(arch, full)."""
     arguments = [a for a in sys.argv[1:] if a != "--full"]
     if len(arguments) < 4:
         raise SystemExit(usage)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs the kernels for few rows on AMD's GPUs, instruction by instruction on the CPU, against exact sums.
+"""Runs the few-row kernels for AMD GPUs in an emulator of their instructions and checks exact sums.
 
 usage: emulate_skinny.py LATHE FACTS ARCH ARGS_HEADER [--full] [SUBSTRING]
-  LATHE the lathe command, FACTS a facts file, ARCH "gfx942", ARGS_HEADER src/core/args.h; SUBSTRING picks cases by
-  name; --full: every plan of the table for every type.
+  LATHE is the lathe command, FACTS a facts file, ARCH for example gfx942, ARGS_HEADER src/core/args.h. Only cases whose
+  name contains SUBSTRING run; --full runs every plan of the table for every type.
 Needs an emulator (amd_emulator.py). Without it it says so and exits with 77, which CTest counts as skipped.
 
-Both forms, products of lanes and matrix instructions, as emulate_mma.py does: between pages that fault, with NaNs (of
-i8: bytes that spoil sums) in all padding, compared bit by bit.
+Tests both forms, lanes that multiply and matrix instructions, in the way of emulate_mma.py: buffers between pages that
+fault, NaNs (for i8, bytes that would spoil the sums) in all padding, results compared bit by bit.
 """
 import re
 import subprocess
@@ -16,18 +16,18 @@ from emulate_mma import Case, Suite, run_cases
 from floats import SIZE
 
 LANES, MATRIX = "lanes", "matrix"
-# By form.
+# The types of each form.
 TYPES = {"gfx90a": {LANES: ("f32", "f16", "bf16", "i8"), MATRIX: ("f32", "f16", "bf16", "i8")},
          "gfx942": {LANES: ("f32", "f16", "bf16", "i8"), MATRIX: ("f32", "f16", "bf16", "i8")},
          "gfx950": {LANES: ("f32", "f16", "bf16", "i8"), MATRIX: ("f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2")},
          "gfx1100": {LANES: ("f32", "f16", "bf16", "i8"), MATRIX: ("f16", "bf16", "i8")},
          "gfx1201": {LANES: ("f32", "f16", "bf16", "i8"), MATRIX: ("f16", "bf16", "i8", "f8e4m3", "f8e5m2")}}
-TYPES["gfx1200"] = TYPES["gfx1201"]  # of one instruction set
+TYPES["gfx1200"] = TYPES["gfx1201"]  # same instruction set
 
 
 class SkinnySuite(Suite):
     def rank(self, arguments, family, splits, tile):
-        """The rank of one of the form's legal plans, `tile` naming the form and which."""
+        """The rank of a legal plan of the form; `tile` is the form and an index."""
         form, _, which = tile.partition(" ")
         key = (tuple(arguments), splits, form)
         if key not in self.ranks:
@@ -40,17 +40,17 @@ class SkinnySuite(Suite):
             self.ranks[key] = found
         found = self.ranks[key]
         if not found:
-            raise RuntimeError("no legal plan of the form")
+            raise RuntimeError("the form has no legal plan")
         plan = sorted(found)[int(which) % len(found)]
         self.tiles.add((f"{arguments[3]} {form}", plan))
         return found[plan]
 
 
 def layout_cases(form, dtype, layout):
-    """Of weights stored one way or the other."""
+    """Cases for one layout of the weights."""
     size, rest = SIZE[dtype], 16 // SIZE[dtype]
-    # Operands are padded alike, so that N and K miss whole vectors alike where rows are aligned. Of products of lanes a
-    # unit is up to 512 elements along K: less than one, several rounds, and ends within a vector.
+    # All operands have the same padding, so that N and K both end within a vector if rows are aligned. For the form
+    # "lanes" a unit is up to 512 elements along K: less than one unit, several rounds, and an end within a vector.
     case = {"dtype": dtype, "layout": layout, "family": "skinny"}
     along = 1100 if form == LANES and layout == "nt" else 300
 
@@ -64,7 +64,7 @@ def layout_cases(form, dtype, layout):
     (n, k), pad = padded(37, along + 3)
     yield Case((3, n, k), **case, tile=f"{form} 2", pad=pad)
     (wide, deep), wide_pad = padded(37, 131, "f32")
-    # Sixteen sums a row, of bytes along N, are more than registers hold of eight.
+    # Sixteen sums per row of bytes along N need more registers than there are, so use fewer rows.
     most = 4 if dtype == "i8" and layout == "nn" else 8
     yield Case((most, wide, deep), **case, tile=f"{form} 3", pad=wide_pad, out="f32",
                epilogue="alpha=2,beta=-0.5,bias,relu,residual")
@@ -74,7 +74,7 @@ def layout_cases(form, dtype, layout):
         yield Case((11, 64, 256), **case, tile=f"{form} 4", batch=3, broadcast_b=True)
     else:
         yield Case((5, 64, 256), **case, tile=f"{form} 5", batch=3, broadcast_b=True)
-    # Splits whose last is ragged.
+    # Splits with a ragged last one.
     yield Case((5, n, padded(n, 448)[0][1]), **case, tile=f"{form} 1", splits=3, pad=pad)
     if size > 1:
         yield Case((2, 24, 96 + 8), **case, tile=f"{form} 1", poison=True, epilogue="relu")

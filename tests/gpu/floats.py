@@ -1,4 +1,4 @@
-"""Numbers of f32, f16, bf16, 8-bit floats and integers as bytes and back; rounding to nearest even."""
+"""Converts numbers of f32, f16, bf16, 8-bit floats and integers to bytes and back; rounds to nearest even."""
 import math
 import struct
 
@@ -16,7 +16,7 @@ def _bf16_bits(x):
 
 
 def _f8(bits, exponent_bits, bias, fnuz=False):
-    """What 8 bits of an OCP float are, or of one without infinities and -0, whose only NaN is 0x80."""
+    """Decodes an 8-bit float: OCP, or FNUZ, which has no infinities and no -0, and 0x80 as its only NaN."""
     mantissa_bits = 7 - exponent_bits
     sign, exponent = -1 if bits & 0x80 else 1, bits >> mantissa_bits & (1 << exponent_bits) - 1
     mantissa = bits & (1 << mantissa_bits) - 1
@@ -36,12 +36,12 @@ _F8 = {"f8e4m3": [_f8(bits, 4, 7) for bits in range(256)], "f8e5m2": [_f8(bits, 
 
 
 def f8_numbers(dtype):
-    """All that the type has, in the order of their codes."""
+    """All numbers of the type, in the order of their codes."""
     return [value for value in _F8[dtype] if math.isfinite(value)]
 
 
 def _f8_bits(x, dtype):
-    """The bits of a number that the type has exactly."""
+    """The bits of a number that the type represents exactly."""
     if x != x:
         return 0x80 if dtype.endswith("fnuz") else 0x7F
     return next(bits for bits, value in enumerate(_F8[dtype])
@@ -53,7 +53,7 @@ def pack(values, dtype):
         return bytes(_f8_bits(v, dtype) for v in values)
     if dtype == "bf16":
         return struct.pack(f"<{len(values)}H", *map(_bf16_bits, values))
-    if dtype == "f16":  # struct refuses what rounds to infinity
+    if dtype == "f16":  # struct refuses values that round to infinity
         values = [math.copysign(math.inf, v) if abs(v) >= 65520 else v for v in values]
     return struct.pack(f"<{len(values)}{_FORMAT[dtype]}", *values)
 

@@ -1,4 +1,4 @@
-// The AMD code objects of the fallback bundle: for which GPUs, in which modes, and what their kernels take.
+// The AMD code objects of the fallback bundle: their GPUs, their modes and the parameters of their kernels.
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 namespace lathe {
 namespace {
 
-// LLVM's AMDGPU usage guide, "ELF Header": e_flags of a code object, and its ABI's number.
+// From LLVM's AMDGPU usage guide, "ELF Header": the e_flags and the ABI number of a code object.
 struct CodeObject {
   const char* arch;
   uint32_t machine;
@@ -29,7 +29,7 @@ constexpr CodeObject kCodeObjects[] = {{"gfx9-generic", 0x051, true, false, 4},
                                        {"gfx12-generic", 0x059, false, false, 4},
                                        {"gfx908", 0x030, true, true, 3},
                                        {"gfx90a", 0x03f, true, true, 3}};
-// Two bits each; 0: the GPU has no such mode, 1: any.
+// Two bits per mode. 0: the GPU has no such mode; 1: any.
 constexpr uint32_t kAnyXnack = 1 << 8, kAnySramecc = 1 << 10, kModes = 0xF00;
 constexpr int64_t kLds = 65536;
 
@@ -40,7 +40,7 @@ Artifact read(const Bundle& bundle, const ProblemClass& c, const Target& target)
   return *artifact;
 }
 
-TEST(GenericCode, OfAmdRunsInEveryModeOfItsGpus) {
+TEST(GenericCode, AmdCodeRunsInEveryModeOfItsGpus) {
   const auto bundle = Bundle::open(LATHE_FALLBACK_BUNDLE);
   ASSERT_TRUE(bundle.ok()) << bundle.status();
   for (const CodeObject& expected : kCodeObjects) {
@@ -61,7 +61,7 @@ TEST(GenericCode, OfAmdRunsInEveryModeOfItsGpus) {
   }
 }
 
-TEST(GenericCode, OfAmdNeedsNoScratchAndFitsEveryGpu) {
+TEST(GenericCode, AmdCodeNeedsNoScratchAndFitsEveryGpu) {
   const auto bundle = Bundle::open(LATHE_FALLBACK_BUNDLE);
   ASSERT_TRUE(bundle.ok()) << bundle.status();
   size_t kernels = 0;

@@ -1,4 +1,4 @@
-"""Compiles kernels with the `lathe` command and launches their steps in the emulator as the recipe says."""
+"""Compiles kernels with the `lathe` command and launches the steps of their recipe in the emulator."""
 import ctypes
 import json
 import math
@@ -15,7 +15,7 @@ _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class GuardedMemory:
-    """Bytes between two pages that fault on any access; `at_end` puts them against the second, else the first."""
+    """Bytes between two pages that fault. `at_end` places them directly before the second page, else after the first."""
 
     def __init__(self, data, at_end=True, alignment=1):
         at_end = at_end and len(data) % alignment == 0
@@ -39,7 +39,7 @@ class GuardedMemory:
 
 
 def argument_fields(args_header):
-    """[(kind, name)] of the argument block, from its table in the sources."""
+    """[(kind, name)] of the argument block, parsed from the table in the sources."""
     with open(args_header) as f:
         fields = re.findall(r"^\s*X\((ptr|i64|i32|f32), (\w+)\)", f.read(), re.M)
     if len(fields) < 20:
@@ -48,7 +48,7 @@ def argument_fields(args_header):
 
 
 def evaluate(formula, variables):
-    """[[coefficient, ["m", 32], ...], ...]: a sum of products of ceil(variable / divisor)."""
+    """Evaluates [[coefficient, ["m", 32], ...], ...]: a sum of products of ceil(variable / divisor)."""
     total = 0
     for coefficient, *factors in formula:
         total += coefficient * math.prod(-(-variables[name] // divisor) for name, divisor in factors)
@@ -56,7 +56,7 @@ def evaluate(formula, variables):
 
 
 class Artifact:
-    """A kernel's code object and recipe, compiled from the arguments of `lathe dump`."""
+    """The code object and the recipe of a kernel, compiled from the arguments of `lathe dump`."""
 
     def __init__(self, lathe, facts, arch, arguments, emulator):
         self.arch = arch
@@ -72,16 +72,16 @@ class Artifact:
         self.code = emulator.CodeObject(f"{self.directory.name}/kernel.hsaco")
 
     def config(self, name):
-        """A field of the kernel_config that the payload carries."""
+        """A field of the kernel_config in the payload."""
         return int(re.search(rf"\b{name} = (\d+)", self._payload)[1])
 
     @property
     def alignment(self):
-        """What the kernel may expect of every operand's address, in bytes."""
+        """The alignment in bytes that the kernel expects of every operand's address."""
         return self.recipe["pointer_alignment"]
 
     def split(self, length, wanted, rows=1):
-        """(splits, k_chunk): chunks of equal length, none empty; `rows` share the splits of an argmax."""
+        """(splits, k_chunk): chunks of equal length, none of them empty. `rows` share the splits of an argmax."""
         granularity = self.recipe["k_granularity"]
         wanted = max(-(-wanted // rows), -(-length // self.recipe["k_most"]))
         chunk = -(-(-(-length // wanted)) // granularity) * granularity
@@ -94,8 +94,8 @@ class Artifact:
         return GuardedMemory(bytes(4 * evaluate(self.recipe["counters"], variables)))
 
     def launch(self, fields, values, variables):
-        """Runs every step; `values` maps argument-block fields to numbers. Returns the number of launches."""
-        # A field that the request lacks is an address that faults.
+        """Runs every step. `values` maps fields of the argument block to numbers. Returns the number of launches."""
+        # Pointers that the request does not set point to memory that faults.
         nowhere = GuardedMemory(b"")
         formats = {"ptr": "Q", "i64": "q", "i32": "i", "f32": "f"}
         launches = 0
@@ -106,7 +106,7 @@ class Artifact:
                          for kind, name in fields)
         for step in self.recipe["steps"]:
             if step["kind"] != "gpu_kernel" or step["argument_bytes"] != len(block):
-                raise ValueError(f"recipe step {step} does not take {len(block)} bytes on a GPU")
+                raise ValueError(f"recipe step {step} is not a GPU kernel with an argument block of {len(block)} bytes")
             grid = [evaluate(f, variables) for f in step["grid"]]
             if 0 in grid:
                 continue

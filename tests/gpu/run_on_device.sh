@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What ./dev pack carries to a machine with a CUDA device. docs/measuring-on-a-gpu.md says how it is meant.
+# The script of a pack (./dev pack) that runs on a machine with a CUDA device; see docs/measuring-on-a-gpu.md.
 #   run [bench|check|sanitize|stress|all] [--seconds N] [--form quick|full|smoke] [--out DIRECTORY]
 #   run first|second ...      the first minutes on a device: first_light/__main__.py
-# A part is made to be one command of a limited time: it begins nothing that does not fit into N seconds (540), and after
-# each step leaves DIRECTORY (./results) with two files, summary.txt and results.tar.gz (all logs and tables), also when it
-# is ended from outside. Steps go on when another fails; the exit status is 1 if one did.
+# Every part fits into one command with a time limit: it starts nothing that does not fit into N seconds (540). After
+# each step DIRECTORY (./results) contains two files, summary.txt and results.tar.gz (all logs and tables), even if the
+# run is killed. A failed step does not stop the others; the exit status is 1 if one failed.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 first_light=
@@ -20,7 +20,7 @@ while [ $# -gt 0 ] && [ -z "$first_light" ]; do
   esac
   shift 2 || exit 2
 done
-# The directories where pip and CUDA's installers put cuBLASLt, unless the loader knows it anyway.
+# The directories where pip and CUDA's installers put cuBLASLt; empty if the loader finds it anyway.
 cublaslt_directories() {
   ! ldconfig -p 2>/dev/null | grep 'libcublasLt\.so\.' >/dev/null || return 0
   local site d
@@ -33,11 +33,11 @@ cublaslt_directories() {
     [ -z "$(compgen -G "$d/libcublasLt.so.*")" ] || printf ':%s' "$d"
   done
 }
-environment() { # where the programs find their libraries, kernels and cache
+environment() {  # sets the paths of libraries, kernels and cache for the programs
   LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}$(cublaslt_directories)
   PATH=$PATH:/usr/local/cuda/bin
   export LD_LIBRARY_PATH PATH LATHE_TEST_DEVICE=cuda:0
-  # Kernels that were compiled when the pack was made, and a cache that stays for the next part but does not travel.
+  # Kernels compiled when the pack was made, and a cache that later parts reuse but that is not part of the results.
   export LATHE_CACHE_DIR=${LATHE_CACHE_DIR:-${TMPDIR:-/tmp}/lathe-run-cache}
   export LATHE_KERNELS_DIR=$here/share/lathe/kernels LATHE_SHAPES_CSV=$here/share/bench/shapes.csv
   if [ -z "${LATHE_BUNDLES:-}" ] && [ -e "$here/share/lathe/sm_90a.bundle" ]; then
@@ -49,7 +49,7 @@ if [ -n "$first_light" ]; then
   export LATHE_PACK=$here
   exec python3 "$here/share/first_light" "$@"
 fi
-deadline=$((SECONDS + limit - 10)) # what is left is for the last packing
+deadline=$((SECONDS + limit - 10))  # the rest is for the last packing
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd) summary=$out/summary.txt
 work=$(mktemp -d)
@@ -57,7 +57,7 @@ work=$(mktemp -d)
 
 say() { printf '%s\n' "$*" | tee -a "$summary"; }
 left() { echo $((deadline - SECONDS)); }
-pack() { # what there is so far
+pack() {  # packs what there is so far
   tar -C "$work" -czf "$out/.results" . 2>/dev/null
   mv -f "$out/.results" "$out/results.tar.gz"
 }
@@ -75,10 +75,10 @@ finish() {
   rm -rf "$work"
 }
 trap finish EXIT
-trap 'say "ended from outside"; echo "the run itself" >>"$work/failed"; exit 143' TERM INT HUP
+trap 'say "killed from outside"; echo "the run itself" >>"$work/failed"; exit 143' TERM INT HUP
 
-# NAME SECONDS COMMAND...: one step with its log, for at most so long; its verdict and every bar go into the summary. Run in a
-# process of its own, which takes the command along when it is ended.
+# NAME SECONDS COMMAND...: runs one step with a time limit and a log. Its verdict and performance bars go into the
+# summary. It runs in its own process, which ends the command when it is ended itself.
 step() {
   local name=$1 seconds=$2 start=$SECONDS status child
   shift 2
@@ -102,7 +102,7 @@ step() {
     "$work/$name.log" | sed 's/^/  /' | tee -a "$summary"
   [ $status -eq 0 ] || echo "$name" >>"$work/failed"
 }
-# AT_ONCE: begins a step when fewer than that many run; the rest is step's.
+# AT_ONCE NAME SECONDS COMMAND...: starts a step as soon as fewer than AT_ONCE steps run.
 begin() {
   local most=$1
   shift
@@ -124,14 +124,14 @@ case $form in
     bench+=(--seconds 0.2)
     ;;
   full) ;;
-  smoke) # for a device that an emulator plays: little of everything, and no bar is judged
+  smoke)  # for an emulated device: a few small cases, and no bar is judged
     selftest+=(--quick --largest 64 --filter argmax)
     suites=("$here/bin/conformance_argmax")
     families=(rows)
     bench+=(--smoke)
     export LATHE_TEST_QUICK=1 LATHE_TEST_SECONDS=1 LATHE_TEST_LARGEST=32 GTEST_FILTER='*EveryShortLength*:*ThreadsWithStreams*'
     ;;
-  *) echo "run: no form '$form'" >&2 && exit 2 ;;
+  *) echo "run: unknown form '$form'; it must be quick, full or smoke" >&2 && exit 2 ;;
 esac
 
 say "$part, $form, $limit s; $(date -u +%FT%TZ); $(nvidia-smi -L 2>/dev/null | head -n 1)"
@@ -141,7 +141,7 @@ if wants bench; then
   begin 1 bench_startup 90 "${bench[@]}" --mode startup --deadline 60
   begin 1 bench_argmax 60 "${bench[@]}" --mode argmax --deadline 45
   finished
-  # PyTorch's share comes last.
+  # PyTorch runs last.
   seconds=$(($(left) - 120))
   [ "$form" != smoke ] || seconds=$(left)
   begin 1 bench_matmul $((seconds + 15)) "${bench[@]}" --mode matmul --deadline "$seconds"
@@ -151,21 +151,21 @@ if wants bench; then
       --csv "$work/torch.csv" --deadline $(($(left) - 10))
     finished
   else
-    say "bench_torch: skipped, no PyTorch here"
+    say "bench_torch: skipped, PyTorch is not installed"
   fi
   [ "$form" != full ] || begin 1 bench_matmul_f16 "$(left)" "${bench[@]}" --mode matmul --dtype f16 --deadline $(($(left) > 16 ? $(left) - 15 : 1))
   finished
 fi
 if wants check; then
   begin "$at_once" selftest 300 "${selftest[@]}"
-  # The whole table again, each request forced onto one kernel family where it is legal.
+  # The whole table again, with each request forced onto one kernel family where that is legal.
   for family in "${families[@]}"; do
     begin "$at_once" "selftest_$family" 300 "${selftest[@]}" --family "$family"
   done
   for suite in "${suites[@]}"; do
-    # Of the CPU alone, or in need of the source tree.
+    # These test only the CPU or need the source tree.
     case $(basename "$suite") in *_avx2 | *_aarch64 | *_process | *_processes | *_user_ukernels | *_coverage) continue ;; esac
-    # They count what is compiled.
+    # They count compilations, so no bundle may provide kernels.
     begin "$at_once" "$(basename "$suite")" 300 env -u LATHE_BUNDLES "$suite"
   done
   finished
@@ -178,12 +178,12 @@ if wants sanitize; then
     done
     finished
   else
-    say "sanitize: skipped, no compute-sanitizer here"
+    say "sanitize: skipped, compute-sanitizer is not installed"
   fi
 fi
 if wants stress; then
-  # Side by side and again and again: last arrivers of split K and argmax from several streams and threads, captures beside
-  # loads.
+  # Runs side by side and repeatedly: split-K and argmax merged by the last workgroup, from several streams and
+  # threads, and captures during loads.
   seconds=$(($(left) - 60)) most=$(left) again='end=$((SECONDS + $1)) runs=0; shift; until [ $SECONDS -ge $end ] && [ $runs -gt 0 ]; do
     "$@" || exit; runs=$((runs + 1)); done; echo "$runs runs"'
   [ "$form" != smoke ] || seconds=1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The script of a pack on a tree like one that is unpacked, over the emulated driver.
+# Tests the run script of a pack on an unpacked tree, with the emulated driver.
 #   run_on_device_test.sh BUILD WORK bench|check|ended|first|absent
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -25,7 +25,7 @@ case $case in
     run check --seconds 200 || fail "check answered $?"
     for name in devices selftest selftest_rows conformance_argmax; do says "^$name: passed"; done
     ;;
-  absent) # without a device: one line, status 2, nothing left behind
+  absent)  # without a device: one line, status 2, no files
     status=0
     said=$(LD_LIBRARY_PATH= "$work/pack/run" first --out "$work/out" 2>&1) || status=$?
     [ "$status" -eq 2 ] || fail "without a device run first answered $status"
@@ -33,7 +33,7 @@ case $case in
     [ ! -e "$work/out" ] || fail "without a device run first left $work/out"
     exit 0
     ;;
-  first) # a wrong kernel, one that hangs and one that faults: each in its cell
+  first)  # a wrong kernel, one that hangs and one that faults: each appears in its cell
     status=0
     export LATHE_EMULATOR_PLANT=wrong:_nt_m16_n72_k80_a16_mma,hang:_nn_m1_n72_k80_a16_wgmma,fault:_nt_m16_n72_k80_a16_simt
     "$work/pack/run" first --smoke --seconds 250 --hang 15 --out "$work/out" || status=$?
@@ -50,14 +50,14 @@ case $case in
     grep -q '^wgmma,bf16,none,hung,' "$work/out/cases.csv" || fail "cases.csv lacks the hang"
     holds matmul_bf16.log
     [ "$(find "$work/out" -type f | wc -l)" -le 8 ] || fail "$(ls -A "$work/out")"
-    # What failed is asked for again, and now it is right.
+    # A second run repeats what failed, which is right now.
     unset LATHE_EMULATOR_PLANT
     mv "$work/out" "$work/first"
     "$work/pack/run" second --from "$work/first" --smoke --no-speed --out "$work/out" || fail "run second answered $?"
     for family in wgmma mma simt; do says "^\\| $family \\| [0-9]+ right \\|\$"; done
     ! grep -q '^| skinny' "$work/out/summary.txt" || fail "run second repeated what was right"
     ;;
-  ended) # a step fails, the next is ended from outside: what there is comes back
+  ended)  # one step fails, the next is killed from outside: the results so far are there
     rm "$work/pack/bin/lathe"
     printf '#!/bin/sh\ncase $1 in devices) echo broken; exit 3 ;; *) sleep 100 ;; esac\n' >"$work/pack/bin/lathe"
     chmod +x "$work/pack/bin/lathe"
@@ -72,10 +72,10 @@ case $case in
     status=0
     wait "$child" || status=$?
     [ "$status" -ne 0 ] || fail "a run that was ended answered 0"
-    says '^ended from outside'
+    says '^killed from outside'
     says '^FAILED: .*devices'
     holds devices.log
     ;;
 esac
-# Few enough files for a machine that hands back few.
+# The results must be few files, for machines that return only a few.
 [ "$case" = first ] || [ "$(find "$work/out" -type f | wc -l)" -eq 2 ] || fail "$(ls -A "$work/out")"

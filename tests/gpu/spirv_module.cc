@@ -7,7 +7,7 @@
 namespace lathe {
 namespace {
 
-// Opcodes and operands by the specification's numbers.
+// Opcodes and operands, numbered as in the specification.
 enum Op : uint32_t {
   kExtension = 10,
   kEntryPoint = 15,
@@ -19,7 +19,7 @@ enum Operand : uint32_t { kLocalSize = 17, kSubgroupSize = 35, kBuiltIn = 11, kL
 
 using Words = std::vector<uint32_t>;
 
-// A literal string: its bytes in words, ended by a zero; `words` is where the next operand is.
+// A zero-terminated literal string at word `at`. `next` receives the index of the next operand.
 std::string text_at(const Words& words, size_t at, size_t* next = nullptr) {
   std::string text;
   for (; at < words.size(); ++at)
@@ -31,14 +31,14 @@ std::string text_at(const Words& words, size_t at, size_t* next = nullptr) {
       }
       text += c;
     }
-  throw std::runtime_error("a string that does not end");
+  throw std::runtime_error("a string is not terminated");
 }
 
 Words words_of(const std::string& bytes) {
-  if (bytes.size() % 4 != 0 || bytes.size() < 20) throw std::runtime_error("no SPIR-V: its size");
+  if (bytes.size() % 4 != 0 || bytes.size() < 20) throw std::runtime_error("not SPIR-V: wrong size");
   Words words(bytes.size() / 4);
   std::memcpy(words.data(), bytes.data(), bytes.size());
-  if (words[0] != 0x07230203) throw std::runtime_error("no SPIR-V: its first word");
+  if (words[0] != 0x07230203) throw std::runtime_error("not SPIR-V: wrong magic number");
   return words;
 }
 
@@ -53,7 +53,7 @@ SpirvModule read_spirv(const std::string& bytes) {
   std::set<uint32_t> builtins;
   for (size_t at = 5; at < all.size();) {
     const uint32_t size = all[at] >> 16, op = all[at] & 0xFFFF;
-    if (size == 0 || at + size > all.size()) throw std::runtime_error("an instruction beyond the end");
+    if (size == 0 || at + size > all.size()) throw std::runtime_error("an instruction extends past the end");
     const Words i(all.begin() + at, all.begin() + at + size);
     at += size;
     if (op == kCapability) module.capabilities.insert(i.at(1));

@@ -1,6 +1,6 @@
-// Plans of the shipped SPIR-V devices, compiled: each module is valid for OpenCL 2.2 by spirv-val, its
-// kernels are those of the launch recipe with the recipe's workgroup sizes, and it asks of a device what it
-// may. A sample here; with LATHE_TEST_EVERY_PLAN=1 every form of kernel.
+// Compiles plans for the shipped SPIR-V devices. Each module must be valid for OpenCL 2.2 by spirv-val, contain the
+// kernels of the launch recipe with its workgroup sizes, and use only the capabilities that it may. It takes a sample;
+// LATHE_TEST_EVERY_PLAN=1 takes every form of kernel.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,8 +20,8 @@
 namespace lathe {
 namespace {
 
-// By the specification's numbers. OpenCL 2.2 has all of these but half precision, which its extension
-// cl_khr_fp16 gives, and atomics of 64 bits, cl_khr_int64_extended_atomics.
+// Numbered as in the specification. OpenCL 2.2 has all of them except half precision (extension cl_khr_fp16) and 64-bit
+// atomics (cl_khr_int64_extended_atomics).
 enum Capability : uint32_t {
   kAddresses = 4,
   kLinkage = 5,
@@ -36,8 +36,8 @@ enum Capability : uint32_t {
   kSubgroupDispatch = 58,
 };
 
-// What the validator says against a module; "" if nothing. It knows OpenCL without its
-// extensions: modules that need half precision or atomics of 64 bits are held to SPIR-V's rules alone.
+// The error of the validator, or "". It knows OpenCL without extensions, so modules with half precision or 64-bit
+// atomics are checked by the rules of SPIR-V only.
 std::string complaint(const std::string& module) {
   const std::set<uint32_t> capabilities = read_spirv(module).capabilities;
   const bool extended = capabilities.count(kFloat16) + capabilities.count(kInt64Atomics) > 0;
@@ -49,7 +49,7 @@ std::string complaint(const std::string& module) {
   std::string said;
   FILE* validator =
       popen(absl::StrCat(LATHE_SPIRV_VAL, " --target-env ", environment, " ", file, " 2>&1").c_str(), "r");
-  if (validator == nullptr) return "spirv-val does not start";
+  if (validator == nullptr) return "cannot start spirv-val";
   char buffer[1024];
   while (size_t n = fread(buffer, 1, sizeof(buffer), validator)) said.append(buffer, n);
   const int status = pclose(validator);
@@ -70,7 +70,7 @@ bool may_have(const SweepPlan& plan, uint32_t capability) {
     case kFloat16: {
       const ProblemClass& c = plan.problem;
       for (DType t : {c.a, c.b, c.c, c.d, c.bias, c.residual, c.logits})
-        // The bits of an e5m2 number are half of an f16's.
+        // The bits of an e5m2 number are the upper half of an f16.
         if (t == DType::kF16 || t == DType::kF8E5M2) return true;
       return false;
     }
@@ -85,16 +85,17 @@ std::vector<std::string> wrong_with(const SweepPlan& plan, const Artifact& artif
   const auto expect = [&](bool right, const std::string& what) {
     if (!right) wrong.push_back(what);
   };
-  expect(artifact.format == CodeFormat::kSpirv, "the artifact's format");
+  expect(artifact.format == CodeFormat::kSpirv, "the artifact is not SPIR-V");
   if (const std::string said = complaint(artifact.code); !said.empty()) wrong.push_back(said);
   const SpirvModule module = read_spirv(artifact.code);
-  expect(module.version == 0x00010200, absl::StrCat("version ", module.version));
-  expect(module.extensions.empty(), absl::StrJoin(module.extensions, " "));
+  expect(module.version == 0x00010200, absl::StrCat("unexpected version ", module.version));
+  expect(module.extensions.empty(),
+         absl::StrCat("unexpected extensions ", absl::StrJoin(module.extensions, " ")));
   const bool xegpu = plan.config.kernel == "xegpu";
   for (const Step& step : artifact.recipe.steps) {
     const auto found = module.entry_points.find(step.symbol);
     if (found == module.entry_points.end()) {
-      wrong.push_back(step.symbol + " is no entry point");
+      wrong.push_back(step.symbol + " is not an entry point");
       continue;
     }
     expect(found->second.local_size == step.block,
@@ -104,18 +105,18 @@ std::vector<std::string> wrong_with(const SweepPlan& plan, const Artifact& artif
   }
   expect(module.entry_points.size() == artifact.recipe.steps.size(), "a kernel that no step launches");
   for (uint32_t capability : module.capabilities)
-    expect(may_have(plan, capability), absl::StrCat("capability ", capability));
+    expect(may_have(plan, capability), absl::StrCat("capability not allowed: ", capability));
   bool multiplies = false;
   for (const std::string& name : module.imports) {
-    expect(xegpu && absl::StrContains(name, "intel_sub_group_"), "import of " + name);
+    expect(xegpu && absl::StrContains(name, "intel_sub_group_"), "unexpected import of " + name);
     multiplies |= absl::StrContains(name, "_matrix_mad_k16");
   }
-  expect(multiplies == xegpu, "matrix instructions");
-  expect(artifact.recipe.pointer_alignment == (xegpu ? 64 : 1), "pointer alignment");
+  expect(multiplies == xegpu, "matrix instructions are missing or unexpected");
+  expect(artifact.recipe.pointer_alignment == (xegpu ? 64 : 1), "wrong pointer alignment");
   return wrong;
 }
 
-TEST(Spirv, PlansCompileToValidModulesOfTheirWorkgroups) {
+TEST(Spirv, PlansCompileToValidModules) {
   std::vector<SweepPlan> plans = chosen_plans(Backend::kSpirv, every_plan());
   ASSERT_FALSE(HasFatalFailure());
   for (const SweepPlan& p : legal_plans(Backend::kSpirv)) plans.push_back(p);
@@ -143,8 +144,8 @@ TEST(Spirv, PlansCompileToValidModulesOfTheirWorkgroups) {
   EXPECT_GT(xegpu, 0);
 }
 
-// A validator that takes anything would show nothing: a module with an operand changed is refused.
-TEST(Spirv, TheValidatorRefusesAWrongModule) {
+// Checks the validator itself: it must refuse a module in which one operand was changed.
+TEST(Spirv, ValidatorRefusesWrongModule) {
   const std::vector<SweepPlan> plans = legal_plans(Backend::kSpirv);
   ASSERT_FALSE(plans.empty());
   CompilerLibrary compiler(LATHE_COMPILER_PATH);
@@ -153,7 +154,7 @@ TEST(Spirv, TheValidatorRefusesAWrongModule) {
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   EXPECT_EQ(complaint(artifact->code), "");
   std::string broken = artifact->code;
-  broken[12] = 1, broken[13] = broken[14] = broken[15] = 0;  // the bound of identifiers
+  broken[12] = 1, broken[13] = broken[14] = broken[15] = 0;  // the bound of all ids
   EXPECT_NE(complaint(broken), "");
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a pack for another machine holds (./dev pack), put into a directory.
+# Puts the files of a pack for another machine (./dev pack) into a directory.
 #   stage_pack.sh BUILD DIRECTORY [link]     link: symbolic links into the build, for a test on this machine
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -11,7 +11,7 @@ put() { # FILE... DIRECTORY
     if [ "$way" = link ]; then ln -s "$(realpath -s "$file")" "$to/"; else cp -rL "$file" "$to/"; fi
   done
 }
-# The shared libraries that a program brings from here: all but the C and C++ runtimes and the loader.
+# The shared libraries that a program needs from this machine: all except the C and C++ runtimes and the loader.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))\.so' | sort -u

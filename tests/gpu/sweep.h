@@ -1,5 +1,4 @@
-// What the sweeps over plans have in common: how many of them, on how many threads, and how failures are
-// told.
+// What the sweeps over plans share: the selection of plans, the threads, and the report of failures.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,13 +16,13 @@
 
 namespace lathe {
 
-// Whether LATHE_TEST_EVERY_PLAN asks for all of them.
+// Whether LATHE_TEST_EVERY_PLAN=1 asks for all plans.
 inline bool every_plan() {
   const char* text = std::getenv("LATHE_TEST_EVERY_PLAN");
   return text != nullptr && std::string(text) == "1";
 }
 
-// Those that LATHE_TEST_PLANS, a text, is found in the description of; all where it is unset.
+// The plans whose description contains the text of LATHE_TEST_PLANS; all plans if it is not set.
 inline std::vector<SweepPlan> wanted(std::vector<SweepPlan> plans) {
   const char* text = std::getenv("LATHE_TEST_PLANS");
   const auto other = [&](const SweepPlan& p) { return p.describe().find(text) == std::string::npos; };
@@ -31,7 +30,7 @@ inline std::vector<SweepPlan> wanted(std::vector<SweepPlan> plans) {
   return plans;
 }
 
-// Calls visit(plan) for every plan, from as many threads as there are cores.
+// Calls visit(plan) for every plan, on as many threads as there are cores.
 template <typename Visit>
 void for_each_plan(const std::vector<SweepPlan>& plans, Visit visit) {
   std::atomic<size_t> next{0};
@@ -44,7 +43,7 @@ void for_each_plan(const std::vector<SweepPlan>& plans, Visit visit) {
   for (std::thread& t : threads) t.join();
 }
 
-// The first failures in words, or all where every plan is tried, told at once since that takes long.
+// Prints the first 20 failures at once, or all of them in a run over every plan, which takes long.
 class Failures {
  public:
   void add(const SweepPlan& plan, const std::string& why) {

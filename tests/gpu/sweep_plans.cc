@@ -24,7 +24,7 @@ std::vector<Bucket> buckets() {
   return all;
 }
 
-// Weights as a Linear layer keeps them.
+// Weights in the layout of a Linear layer.
 std::vector<ProblemClass> layer_classes(bool whole) {
   std::vector<ProblemClass> classes;
   const std::vector<Shape> shapes = layer_shapes();
@@ -40,7 +40,7 @@ std::vector<ProblemClass> layer_classes(bool whole) {
   return classes;
 }
 
-// Every layout, alignment and epilogue on square, ragged and thin products.
+// Every layout, alignment and epilogue on square, ragged and thin shapes.
 std::vector<ProblemClass> formed_classes() {
   std::vector<ProblemClass> classes;
   for (const Shape& shape :
@@ -62,8 +62,8 @@ std::vector<ProblemClass> formed_classes() {
   return classes;
 }
 
-// What layers add to 16-bit products that leave them in 16 bits: an activation, and an operand of D's size
-// beside it. At M of which the tiles are chosen with and without registers to spare.
+// Epilogues of layers with 16-bit inputs and outputs: an activation, and an operand of the size of D. The M select
+// tiles with and without spare registers.
 std::vector<ProblemClass> epilogue_classes() {
   std::vector<ProblemClass> classes;
   for (const Shape& shape :
@@ -85,7 +85,7 @@ std::vector<ProblemClass> epilogue_classes() {
   return classes;
 }
 
-// The element types and the op that the others leave out.
+// The element types and the op that the other functions do not cover.
 std::vector<ProblemClass> further_classes() {
   std::vector<ProblemClass> classes;
   for (const Shape& shape : {Shape{"square", 4096, 4096}, Shape{"ragged", 456, 51234}})
@@ -126,7 +126,7 @@ std::vector<ProblemClass> argmax_classes() {
   return classes;
 }
 
-// Output layers of greedy decoding, and a prefill's.
+// LM heads of greedy decoding, and one of a prefill.
 std::vector<ProblemClass> matmul_argmax_classes() {
   std::vector<ProblemClass> classes;
   for (int64_t n : {128256, 151937})
@@ -144,7 +144,7 @@ std::vector<ProblemClass> matmul_argmax_classes() {
 
 class Collector {
  public:
-  // The first choice, or every legal one. A device that has no plan for the class is a failure.
+  // Adds the first choice or every legal plan. It is a failure if the device has no plan for the class.
   void add(const DeviceFacts& facts, const ProblemClass& c, bool every_legal) {
     const auto answer = rank_plans(c, facts, {1, 0});
     ASSERT_TRUE(answer.ok()) << facts.name << " " << to_json(c).dump() << ": " << answer.status();
@@ -160,8 +160,8 @@ class Collector {
   std::set<std::string> seen_;
 };
 
-// The shipped devices, and one of sm_90, which those of a capability without a target of its own are taken
-// for.
+// The shipped devices, and one with sm_90. A device whose compute capability has no target of its own is treated like
+// that one.
 std::vector<DeviceFacts> devices() {
   std::vector<DeviceFacts> all = shipped_facts();
   DeviceFacts later = shipped_facts("sm_90a");
@@ -193,7 +193,7 @@ std::string SweepPlan::form() const {
   const auto ends = [](int64_t size, int64_t tile) {
     return size % std::max<int64_t>(tile, 1) == 0 ? "w" : "r";
   };
-  // Splits and the order of tiles follow from the sizes, and are constants in the code.
+  // Splits and tile order depend on the sizes only and are constants in the code.
   ProblemClass c = problem;
   c.m_lo = c.m_hi = c.n = c.k = 0;
   CompileConfig plain = f;

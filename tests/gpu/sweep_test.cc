@@ -1,7 +1,6 @@
-// Every plan that the oracle can choose on the shipped CUDA devices compiles to the instructions it is named
-// after, and assembles without a spill or a complaint within the device's limits. A sample of them here; with
-// LATHE_TEST_EVERY_PLAN=1 every form of kernel (SweepPlan::form), some 40 minutes on two idle cores (reckoned
-// from the 28 ms to compile and 130 ms to assemble that the sample takes).
+// Compiles the plans that the oracle can choose on the shipped CUDA devices. The PTX must contain the instructions of
+// the kernel family, and the kernel must assemble without spills or messages, within the limits of the device. It
+// takes a sample; LATHE_TEST_EVERY_PLAN=1 takes every form of kernel (SweepPlan::form), which takes about 40 minutes.
 #include "sweep.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +24,7 @@
 namespace lathe {
 namespace {
 
-// What the PTX of a kernel must have, by its family: the instructions that it is there for.
+// The instructions that the PTX of each kernel family must contain.
 struct FamilyRow {
   const char* family;  // as the plan names it
   std::vector<const char*> instructions;
@@ -38,7 +37,7 @@ const FamilyRow kFamilies[] = {
     {"rows", {"ld.global", "st.global"}},
     {"ukernel", {"st.global"}},
 };
-// ... and who merges the parts of a split.
+// The instructions of each way to merge a split.
 struct SplitRow {
   int32_t split;
   std::vector<const char*> instructions;
@@ -49,14 +48,14 @@ const SplitRow kSplits[] = {
      {"barrier.cluster.arrive", "barrier.cluster.wait", "mapa.shared::cluster", "ld.shared::cluster"}},
 };
 
-// What is missing from a kernel's PTX; "" if nothing is.
+// What is missing from the PTX of a kernel; "" if nothing.
 std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) {
   std::vector<std::string> missing;
   const auto need = [&](const std::vector<const char*>& instructions) {
     for (const char* i : instructions)
       if (ptx.find(i) == std::string::npos) missing.emplace_back(i);
   };
-  // f32 goes by FMAs unless it may be rounded; everything else, and what may be, by matrix instructions.
+  // f32 uses FMAs unless the problem allows rounding. All other types use matrix instructions.
   if (plan.config.kernel == "skinny") need({plan.config.swap ? "mma.sync" : "fma.rn.f32"});
   bool known = false;
   for (const FamilyRow& row : kFamilies) {
@@ -64,7 +63,7 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
     known = true;
     need(row.instructions);
   }
-  if (!known) return "a family that this test does not know";
+  if (!known) return "a kernel family that this test has no row for";
   for (const SplitRow& row : kSplits)
     if (plan.config.split == row.split) need(row.instructions);
   const ProblemClass& c = plan.problem;
@@ -78,16 +77,16 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
     need({"ld.global.v4.b32", redux ? "redux.sync" : "shfl.sync.bfly", redux ? "max.NaN" : "setp.nan"});
   }
   if (config.kernel == "mma") {
-    // 16 aligned bytes are copied past the registers, unless they are bytes that must be transposed; and four
-    // matrices are read at once, unless they are f32 that must be.
+    // Aligned 16 bytes are copied with cp.async, except bytes that must be transposed. ldmatrix reads four matrices at
+    // once, except f32 that must be transposed.
     const bool along_k = c.trans_a == 0 || c.trans_b != 0;
     need({aligned && (along_k || size_of(c.a) > 1) ? "cp.async" : "ld.global.u"});
     if (!aligned || along_k || size_of(c.a) < 4) need({"ldmatrix"});
   }
   if (config.kernel == "wgmma") {
     if (config.cluster_m * config.cluster_n > 1) need({".multicast::cluster"});
-    // 128 sums of a multiplying thread (all but one warpgroup multiply) leave it too few of the registers it
-    // starts with, unless two warpgroups have all registers of a multiprocessor.
+    // All warpgroups but one multiply. With 128 sums per multiplying thread, the registers at launch do not suffice,
+    // except if two warpgroups have all registers of a multiprocessor.
     if (config.threads > 256 && config.tile_m * config.tile_n >= 128 * (config.threads - 128))
       need({"setmaxnreg"});
   }
@@ -125,7 +124,7 @@ TEST(Sweep, EveryChosenPlanCompiles) {
   failures.expect_none();
 }
 
-// The greatest of what the kernels of a family need on a target.
+// The largest resources that the kernels of a family need on a target.
 struct Resources {
   int64_t kernels = 0, registers = 0, shared_bytes = 0, spill_bytes = 0, messages = 0;
 };
@@ -154,7 +153,7 @@ class Table {
   std::map<std::pair<std::string, std::string>, Resources> rows_;
 };
 
-// What the device cannot give, and what its assembler said against the kernel; "" if nothing.
+// Which limits of the device are exceeded, and what its assembler reported; "" if nothing.
 std::string beyond_limits(const SweepPlan& plan, const Artifact& artifact, Resources* all) {
   const Json metadata = Json::parse(artifact.metadata);
   if (artifact.format != CodeFormat::kCubin)
@@ -166,17 +165,17 @@ std::string beyond_limits(const SweepPlan& plan, const Artifact& artifact, Resou
   const DeviceFacts& facts = *plan.facts;
   for (const Step& step : artifact.recipe.steps) {
     const Json& kernel = metadata["kernels"][step.symbol];
-    if (!kernel.is_object()) return "the assembler says nothing of " + step.symbol;
+    if (!kernel.is_object()) return "the assembler reported nothing about " + step.symbol;
     const int64_t registers = kernel["registers"],
                   threads = int64_t{step.block[0]} * step.block[1] * step.block[2];
-    // The recipe's formula is a constant: shared memory of a workgroup does not follow from the sizes.
+    // The formula of the recipe is a constant: a workgroup's shared memory does not depend on the sizes.
     const int64_t shared = kernel["shared_bytes"].get<int64_t>() + evaluate(step.dynamic_shared_memory, {});
     check("spill bytes", kernel["spill_bytes"], 0);
     check("stack bytes", kernel["stack_bytes"], 0);
     check("shared bytes", double(shared), facts.fact_or("shared_memory_bytes", 0));
     check("threads", double(threads), facts.fact_or("max_workgroup_size", 0));
     check("registers of a thread", double(registers), 255);
-    // Handed out to warps in units of 8 a thread (CUDA C++ Programming Guide, arithmetic of occupancy).
+    // Warps get registers in units of 8 per thread (CUDA C++ Programming Guide, occupancy).
     check("registers of a workgroup", double((registers + 7) / 8 * 8 * threads),
           facts.fact_or("registers_per_unit", 0));
     ++all->kernels;
@@ -194,10 +193,9 @@ std::string beyond_limits(const SweepPlan& plan, const Artifact& artifact, Resou
 
 std::vector<SweepPlan> plans_to_assemble() {
   const std::vector<SweepPlan> plans = chosen_plans(Backend::kCuda, every_plan());
-  // Without every one of them, what decides on registers: FMAs and comparisons by type, products on the
-  // matrix cores by what a warp multiplies, by whether they are of 8-bit floats, which ptxas may have to
-  // widen, and by how a warp comes by its operands; and in wgmma, whose sums fill most registers, by what
-  // becomes of them.
+  // The sample varies what decides on the number of registers: the type for FMAs and comparisons; the tile of a warp,
+  // 8-bit floats (ptxas may have to widen them) and the way to load operands for matrix instructions; the epilogue
+  // for wgmma, whose accumulators fill most registers.
   if (!every_plan()) {
     std::vector<SweepPlan> some = sample(plans, 1, [](const SweepPlan& p) {
       const CompileConfig& c = p.config;
@@ -212,7 +210,7 @@ std::vector<SweepPlan> plans_to_assemble() {
       return absl::StrCat(p.facts->target.arch, p.family(), c.split, " ", form);
     });
     append(&some, ukernel_plans(Backend::kCuda));
-    // Every other one of these: they come sorted by target and family.
+    // They are sorted by target and family; take every second one.
     std::vector<SweepPlan> half;
     for (size_t i = 0; i < some.size(); i += 2) half.push_back(std::move(some[i]));
     return wanted(std::move(half));
@@ -222,14 +220,14 @@ std::vector<SweepPlan> plans_to_assemble() {
   return wanted(std::move(all));
 }
 
-// As the library finds its assembler; null, and a failure, where it finds none.
+// Finds the assembler as the library does. Null after a failure if there is none.
 std::optional<AssemblerSearch> assembler_of_the_machine() {
   const auto options = read_options(nullptr, [](const char* name) { return std::getenv(name); });
   EXPECT_TRUE(options.ok() && options->assembler) << "LATHE_PTXAS is set and empty?";
   return options.ok() ? options->assembler : std::nullopt;
 }
 
-// Assembles them all.
+// Assembles all plans and checks the limits.
 void expect_within_limits(const std::vector<SweepPlan>& plans, const AssemblerSearch& assembler) {
   CompilerLibrary compiler(LATHE_COMPILER_PATH);
   std::cout << plans.size() << " kernels" << std::endl;
@@ -255,10 +253,10 @@ TEST(Sweep, ChosenPlansAssembleWithinLimits) {
   if (assembler) expect_within_limits(plans, *assembler);
 }
 
-// What of wgmma nvJitLink or the driver's linker may be handed comes out of them as out of ptxas: nothing
-// serialises it (C7509: a call, as which a division of 64 bits and a correctly rounded one of f32 are
-// compiled for linking) and nothing spills.
-TEST(Sweep, WhatIsLinkedAssemblesWithinLimits) {
+// nvJitLink and the driver's linker must assemble wgmma kernels as ptxas does: without serialising the products (C7509)
+// and without spills. When compiling for linking, a 64-bit division or a correctly rounded f32 division becomes a call,
+// which would cause C7509.
+TEST(Sweep, LinkedKernelsAssembleWithinLimits) {
   if (!no_assembler().empty()) GTEST_SKIP() << no_assembler();
   std::vector<SweepPlan> plans = plans_to_assemble();
   ASSERT_FALSE(HasFatalFailure());

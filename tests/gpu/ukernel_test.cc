@@ -1,6 +1,5 @@
-// matmul's ukernels on GPUs, from the table's row to the code: what the oracle writes into the plan the
-// payload op carries, the kernel is linked with, and nothing is left of but registers and matrix
-// instructions.
+// The GPU ukernels of matmul, from the table row to the code: the oracle writes the ukernel into the plan, the payload
+// op carries it, the kernel is linked with it, and the result consists of registers and matrix instructions only.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -24,7 +23,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int64_t kK = 1000;  // no multiple of a stage
+constexpr int64_t kK = 1000;  // not a multiple of a stage
 
 ProblemClass class_of(const UkernelRow& row, int trans_a, int trans_b) {
   ProblemClass c;
@@ -38,7 +37,7 @@ ProblemClass class_of(const UkernelRow& row, int trans_a, int trans_b) {
   return c;
 }
 
-// The devices, one a target, of a row.
+// The shipped devices that a row serves, one per target.
 std::vector<const DeviceFacts*> devices_of(const UkernelRow& row) {
   std::vector<const DeviceFacts*> devices;
   std::set<std::string> seen;
@@ -56,7 +55,7 @@ std::vector<RankedPlan> plans_of(const UkernelRow& row, const ProblemClass& c, c
   return of_row;
 }
 
-// Calls `visit` for the first legal plan of every row of a GPU for every device and layout it serves.
+// Calls `visit` with the first legal plan of every GPU row for every device and layout that it serves.
 void for_every_plan(const std::function<void(const UkernelRow&, const DeviceFacts&, const ProblemClass&,
                                              const Plan&)>& visit) {
   for (const UkernelRow& row : ukernel_rows()) {
@@ -87,7 +86,7 @@ const char* matrix_instruction_of(const Target& target) {
 TEST(GpuUkernel, OpPlanAndLoweringAgreeForEveryRow) {
   std::set<std::string> compiled;
   for_every_plan([&](const UkernelRow& row, const DeviceFacts& f, const ProblemClass& c, const Plan& plan) {
-    // One target of a bitcode is as another.
+    // Once per bitcode file: targets that share it behave the same.
     if (!compiled.insert(absl::StrCat(row.function, plan.config.ukernel.bitcode, c.trans_a, c.trans_b))
              .second)
       return;
@@ -112,7 +111,7 @@ TEST(GpuUkernel, OpPlanAndLoweringAgreeForEveryRow) {
     const Step& step = artifact->recipe.steps.front();
     EXPECT_THAT(step.symbol, HasSubstr(absl::StrCat("_ukernel_", row.function)));
     EXPECT_EQ(step.block[0], plan.config.threads);
-    // CUDA's dynamic shared memory is all the ukernel's; AMD's is static, beside the ticket.
+    // On CUDA the ukernel uses all dynamic shared memory; on AMD its memory is static, next to the ticket.
     if (cuda) EXPECT_EQ(evaluate(step.dynamic_shared_memory, {}), row.shared_bytes) << row.function;
     if (!cuda)
       for (const auto& [name, facts] : read_hsaco(artifact->code))
@@ -120,9 +119,9 @@ TEST(GpuUkernel, OpPlanAndLoweringAgreeForEveryRow) {
   });
 }
 
-// The ukernel has the whole loop over K: choosing it makes the tile as deep as K, which no generated kernel's
-// is, and leaves one call where those loop over blocks of K.
-TEST(GpuUkernel, ChoosingItChangesTheTiling) {
+// A ukernel contains the whole loop over K. So its tile is as deep as K, unlike that of generated kernels, and it is
+// one call where those loop over K blocks.
+TEST(GpuUkernel, ChangesTheTiling) {
   std::set<std::string> seen;
   for_every_plan([&](const UkernelRow& row, const DeviceFacts& f, const ProblemClass& c, const Plan& plan) {
     if (!seen.insert(row.function).second) return;
@@ -136,7 +135,7 @@ TEST(GpuUkernel, ChoosingItChangesTheTiling) {
     ASSERT_EQ(by_emitter.code, 0) << by_emitter.error;
     EXPECT_THAT(testing::dump_of(by_ukernel, "payload.mlir"),
                 HasSubstr(absl::StrCat("tile_k = ", plan.config.tile_k)));
-    // What loops there are come after the call, and store.
+    // All remaining loops follow the call and store results.
     const std::string &kernel = testing::dump_of(by_ukernel, "kernel.mlir"),
                       &loops = testing::dump_of(by_emitter, "kernel.mlir");
     const size_t call = kernel.find(absl::StrCat("llvm.call @", row.function));
@@ -150,12 +149,12 @@ TEST(GpuUkernel, ChoosingItChangesTheTiling) {
         ++n;
       return n;
     };
-    EXPECT_EQ(count(kernel) + 1, count(loops)) << "the loop over K, alone, is not there";
+    EXPECT_EQ(count(kernel) + 1, count(loops)) << "exactly the loop over K must be missing";
   });
 }
 
-// Priced as the kernel it stands in for and a little more: nothing was measured.
-TEST(GpuUkernel, IsNotChosenBeforeWhatIsGenerated) {
+// It is priced slightly above the generated kernel that it can replace, because nothing was measured.
+TEST(GpuUkernel, RanksBelowGeneratedKernels) {
   for_every_plan([&](const UkernelRow& row, const DeviceFacts& f, const ProblemClass& c, const Plan&) {
     const auto ranked = rank_plans(c, f, {1, 0});
     ASSERT_TRUE(ranked.ok()) << ranked.status();
@@ -163,7 +162,7 @@ TEST(GpuUkernel, IsNotChosenBeforeWhatIsGenerated) {
   });
 }
 
-TEST(GpuUkernel, WhatItDoesNotServeIsRejectedWithTheReason) {
+TEST(GpuUkernel, RejectsUnsupportedClassesWithTheReason) {
   for (const UkernelRow& row : ukernel_rows()) {
     if (row.op != Op::kMatmul || row.backend == Backend::kCpu) continue;
     const DeviceFacts& f = shipped_facts(row.backend == Backend::kCuda ? "sm_90a" : "gfx942");
@@ -191,7 +190,7 @@ TEST(GpuUkernel, AssemblesWithoutSpills) {
   for_every_plan([&](const UkernelRow&, const DeviceFacts& f, const ProblemClass& c, const Plan& plan) {
     const bool cuda = f.target.backend == Backend::kCuda;
     if (cuda && !assembles) return;
-    // Of CUDA's targets, an old one, one in between and a new one.
+    // Three CUDA targets: an old one, a middle one and a new one.
     if (cuda && f.target.arch != "sm_80" && f.target.arch != "sm_90a" && f.target.arch != "sm_120") return;
     const auto artifact =
         compiler.compile({c, plan.config, f.target, assembles ? &*options->assembler : nullptr});
@@ -210,7 +209,7 @@ TEST(GpuUkernel, AssemblesWithoutSpills) {
       EXPECT_EQ(table.at(symbol).spills, 0) << what;
     }
   });
-  if (!assembles) GTEST_SKIP() << "AMD alone: " << no_assembler();
+  if (!assembles) GTEST_SKIP() << "only AMD was tested: " << no_assembler();
 }
 
 }  // namespace

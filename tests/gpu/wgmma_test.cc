@@ -1,5 +1,5 @@
-// Kernels of the "wgmma" family for sm_90a: every tile assembles as meant, and the PTX holds the instructions
-// that the plan asks for.
+// Kernels of the family "wgmma" for sm_90a: every tile assembles cleanly, and the PTX contains the instructions that
+// the plan asks for.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class Wgmma : public ::testing::Test {
   Wgmma() : context_(no_disk()), device_(context_.describe(std::string(LATHE_FACTS_DIR) + "/h200.json")) {}
 
   Plan plan(const Form& f, int32_t candidate = 0) {
-    alignas(16) static float present[4] = {};  // its address counts, not what is there
+    alignas(16) static float present[4] = {};  // only its address matters
     lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
     desc.m = f.m, desc.n = f.n, desc.k = f.k;
     desc.a.dtype = desc.b.dtype = f.dtype;
@@ -53,7 +53,7 @@ class Wgmma : public ::testing::Test {
     return device_.plan(desc);
   }
 
-  // Legal candidates of the family that differ in more than their depth, best first.
+  // The legal candidates of the family, best first. Those that differ only in depth are left out.
   std::vector<Json> candidates(const Form& f) {
     using Key = std::tuple<int, int, int, int, int, int, int, int, bool>;
     std::set<Key> seen;
@@ -97,8 +97,8 @@ class Wgmma : public ::testing::Test {
     EXPECT_EQ(count(".multicast::cluster") > 0, shares);
     EXPECT_EQ(count("barrier.cluster.arrive") > 0, shares || c.at("split") == 3);
     EXPECT_EQ(count("setmaxnreg"), count("setmaxnreg.inc") * 2);
-    if (code.kernels.empty()) return;                                          // no assembler here
-    EXPECT_EQ(code.metadata.value("messages", Json::array()), Json::array());  // no C75xx among them
+    if (code.kernels.empty()) return;                                          // there is no assembler
+    EXPECT_EQ(code.metadata.value("messages", Json::array()), Json::array());  // for example no C75xx
     for (const auto& [name, kernel] : code.kernels) {
       EXPECT_EQ(kernel.spills, 0) << name;
       EXPECT_EQ(kernel.scratch_bytes, 0) << name;
@@ -139,8 +139,8 @@ TEST_F(Wgmma, EveryLayoutWithEveryEpilogueOperand) {
       }
 }
 
-// 128 by 256 over two warpgroups leaves no room for a third's registers: they are handed over.
-TEST_F(Wgmma, LargestTilesHandOverRegisters) {
+// A 128 by 256 tile on two warpgroups leaves too few registers for the third one, so registers are redistributed.
+TEST_F(Wgmma, LargestTilesRedistributeRegisters) {
   const Form f{5000};
   for (const Json& candidate : candidates(f)) {
     const Json& c = candidate.at("config");
@@ -152,7 +152,7 @@ TEST_F(Wgmma, LargestTilesHandOverRegisters) {
   }
 }
 
-TEST_F(Wgmma, OperandsAlongMOrNAreTransposedByTheInstruction) {
+TEST_F(Wgmma, InstructionTransposesOperandsAlongMOrN) {
   for (bool ta : {false, true})
     for (bool tb : {false, true}) {
       Form f{5000, 1024, 1024, LATHE_BF16, LATHE_BF16, ta, tb};
@@ -164,7 +164,7 @@ TEST_F(Wgmma, OperandsAlongMOrNAreTransposedByTheInstruction) {
     }
 }
 
-// D leaves by tensor copies where nothing of its size is read, else by stores.
+// Tensor copies write D unless the epilogue reads an operand of D's size; then plain stores write it.
 TEST_F(Wgmma, TensorCopiesWriteD) {
   Form f{5000, 4096};
   const std::vector<Json> all = candidates(f);

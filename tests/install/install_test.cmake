@@ -16,24 +16,24 @@ file(REMOVE_RECURSE ${WORK})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
 file(GLOB_RECURSE hidden ${WORK}/prefix/include/.*)
 if(hidden)
-  message(FATAL_ERROR "among the installed headers: ${hidden}")
+  message(FATAL_ERROR "hidden files are installed with the headers: ${hidden}")
 endif()
 run(${CMAKE_COMMAND} -S ${OUTSIDE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${WORK}/prefix
     -DCMAKE_C_COMPILER=${C_COMPILER} -DCMAKE_CXX_COMPILER=${CXX_COMPILER})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 
-# Nothing of the build tree may help: the installed command and library find each other by themselves.
+# The installed command and library must find each other without the build tree.
 set(ENV{LATHE_CACHE_DIR} ${WORK}/cache)
 unset(ENV{LATHE_COMPILER_LIBRARY})
 run(${WORK}/prefix/bin/lathe devices)
 if(NOT output MATCHES "cpu ")
-  message(FATAL_ERROR "the installed command lists no cpu")
+  message(FATAL_ERROR "the installed command does not list the cpu: ${output}")
 endif()
 if(WITH_COMPILER)
   run(${WORK}/build/outside_c)
   run(${WORK}/build/outside_cpp)
   run(${CMAKE_COMMAND} -E env LATHE_COMPILER=process LATHE_CACHE_DIR= ${WORK}/prefix/bin/lathe run matmul 5x6x7)
-  # Even if it is loaded by a relative name and the process changes its directory, the library finds the files beside it.
+  # The library must find its files even if it is loaded by a relative name and the process changes its directory.
   file(GLOB_RECURSE library RELATIVE ${WORK}/prefix ${WORK}/prefix/liblathe.so)
   foreach(way inprocess process)
     run(${CMAKE_COMMAND} -E env LATHE_COMPILER=${way} LATHE_CACHE_DIR= ${CMAKE_COMMAND} -E chdir ${WORK}/prefix
@@ -41,9 +41,9 @@ if(WITH_COMPILER)
   endforeach()
   run(${WORK}/prefix/bin/lathe explain matmul 16x4096x4096 --dtype f16 --facts h200)
 else()
-  # The cache is empty and there is no compiler: both must say so, and not crash.
+  # The cache is empty and there is no compiler. Both programs must report this and not crash.
   execute_process(COMMAND ${WORK}/build/outside_c RESULT_VARIABLE status ERROR_VARIABLE output)
   if(NOT status EQUAL 1 OR NOT output MATCHES "NOT_AVAILABLE")
-    message(FATAL_ERROR "without a compiler: ${status} ${output}")
+    message(FATAL_ERROR "expected status 1 and NOT_AVAILABLE without a compiler, got ${status}: ${output}")
   endif()
 endif()

@@ -1,5 +1,4 @@
-// External libraries below the C API: what is absent, what a step may ask for, and that threads are what was
-// granted.
+// External libraries below the C API: missing libraries, unsupported routines, and thread counts.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +9,8 @@
 
 #include "runtime/external/library.h"
 
-// OpenBLAS is not instrumented: ThreadSanitizer sees libc's memset, which some of its kernels clear D with,
-// on one of its threads, and not how it hands D to that thread and back.
+// OpenBLAS is not instrumented. ThreadSanitizer sees it clear D with libc's memset on one of its threads, but
+// not how it synchronises with that thread.
 extern "C" const char* __tsan_default_suppressions() { return "race:libopenblas.so"; }
 
 namespace lathe {
@@ -35,7 +34,7 @@ std::string refusal(ExternalLibraries* libraries, const Step& step) {
   return std::string(bound.status().message());
 }
 
-TEST(ExternalLibraries, EveryRowIsKnownByItsName) {
+TEST(ExternalLibraries, EveryRowHasAParseableName) {
   for (const ExternalLibraryRow& row : external_libraries()) {
     ExternalId id = ExternalId::kAny;
     EXPECT_TRUE(parse(name_of(row.id), &id));
@@ -43,7 +42,7 @@ TEST(ExternalLibraries, EveryRowIsKnownByItsName) {
   }
 }
 
-TEST(ExternalLibraries, WhatIsNotThereIsUnavailable) {
+TEST(ExternalLibraries, MissingLibraryOrRoutineIsUnavailable) {
   ExternalLibraries cpu(Backend::kCpu);
   EXPECT_THAT(refusal(&cpu, step_of("mkl", "cblas_sgemm")), HasSubstr("cpu has no external library mkl"));
   EXPECT_THAT(refusal(&cpu, step_of("cublaslt", "cublasLtMatmul")), HasSubstr("cpu has no external library"));
@@ -54,16 +53,17 @@ TEST(ExternalLibraries, WhatIsNotThereIsUnavailable) {
   }
 }
 
-TEST(ExternalLibraries, OldOnesSayWhatTheyLack) {
-  if (std::getenv("LATHE_TEST_OLD_LIBRARIES") == nullptr) GTEST_SKIP() << "of libraries made for this test";
+TEST(ExternalLibraries, OldLibraryNamesWhatItLacks) {
+  if (std::getenv("LATHE_TEST_OLD_LIBRARIES") == nullptr)
+    GTEST_SKIP() << "needs the libraries that are made for this test";
   const std::vector<ExternalFound> found = ExternalLibraries(Backend::kCpu).find();
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].absent, "libopenblas.so.0 has no openblas_set_num_threads");
   EXPECT_EQ(found[1].absent, "libdnnl.so.3 is release 4.1.2, neither 2 nor 3");
 }
 
-// Products of four threads at once, two of each of two devices' libraries, each device's with its number of
-// OpenBLAS threads.
+// Four threads compute products at once: two with one device's libraries, two with another's. Each device has
+// its own number of OpenBLAS threads.
 class OpenBlasThreads : public testing::Test {
  protected:
   void SetUp() override {
@@ -79,7 +79,7 @@ class OpenBlasThreads : public testing::Test {
   void (*set_threads_)(int) = nullptr;
 };
 
-TEST_F(OpenBlasThreads, TheProcessKeepsItsNumber) {
+TEST_F(OpenBlasThreads, RestoresTheThreadCountOfTheProcess) {
   constexpr int64_t kSize = 96;
   const std::vector<float> a(kSize * kSize, 2), b(kSize * kSize, 3);
   set_threads_(1);
@@ -103,10 +103,10 @@ TEST_F(OpenBlasThreads, TheProcessKeepsItsNumber) {
     });
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(wrong.load(), 0);
-  EXPECT_EQ(threads_(), 1) << "what the process had set";
+  EXPECT_EQ(threads_(), 1) << "the thread count that the process had set";
 }
 
-TEST_F(OpenBlasThreads, WhatItDoesNotReadAsTheInterfaceSaysIsUnavailable) {
+TEST_F(OpenBlasThreads, RejectsAlphaZeroMisalignmentAndLargeStrides) {
   auto call = libraries_.bind(step_of("openblas", "cblas_sgemm"));
   ASSERT_TRUE(call.ok()) << call.status();
   float x[2] = {1, 1}, d = 7;
@@ -121,7 +121,7 @@ TEST_F(OpenBlasThreads, WhatItDoesNotReadAsTheInterfaceSaysIsUnavailable) {
   args.a = x;
   args.ldb = int64_t{1} << 31;
   EXPECT_EQ((*call)->run(args, {}).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(d, 7) << "nothing is written by a call that is refused";
+  EXPECT_EQ(d, 7) << "a rejected call must write nothing";
   args.ldb = 1;
   EXPECT_TRUE((*call)->run(args, {}).ok());
   EXPECT_EQ(d, 1);

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Registry, HasOneRowABackend) {
+TEST(Registry, HasOneRowPerBackend) {
   std::string prefixes;
   for (const BackendRow& row : backends()) prefixes += std::string(row.prefix) + " ";
   EXPECT_EQ(prefixes, "cpu cuda hip spirv ");
@@ -43,8 +43,8 @@ TEST(Registry, CpuHasOneDevice) {
   EXPECT_EQ(backends()[0].query("cpu:1", {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// A target less than the processor is what a query of it answers too.
-TEST(Registry, TheCpuIsQueriedAsItWouldBeOpened) {
+// query must use the same CPU target as open, even one below the processor's.
+TEST(Registry, QueryAndOpenUseTheSameCpuTarget) {
   DriverOptions options;
   options.cpu_target = "no-such-target";
   const absl::Status wrong = backends()[0].query("cpu", options).status();
@@ -61,7 +61,7 @@ TEST(Registry, TheCpuIsQueriedAsItWouldBeOpened) {
 #endif
 }
 
-TEST(Registry, GpusSayWhyTheyAreNotAvailable) {
+TEST(Registry, MissingGpuIsUnavailableWithTheReason) {
   for (const char* name : {"cuda:0", "hip:0"}) {
     const absl::Status status = open_driver(name, {}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << name;
@@ -69,7 +69,7 @@ TEST(Registry, GpusSayWhyTheyAreNotAvailable) {
   }
 }
 
-TEST(Registry, SpirvSaysThatItIsCompileOnly) {
+TEST(Registry, SpirvIsUnavailableBecauseCompileOnly) {
   const BackendRow& spirv = backends()[3];
   for (const absl::Status& status : {spirv.enumerate().status(), spirv.query("spirv:0", {}).status(),
                                      open_driver("spirv:0", {}).status()}) {
@@ -78,7 +78,7 @@ TEST(Registry, SpirvSaysThatItIsCompileOnly) {
   }
 }
 
-TEST(Registry, RefusesWorkerCountsOutOfRange) {
+TEST(Registry, RejectsWorkerCountsOutOfRange) {
   for (const int32_t workers : {-1, 1025}) {
     DriverOptions options;
     options.workers = workers;

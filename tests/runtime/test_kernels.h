@@ -1,4 +1,4 @@
-// Artifacts and launches for the runtime's tests, from kernels/*.c.
+// Artifacts and steps for the runtime tests, made from kernels/*.c.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace lathe {
 
-// The object of kernels/<name>.c.
+// Returns the object file of kernels/<name>.c.
 std::string read_test_object(const std::string& name);
 
-// Grid (constants): x * y * z tasks.
+// A step with a constant grid of x * y * z tasks.
 Step cpu_step(const std::string& symbol, int64_t x, int64_t y = 1, int64_t z = 1);
 
-// Code of kernels/<object>.c with these steps and no workspace.
+// An artifact with the code of kernels/<object>.c and these steps, without workspace.
 Artifact test_artifact(const std::string& object, std::vector<Step> steps);
 
 }  // namespace lathe

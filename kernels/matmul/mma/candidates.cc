@@ -1,5 +1,5 @@
-// matmul on CUDA with warp-level tensor cores: "mma". Rows of the table are tiles; how many stages fill
-// shared memory and splits are enumerated for each.
+// "mma" on CUDA: matmul with warp-level tensor core instructions (mma.sync). The rows of the table are tiles;
+// the number of stages and the splits are enumerated for each.
 #include "kernels/matmul/candidates.h"
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +11,7 @@ namespace {
 
 struct Row {
   int32_t tile_m, tile_n;
-  int32_t depth;  // bytes of a stage along K
+  int32_t depth;  // bytes of K in a stage
   int32_t warp_m, warp_n;
 };
 constexpr Row kRows[] = {
@@ -31,12 +31,12 @@ constexpr Row kRows[] = {
     {128, 32, 128, 32, 32},
     {64, 64, 128, 32, 32},
     {64, 64, 128, 32, 16},
-    // For operands that pass through registers, too: a thread moves few words.
+    // Small parts per thread, which also suit operands that pass through registers.
     {128, 64, 64, 32, 32},
     {64, 64, 64, 32, 32},
     {64, 64, 64, 32, 16},
     {64, 32, 64, 16, 16},
-    // Few rows: the weight is streamed, warps side by side along N.
+    // Few rows: the weight is streamed, and the warps lie side by side along N.
     {32, 128, 128, 32, 32},
     {32, 64, 128, 16, 32},
     {32, 64, 64, 16, 16},
@@ -50,34 +50,33 @@ constexpr Row kRows[] = {
 constexpr int64_t kMostStages = 5;
 constexpr int32_t kMostResident = 4;
 
-// The counter's ticket, in static shared memory; and what the system takes of a unit's for each workgroup
-// (CUDA Programming Guide, compute capability 8.0 and later).
+// Static shared memory for the ticket of the last-arriver merge, and shared memory that the system reserves
+// per workgroup (CUDA Programming Guide, compute capability 8.0 and later).
 constexpr double kTicketBytes = 16, kReservedBytes = 1 << 10;
 
-// What of the matrix rate mma.sync reaches. Ampere, Ada and the consumers' Blackwell multiply with nothing
-// else, and large products reach about 0.85 of it; on Hopper it is 0.6 to 0.65 of what wgmma reaches, and the
-// data centre's Blackwell runs it beside units of its own (estimates).
+// Share of the matrix rate that mma.sync reaches (estimates). Ampere, Ada and consumer Blackwell have no
+// other matrix instruction, and large products reach about 0.85. On Hopper mma.sync has 0.6 to 0.65 of
+// wgmma's rate, and datacenter Blackwell reaches its full rate only with tcgen05.
 double matrix_efficiency(int sm) {
   if (sm >= 100 && sm < 120) return 0.3;
   return sm >= 90 && sm < 100 ? 0.5 : 0.85;
 }
-// Warps that keep a unit's four schedulers' tensor cores busy, each with an instruction that does not wait
-// for its last (estimate).
+// Warps that keep the tensor cores of an SM's four schedulers busy, if each has an instruction that does not
+// depend on its previous one (estimate).
 constexpr double kBusyWarps = 8;
 constexpr double kSharedBytesPerCycle = 128;
-// From L2 into one unit: the width of its port, and about what is left of it when all ask (A100's whitepaper
-// has 5120 bytes a cycle for 108 units; half is seen: estimate).
+// From L2 into one SM: the width of its port, and about what each SM gets when all read (A100 whitepaper:
+// 5120 bytes a cycle for 108 SMs, of which half is sustained: estimate).
 constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 24;
 constexpr double kMemoryEfficiency = 0.9,
-                 kLoadedMemorySeconds = 1e-6;  // of long streams; under load (estimates)
-// Operands that pass through registers: instructions of an element (of the loop of 16x128x64 with both
-// operands so, 72 elements a thread: compare, set to zero and load; addresses, in two additions each, packing
-// and storing), and loads that a cycle starts.
+                 kLoadedMemorySeconds = 1e-6;  // estimates: share that long streams reach; latency under load
+// Operands that pass through registers: instructions per element (addresses, packing, storing) and per load
+// (compare, clear, load), counted in the loop of a 16x128x64 tile; and loads that start in a cycle.
 constexpr double kStagedInstructions = 4, kLoadInstructions = 3, kLoadsPerCycle = 32;
-// Of a block's latency what neither other warps nor other workgroups hide (estimate).
+// Share of a K block's latency that neither other warps nor other workgroups hide (estimate).
 constexpr double kExposed = 0.1;
-// The way out: cycles for each element of a workgroup's tile and to start and end it (estimates: about 10
-// instructions for 8 elements and four schedulers).
+// Epilogue: cycles per element of the tile, and fixed cycles (estimates: about 10 instructions per 8
+// elements, on four schedulers).
 constexpr double kStoreCycles = 0.06, kStoreStartCycles = 1000;
 
 MmaShape shape_of(const ProblemClass& c, const Row& r, int64_t stages) {
@@ -93,7 +92,7 @@ MmaShape shape_of(const ProblemClass& c, const Row& r, int64_t stages) {
 
 double unit_bytes(const MmaShape& s) { return s.shared_bytes() + kTicketBytes + kReservedBytes; }
 
-// Workgroups that share a unit.
+// Workgroups that fit on one SM together.
 double resident_of(const GpuRates& rates, const MmaShape& s) {
   const double registers = round_up(s.registers(), 8) * s.threads();
   return std::max(1.0,
@@ -101,7 +100,7 @@ double resident_of(const GpuRates& rates, const MmaShape& s) {
                                        rates.registers / registers, rates.threads_per_unit / s.threads()})));
 }
 
-// As many stages as leave room for `resident` workgroups of a unit.
+// The largest number of stages that leaves room for `resident` workgroups on an SM.
 MmaShape fill(const ProblemClass& c, const Row& r, const GpuRates& rates, int32_t resident) {
   int64_t stages = shape_of(c, r, kMostStages).copies_chunks() ? kMostStages : MmaShape::kStagedStages;
   const double room = (rates.shared_memory_bytes + kReservedBytes) / resident;
@@ -127,21 +126,21 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, con
   return "";
 }
 
-// Of f16's rate.
+// Relative to f16's rate.
 double relative_rate(DType t, const Target& target) {
   if (t == DType::kF32) return 0.5;
   return size_of(t) == 1 && !(is_f8(t) && widens_f8(target.arch)) ? 2 : 1;
 }
 
-// Tiles along M that neighbouring workgroups take before the next along N, so that about a square of D is
-// under way; 0 where the launch order does as well, whatever M is.
+// Tiles along M that consecutive workgroups take before they move on along N, so that the workgroups that run
+// together cover about a square of D. 0: the launch order is as good for every M of the bucket.
 int32_t raster_of(const ProblemClass& c, const Row& r, double workgroups) {
   const double square = std::sqrt(workgroups * r.tile_n / r.tile_m);
   const double rows = std::clamp(std::exp2(std::round(std::log2(square))), 1.0, 16.0);
   return std::ceil(double(c.m_hi) / r.tile_m) > rows ? static_cast<int32_t>(rows) : 0;
 }
 
-// Cycles in which a block's elements pass through registers, one by one.
+// Cycles to pass one K block's elements through registers.
 double staged_cycles(const GpuRates& rates, const MmaShape& s) {
   const double elements = double(s.tile_k) * double((s.copies_chunks(s.a_k_contiguous) ? 0 : s.tile_m) +
                                                     (s.copies_chunks(s.b_k_contiguous) ? 0 : s.tile_n));
@@ -182,7 +181,7 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double in_flight = together * double(shape.stages - 1) * shape.stage_bytes();
   const double memory = (read + written) / std::min(kMemoryEfficiency * rates.memory_bytes_per_second,
                                                     active * in_flight / kLoadedMemorySeconds);
-  // However little it asks for, a workgroup waits for a block once in as many as are under way.
+  // A workgroup waits for memory once in every (stages - 1) blocks, however few bytes it requests.
   const double latency = std::ceil(per_unit / together) * steps * kMemorySeconds / double(shape.stages - 1);
   const double store = (r.tile_m * r.tile_n * kStoreCycles + kStoreStartCycles) / rates.clock_hz;
   return rates.launch_seconds + kMemorySeconds + std::max({compute, from_l2, memory, latency}) +
@@ -190,11 +189,9 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
          gpu_merge_seconds(rates, s, splits, split, tiles_m * tiles_n);
 }
 
-// What ptxas 13.0 would spill. Where it widens 8-bit floats, beside the sums of 64x64 16 to 196 bytes; beside
-// those of 64x32 and 32x64 16 to 96 where a stage has 128 bytes of a row or its elements pass through
-// registers; and where both are so, beside those of 32x32 16 to 104. Of operands along M and along N that
-// pass through registers in pairs, 16 words of each a thread: 368 to 624 bytes on every target, none with 8
-// and 16 of them.
+// Rejects tiles for which ptxas 13.0 spills registers. 8-bit floats that are widened to f16: more than 64 x
+// 32 accumulators in a warp, fewer if stages are deep or elements pass through registers. 16-bit operands
+// along M and N that both pass through registers: more than 8 words per thread.
 std::string spill_refusal(const CandidateContext& context, const Row& r, const MmaShape& shape) {
   const ProblemClass& c = context.problem;
   const bool staged = !shape.copies_chunks();
@@ -214,7 +211,7 @@ std::string spill_refusal(const CandidateContext& context, const Row& r, const M
   return "";
 }
 
-// Why the class is not for this family at all.
+// Why the family does not support the class, "" if it does.
 std::string refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   const int sm = sm_version(context.facts.target);
@@ -232,8 +229,8 @@ std::string recipe_of(const ProblemClass& c, int32_t splits) {
                       step, "; ", merge_recipe(splits));
 }
 
-// Appends the config, whose tile the row and the shape are, for every split worth pricing, or why there is
-// none.
+// Appends a plan for every split worth pricing, or one rejected plan with the reason. `r` and `shape`
+// describe the tile of `config`; `slower` scales the predicted time.
 void append_tile(const CandidateContext& context, const Row& r, const MmaShape& shape, CompileConfig config,
                  double slower, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
@@ -271,7 +268,7 @@ void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPla
     int64_t stages_before = 0;
     for (int32_t resident = 1; resident <= kMostResident; ++resident) {
       const MmaShape shape = fill(context.problem, r, rates, resident);
-      if (shape.stages == stages_before) continue;  // the same plan
+      if (shape.stages == stages_before) continue;  // same plan as for fewer resident workgroups
       stages_before = shape.stages;
       config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = static_cast<int32_t>(shape.tile_k);
       config.register_m = r.warp_m, config.register_n = r.warp_n;

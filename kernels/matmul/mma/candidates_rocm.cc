@@ -1,5 +1,5 @@
-// matmul on ROCm with matrix instructions: "mma" of 16 x 16 and "mma32" of 32 x 32. Rows of the table are
-// tiles.
+// matmul on ROCm with matrix instructions (MFMA, WMMA): "mma" of 16 x 16 and "mma32" of 32 x 32. The rows of
+// the tables are tiles.
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
@@ -12,7 +12,7 @@ struct Row {
   int32_t tile_m, tile_n;
   int32_t warp_m, warp_n;
 };
-// A wave of 64 sums twice as much as one of 32 with as many registers.
+// A wave of 64 lanes holds twice the accumulators of a wave of 32 with the same registers per lane.
 constexpr Row kWave64[] = {
     {256, 128, 64, 64}, {128, 256, 64, 64}, {128, 128, 64, 64}, {128, 128, 64, 32}, {128, 64, 64, 32},
     {64, 128, 32, 64},  {64, 256, 32, 128}, {256, 64, 64, 64},  {64, 64, 32, 32},   {64, 64, 64, 16},
@@ -25,45 +25,46 @@ constexpr Row kWave32[] = {
     {64, 32, 16, 16},   {32, 128, 32, 32},  {32, 128, 16, 32},  {32, 64, 16, 32},
     {32, 64, 16, 16},   {16, 64, 16, 16},   {16, 128, 16, 32},  {16, 128, 16, 16},
 };
-constexpr int64_t kDepths[] = {64, 128, 256};  // bytes of a block of K
-// What passes through registers element by element takes longer for it than a shallower block's latency.
+constexpr int64_t kDepths[] = {64, 128, 256};  // bytes of K in a block
+// Limit for operands that pass through registers element by element: moving a deeper block takes longer than
+// the latency that it would hide.
 constexpr int64_t kMostStagedDepth = 128;
 constexpr int32_t kStages = 2;
 
-// Beside the stages: the counter's ticket, and matmul_argmax's key for each row of a tile.
+// Shared memory beside the stages: the last-arriver merge's ticket, and matmul_argmax's key for each row.
 constexpr double kTicketBytes = 16, kKeyBytes = 8;
-// Of the 512 that a lane of CDNA has, beyond 256 LLVM keeps operands in accumulation registers, one wave
-// alone stays on a SIMD and conditions spill. Of plans whose elements pass through registers one by one,
-// those of 244 to 252 by this count spilled 2 to 18 (gfx1201 to memory).
+// A CDNA lane has 512 registers. Beyond 256 LLVM moves operands to accumulation registers, only one wave fits
+// on a SIMD, and condition masks spill. The limit is below 256 because plans estimated near 250 also spilled.
 constexpr int64_t kMostRegisters = 240;
 
-// What of the matrix rate is left beside waits and addresses with one wave on each SIMD, and with two or more
-// (estimates: the loop alone allows more, tests/gpu/amd_sweep_test.cc).
+// Share of the matrix rate that waits and address arithmetic leave, with one wave on each SIMD and with two
+// or more (estimates; the loop alone would allow more, see tests/gpu/amd_sweep_test.cc).
 constexpr double kAlone = 0.6, kShared = 0.8;
-// LDS of a unit: 32 banks of 4 bytes (CDNA2 and CDNA3 instruction set guides; RDNA3 and RDNA4: 64 for each
-// pair of units). CDNA4 reads 64 at once (its white paper: 256 bytes a clock); writes are taken to be as
-// before.
+// LDS bandwidth of a CU: 32 banks of 4 bytes (CDNA2 and CDNA3 instruction set guides; RDNA3 and RDNA4 have 64
+// banks for each pair of CUs). CDNA4 reads twice as much (its white paper: 256 bytes a clock); its writes are
+// assumed to be as before.
 constexpr double kSharedBytesPerCycle = 128;
 double shared_reads_per_cycle(const Target& target) {
   return target.arch == "gfx950" ? 2 * kSharedBytesPerCycle : kSharedBytesPerCycle;
 }
-// From L2 into one unit: CDNA2's port, half of CDNA3's and CDNA4's (estimate for the others).
+// From L2 into one CU: the width of CDNA2's port, half that of CDNA3 and CDNA4; an estimate for RDNA.
 constexpr double kUnitL2BytesPerCycle = 64;
-// What is left of it when all ask: nine tenths of 128 bytes a cycle of each channel (white papers: 32
-// channels for CDNA2's 110 units, 16 for 38 of CDNA3 and for 32 of CDNA4; RDNA: taken as CDNA3).
+// L2 bandwidth of each CU when all read: 0.9 of 128 bytes a cycle for each channel (white papers: 32 channels
+// for CDNA2's 110 CUs, 16 for 38 CUs of CDNA3 and 32 of CDNA4; RDNA is assumed to be like CDNA3).
 double all_l2_bytes_per_cycle(const Target& target) {
   return target.arch == "gfx90a" ? 33 : target.arch == "gfx950" ? 57 : 48;
 }
-constexpr double kMemoryEfficiency = 0.85, kLoadedMemorySeconds = 1.5e-6;  // under load (estimates)
-// Operands that pass through registers element by element: instructions for each element, and how many lanes'
-// worth of them a unit starts a cycle (estimates).
+// Share of memory bandwidth that long streams reach, and latency under load (estimates).
+constexpr double kMemoryEfficiency = 0.85, kLoadedMemorySeconds = 1.5e-6;
+// Operands that pass through registers element by element: instructions per element, and the lanes for which
+// a CU starts an instruction in a cycle (estimates).
 constexpr double kStagedInstructions = 8, kStagedWidth = 64;
-// The same of OCP numbers that become FNUZ on the way (counted: 9 for a word of four).
+// The same for OCP numbers that are converted to FNUZ: 9 instructions per word of four (counted).
 constexpr double kEncodingInstructions = 2.25;
-// A block is asked for while the one before it is multiplied; most of it comes from L2 or the Infinity Cache.
-// Of that latency kExposed is hidden by nothing (estimates).
+// A block is requested while the previous one is multiplied, and most of it comes from L2 or the Infinity
+// Cache. kBlockSeconds is its latency, kExposed the share of it that nothing hides (estimates).
 constexpr double kBlockSeconds = 0.45e-6, kExposed = 0.1;
-// The way out: cycles for each element of a workgroup's tile and to start and end it (estimates).
+// Epilogue: cycles per element of the tile, and fixed cycles (estimates).
 constexpr double kStoreCycles = 0.08, kStoreStartCycles = 1500;
 
 MmaShape shape_of(const ProblemClass& c, const MatrixInstruction& t, const Row& r, int64_t depth) {
@@ -84,8 +85,8 @@ int32_t resident_of(const GpuRates& rates, const MmaShape& s) {
   return rates.resident(s.threads(), s.registers(), unit_bytes(s));
 }
 
-// Bytes that pass through registers from four rows a word, eight words of them: with the sums of 32 x 32 on
-// gfx90a their addresses and conditions still spill 3 to 20 scalar registers; elsewhere none.
+// Bytes that pass through registers take each word from four rows. With eight words per thread and 32 x 32
+// accumulators, their addresses and conditions spill scalar registers on gfx90a, and only there.
 bool has_too_many_addresses(const Target& target, const MmaShape& s) {
   const auto words = [&](int64_t width, bool k_contiguous) {
     return k_contiguous ? 0 : width * s.depth_bytes() / 4 / s.threads();
@@ -113,8 +114,8 @@ std::string check(const Target& target, const GpuRates& rates, const MatmulSizes
   return "";
 }
 
-// Tiles along M that neighbouring workgroups take before the next along N, so that about a square of D is
-// under way; 0 where the launch order does as well, whatever M is.
+// Tiles along M that consecutive workgroups take before they move on along N, so that the workgroups that run
+// together cover about a square of D. 0: the launch order is as good for every M of the bucket.
 int32_t raster_of(const ProblemClass& c, const Row& r, double workgroups) {
   const double square = std::sqrt(workgroups * r.tile_n / r.tile_m);
   const double rows = std::clamp(std::exp2(std::round(std::log2(square))), 1.0, 16.0);
@@ -151,7 +152,8 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
       std::max(per_unit / kUnitL2BytesPerCycle, tiles / (all_l2_bytes_per_cycle(target) * rates.units)) *
       steps * shape.stage_bytes() / rates.clock_hz;
 
-  // Memory gives every operand once if L2 holds both, else what each wave of tiles needs.
+  // Each operand is read from memory once if L2 holds both, else once for each wave of tiles that run
+  // together.
   const double slots = rates.units * resident;
   const double raster = raster_of(context.problem, r, slots),
                high = raster > 0 ? raster : std::min(tiles_m, slots);
@@ -171,7 +173,7 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
          gpu_merge_seconds(rates, s, splits, split, tiles_m * tiles_n);
 }
 
-// Why the target has no such instruction, or the class is not for the family.
+// Why the target has no such instruction or the family does not support the class, "" if it does.
 std::string refusal(const CandidateContext& context, const MatrixInstruction* t, absl::string_view family,
                     int64_t edge) {
   const ProblemClass& c = context.problem;
@@ -193,8 +195,8 @@ std::string recipe_of(const ProblemClass& c, const MatrixInstruction& t, int32_t
                       t.step_bytes() / static_cast<int64_t>(size_of(c.a)), "; ", merge_recipe(splits));
 }
 
-// Appends the config, whose tile the row and the shape are, for every split worth pricing, or why there is
-// none.
+// Appends a plan for every split worth pricing, or one rejected plan with the reason. `r` and `shape`
+// describe the tile of `config`; `slower` scales the predicted time.
 void append_tile(const CandidateContext& context, const Row& r, const MmaShape& shape, CompileConfig config,
                  double slower, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;

@@ -1,6 +1,5 @@
-// matmul by a ukernel on GPUs: the multi-MMA inner kernel, with the whole loop over K in it
-// (ukernel/multi_mma.h). The tile is then all of K; how much of it the ukernel stages at a time, unroll_k, is
-// its own.
+// matmul by a ukernel on GPUs: the ukernel is the multi-MMA inner kernel with the whole loop over K
+// (ukernel/multi_mma.h). Its tile therefore spans all of K (tile_k); unroll_k is the depth of its stages.
 #include "absl/strings/str_cat.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul/mma/shape.h"
@@ -32,7 +31,7 @@ std::string rocm_refusal(const CandidateContext& context) {
   return refusal(context);
 }
 
-// Bytes of K in a stage (ukernel/mma_sync.h, ukernel/mfma.h), and stages.
+// Bytes of K in a stage (ukernel/mma_sync.h, ukernel/mfma.h), and number of stages.
 constexpr int32_t kDepth = 64, kCudaStages = 4, kRocmStages = 2;
 
 template <int32_t tile_m, int32_t tile_n, int32_t warp_m, int32_t warp_n>
@@ -68,7 +67,7 @@ UkernelRow rocm_row(DType type, const char* function, const char* bitcode, Tilin
 
 const std::vector<UkernelRow>& matmul_gpu_ukernels() {
   constexpr Tiling kEight = tile_of<128, 128, 64, 32>, kFour = tile_of<64, 64, 32, 32>,
-                   kFourLarge = tile_of<128, 128, 64, 64>;  // warps or waves
+                   kFourLarge = tile_of<128, 128, 64, 64>;  // named after their warps (waves)
   static const std::vector<UkernelRow> rows = {
       cuda_row(DType::kF16, "lathe_mma_f16_128x128", "matmul/mma_sync_f16", kEight, 128),
       cuda_row(DType::kF16, "lathe_mma_f16_64x64", "matmul/mma_sync_f16", kFour, 64),

@@ -1,9 +1,9 @@
-// One workgroup computes one tile with the matrix instructions of its warps (mma.sync, MFMA, WMMA). Blocks of
-// K pass through `stages` buffers in shared memory. CUDA: while one is multiplied, asynchronous copies of the
-// next stages - 1 are under way. AMD: while one is multiplied, the next goes from registers to the other
-// buffer and the one after that is on its way into registers. Each warp sums register_m x register_n of the
-// tile, a step's worth of K at a time, in ascending order whatever the tile; the registers for the next step
-// are loaded while this one's products are summed.
+// One workgroup computes one tile with its warps' matrix instructions (mma.sync, MFMA, WMMA). Blocks of K
+// pass through `stages` buffers in shared memory. CUDA: while one block is multiplied, cp.async copies of the
+// next stages - 1 are in flight. AMD: while one block is multiplied, the next moves from registers to the
+// other buffer, and the one after that is loaded into registers. Each warp accumulates register_m x
+// register_n of the tile, in ascending order of K whatever the tile; it loads the next step's fragments while
+// it multiplies this step's.
 #include "compiler/ptx_mma.h"
 #include "kernels/matmul/emit_gpu.h"
 #include "kernels/matmul/mma/emit_operand.h"
@@ -33,7 +33,7 @@ class MmaTile {
         a_fragments_(make_fragments(e, a_, shared_, warp_.first_row, warp_.lane)),
         b_fragments_(make_fragments(e, b_, shared_, warp_.first_column, warp_.lane)) {}
 
-  // The warp's sums, MatrixInstruction::sums registers for each fragment of its part, row by row.
+  // The warp's accumulators: MatrixInstruction::sums registers for each fragment of its part, row by row.
   Values emit() { return shape_.instruction.amd() ? emit_staged() : emit_async(); }
 
  private:
@@ -48,8 +48,8 @@ class MmaTile {
     Values carried(fragments_of_sums() * shape_.instruction.sums(), e_.zero(sum_type()));
     const size_t sums = carried.size();
     append(carried, fragments(e_.i32(0), 0));
-    carried.push_back(e_.i32(0));                            // the stage that is read
-    carried.push_back(e_.i32(last * shape_.stage_bytes()));  // and the one that is written
+    carried.push_back(e_.i32(0));                            // the stage to read
+    carried.push_back(e_.i32(last * shape_.stage_bytes()));  // the stage to write
     carried = e_.loop(e_.idx(0), p_.depth, block, carried, [&](Value k0, const Values& in) {
       ArrayRef<Value> state(in);
       Values next(state.take_front(sums)), registers(state.drop_front(sums).drop_back(2));
@@ -66,8 +66,8 @@ class MmaTile {
     return carried;
   }
 
-  // What is carried around the loop: sums, the first step's operands of the block that is read, the copies of
-  // the block after it, the stage that is read.
+  // Loop-carried values: accumulators, the fragments of the current block's first step, the copies of the
+  // block after it, the stage to read.
   Values emit_staged() {
     const int64_t block = shape_.tile_k;
     begin_copies(e_.idx(0), e_.i32(0), 0, 1);
@@ -88,7 +88,7 @@ class MmaTile {
       a_copies_->carry(staged.take_front(a_copies));
       b_copies_->carry(staged.drop_front(a_copies));
       Value read = state.back(), write = following(read);
-      // Nobody reads that stage since the last barrier.
+      // No warp has read this stage since the last barrier.
       end_copies(write);
       begin_copies(e_.add(k0, 2 * block), write, 0, 1);
       pin_schedule(e_);
@@ -132,7 +132,7 @@ class MmaTile {
     b_copies_->end(stage);
     if (!shape_.instruction.amd()) commit_copies(e_);
   }
-  // The next block is there, and nobody reads the one before it any more.
+  // Waits until the next block is in shared memory and no warp reads the previous one any more.
   void wait() {
     wait_copies(e_, shape_.stages - 2);
     kernel_.barrier();
@@ -147,8 +147,8 @@ class MmaTile {
     return registers;
   }
 
-  // Adds the products of the block in stage `read`, whose first step's registers are loaded, to `sums`;
-  // copies the block at `k0` to stage `write`; leaves the next block's first registers.
+  // Multiplies the block in stage `read`, whose first step's fragments are in `registers`, into `sums`;
+  // copies the block at `k0` to stage `write`; leaves the next block's first fragments in `registers`.
   void multiply_block(Value k0, Value read, Value write, Values& sums, Values& registers) {
     const int64_t slices = std::max<int64_t>(steps_ - 1, 1);
     for (int64_t step = 0; step < steps_; ++step) {
@@ -203,7 +203,7 @@ ir::UkernelAttr ukernel_of(TileProgram& p) {
   return p.contraction->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
 }
 
-// "mma" and ukernels multiply with instructions of 16 rows, "mma32" with those of 32.
+// "mma" and ukernels use 16 x 16 instructions, "mma32" uses 32 x 32.
 LogicalResult choose_instruction(const GpuKernel& kernel, TileProgram& p, MmaShape& shape) {
   if (!kernel.rocm()) return success();
   Type element = element_of(p);
@@ -221,7 +221,7 @@ MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
   ir::KernelConfigAttr c = kernel.config();
   MmaShape shape;
   shape.tile_m = c.getTileM(), shape.tile_n = c.getTileN();
-  // A ukernel's tile is all of K, which it takes so much at a time.
+  // A ukernel's tile_k is all of K; the depth of its stages is unroll_k.
   shape.tile_k = ukernel_of(p) ? c.getUnrollK() : c.getTileK();
   shape.warp_m = c.getRegisterM(), shape.warp_n = c.getRegisterN();
   shape.stages = c.getStages();
@@ -232,8 +232,8 @@ MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
   return shape;
 }
 
-// The tile that a workgroup takes: in launch order down bands of `raster` tiles along M, and within a band
-// along M first, so that workgroups at work together share rows of both operands in L2.
+// The tile that a workgroup computes. Launch order goes through bands of `raster` tiles along M, within a
+// band along M first, so that workgroups that run together share rows of both operands in L2.
 GridPosition place_of(Emit& e, const GpuKernel& kernel, const GpuStep& step) {
   GridPosition block = step.block(e);
   const int64_t raster = kernel.config().getRaster();
@@ -263,12 +263,12 @@ LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step) {
     return program->contraction.emitError("kernel_config: threads ")
            << kernel.threads() << " are not those of " << shape.warps() << " warps";
   ir::UkernelAttr ukernel = ukernel_of(*program);
-  // AMD's has none that does not lie along K, CUDA's no bytes of that kind.
+  // AMD's ukernels need K-contiguous operands; CUDA's need them for bytes only.
   const bool along_k = shape.a_k_contiguous && shape.b_k_contiguous;
   if (ukernel && (!shape.copies_chunks() || (kernel.rocm() && !along_k)))
     return program->contraction.emitError("a ukernel of lines along K that begin at multiples of 16 bytes");
   if (!kernel.rocm()) {
-    // Told nothing, ptxas spills a register or two of some tiles so that one more workgroup fits a unit.
+    // Without this hint ptxas spills a few registers of some tiles to fit one more workgroup on an SM.
     kernel.facts.function_attributes.push_back({"nvvm.minctasm", "1"});
     kernel.facts.ptx = least_ptx_of_mma(element_of(*program));
   }

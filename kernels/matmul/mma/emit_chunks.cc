@@ -1,5 +1,5 @@
-// AMD: chunks of 16 aligned bytes, K-contiguous as in memory, on their way to shared memory through
-// registers.
+// AMD: copies operands in aligned chunks of 16 bytes through registers to shared memory. There they are
+// K-contiguous; operands that are not so in global memory are transposed in registers.
 #include <algorithm>
 
 #include "kernels/matmul/mma/emit_operand.h"
@@ -9,8 +9,8 @@ using namespace mlir;
 
 namespace {
 
-// A thread copies the same chunk of rows that lie row_step_ apart. Rows beyond the operand repeat its last
-// one.
+// K-contiguous operands. A thread copies the same chunk of rows that lie row_step apart. Rows beyond the
+// operand repeat its last row.
 class ChunkCopies : public MmaCopies {
  public:
   ChunkCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)
@@ -30,8 +30,8 @@ class ChunkCopies : public MmaCopies {
     }
   }
 
-  // An aligned chunk of which one element exists lies in a page that exists; of another, the row's first is
-  // read.
+  // A chunk with at least one existing element is safe to read, because an aligned chunk does not cross a
+  // page. In place of a chunk beyond K the row's first chunk is read.
   void begin(Value k0, Value, int64_t slice, int64_t slices) override {
     if (slice == 0) loaded_.clear();
     Value at = k0, present;
@@ -73,7 +73,8 @@ class ChunkCopies : public MmaCopies {
  private:
   static constexpr int64_t kBytes = 16, kWords = 4;
 
-  // Ones in the first `bytes` of a chunk. Put on where chunks are stored: at the load it would wait for it.
+  // Ones in the first `bytes` bytes of a chunk. The mask is applied where chunks are stored: right after the
+  // load it would wait for it.
   Value mask_of(Value bytes) {
     Value mask = LLVM::PoisonOp::create(e_.b, e_.loc, e_.vec(kWords, e_.b.getI32Type()));
     for (int64_t word = 0; word < kWords; ++word) {
@@ -99,27 +100,27 @@ class ChunkCopies : public MmaCopies {
   Emit& e_;
   const MmaOperand& x_;
   Value shared_;
-  Value exists_;    // null: in every thread
-  Value first_;     // the chunk's first element, index
-  Values sources_;  // index, at K = 0
-  Values targets_;  // i32, in a stage
-  Values loaded_;   // and at the end, unless K is whole blocks, how many bytes of each exist (i32)
+  Value exists_;    // whether the thread has rows; null: all threads have
+  Value first_;     // index: the chunk's first element in its row
+  Values sources_;  // index: offsets at K = 0
+  Values targets_;  // i32: byte offsets in a stage
+  Values loaded_;   // chunks; last, unless K is whole blocks, their bytes within K (i32)
 };
 
-// Contiguous along the width in memory. A thread reads one chunk of several neighbours along K and stores
-// what they have of each row (column of B) together. Chunks beyond the width repeat the first.
+// Operands contiguous along M or N (their width). A thread reads the same chunk at several adjacent k, and
+// stores those k of each row of A (column of B) together. Chunks beyond the width repeat the first one.
 class TransposedCopies : public MmaCopies {
  public:
   TransposedCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)
       : e_(e), x_(x), shared_(shared), elements_(x.chunk_elements()) {
     const int64_t threads = kernel.threads(), chunks = x.width / elements_;
-    // As many neighbours as leave every thread some, of 4 to 16 bytes.
+    // Adjacent k for one store of 4 to 16 bytes: as many as leave work for every thread.
     neighbours_ = elements_;
     while (neighbours_ * x.element_bytes > 4 && chunks * (x.block / neighbours_) < threads) neighbours_ /= 2;
     Value thread = e.to_i32(kernel.thread());
     Value chunk = e.rem(thread, e.i32(chunks)), group = e.div(thread, e.i32(chunks));
     const int64_t groups = x.block / neighbours_, step = std::max<int64_t>(threads / chunks, 1);
-    // Tiles wider than a thread's chunk each: several chunks of one group, threads apart.
+    // If a tile has more chunks along its width than threads, a thread takes several, `threads` chunks apart.
     parts_ = std::max<int64_t>(chunks / threads, 1);
     group_step_ = step, count_ = std::max<int64_t>(groups / step, 1);
     if (groups < step) exists_ = e.less(group, e.i32(groups));
@@ -138,7 +139,7 @@ class TransposedCopies : public MmaCopies {
     if (slice + 1 < slices) return;
     const bool whole = x_.whole_blocks;
     if (whole) k0 = x_.existing(e_, k0);
-    const bool inside = whole && !exists_;  // threads without a group are beyond the block
+    const bool inside = whole && !exists_;  // threads without a group would read beyond the block
     Value last = e_.sub(x_.depth, e_.idx(1));
     for (Value source : sources_)
       for (int64_t i = 0; i < count_; ++i)
@@ -193,8 +194,8 @@ class TransposedCopies : public MmaCopies {
     }
   }
 
-  // Element `row` of as many neighbours as a word holds. In words, not in elements: 8- and 16-bit vectors
-  // come out as 16-bit shifts, one by one, words as permutations of bytes.
+  // Packs element `row` of as many adjacent k as a word holds. It works on words because LLVM turns them into
+  // byte permutations, but vectors of 8- and 16-bit elements into single 16-bit shifts.
   Value word_of(const Values& neighbours, int64_t row, int64_t word) {
     const int64_t bits = 8 * x_.element_bytes, in_word = 32 / bits;
     const int64_t shift = row % in_word * bits;
@@ -213,13 +214,13 @@ class TransposedCopies : public MmaCopies {
   Emit& e_;
   const MmaOperand& x_;
   Value shared_;
-  int64_t elements_, neighbours_;  // of a chunk; chunks along K that are stored together
-  int64_t count_, group_step_;     // a thread's groups of those, and from one to its next
-  int64_t parts_, part_rows_;      // chunks of a group along the width, and rows from one to the next
-  Value exists_;                   // null: in every thread
-  Value first_row_, k_;            // i32: of the thread's first group
-  Values sources_;                 // index, at K = 0, of each part
-  Values loaded_;  // and at the end, unless K is whole blocks, how much of the block's K exists (i32)
+  int64_t elements_, neighbours_;  // elements of a chunk; adjacent k that are stored together
+  int64_t count_, group_step_;     // a thread's groups of such k, and the distance from one to the next
+  int64_t parts_, part_rows_;      // a thread's chunks along the width, and the rows from one to the next
+  Value exists_;                   // whether the thread has a group; null: all threads have
+  Value first_row_, k_;            // i32: where the thread's first group begins
+  Values sources_;                 // index: offset of each part at K = 0
+  Values loaded_;                  // chunks; last, unless K is whole blocks, K of the block (i32)
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How a warp-level matmul's operands get into shared memory.
+// Copies a warp-level matmul's operands to shared memory on CUDA (AMD: emit_chunks.cc, emit_words.cc).
 #include <algorithm>
 
 #include "compiler/ptx_mma.h"
@@ -14,8 +14,8 @@ Value select(Emit& e, Value condition, Value x, Value y) {
   return arith::SelectOp::create(e.b, e.loc, condition, x, y);
 }
 
-// cp.async of 16-byte chunks, K- or width-contiguous as in memory. A thread copies the same chunk of rows
-// that lie row_step_ apart.
+// cp.async of chunks of 16 bytes, in the order of global memory (contiguous along K or along the width). A
+// thread copies the same chunk of rows that lie row_step_ apart.
 class AsyncCopies : public MmaCopies {
  public:
   AsyncCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)
@@ -64,8 +64,8 @@ class AsyncCopies : public MmaCopies {
 
   static bool full(Value limit, int64_t size) { return size > 0 && Emit::known(limit) == size; }
 
-  // How many bytes of the chunk that begins at element `first` lie before `limit`; `size` of the chunks'
-  // whole range.
+  // Bytes of the chunk at element `first` that lie before `limit`. `whole`: `limit` is a multiple of a chunk.
+  // `size`: the chunks' full range, for which all of them exist; 0 if unknown.
   Value present(Value first, Value limit, bool whole, int64_t size) {
     if (full(limit, size)) return e_.i32(16);
     Value bytes = e_.i32(16);
@@ -80,19 +80,19 @@ class AsyncCopies : public MmaCopies {
   const MmaOperand& x_;
   Value shared_;
   int64_t row_step_, count_;
-  Value exists_;       // null: in every thread
-  Value row_;          // the first, i32
-  Value first_;        // the chunk's first element, index
-  Value source_;       // index, at K = 0
-  Value width_bytes_;  // width-contiguous: present of the chunk
-  Values targets_;     // i32
+  Value exists_;       // whether the thread has rows; null: all threads have
+  Value row_;          // i32: the thread's first row
+  Value first_;        // index: the chunk's first element
+  Value source_;       // index: offset at K = 0
+  Value width_bytes_;  // not K-contiguous: bytes of the chunk within the width
+  Values targets_;     // i32: byte offsets in a stage; only one if the rows are whole swizzle periods apart
 };
 
-// Element by element through registers, for operands whose rows are not aligned to chunks and for bytes that
-// do not lie along K: in shared memory all lie along K. A thread moves words of four bytes, neighbours in
-// memory falling to neighbouring threads; the words are put together only when all elements have been asked
-// for. One pointer wanders over the thread's elements of a block, and what does not exist is not loaded:
-// addresses and masks of all of them, which LLVM kept through the loop, took up to 130 registers.
+// Copies element by element through registers, for rows that are not aligned to chunks and for bytes that are
+// not K-contiguous; in shared memory all are. A thread moves words of four bytes, adjacent threads adjacent
+// memory, and packs the words after all loads are issued. One pointer walks over the block, and loads beyond
+// the edge are predicated off: LLVM would keep an address and a mask per element through the loop, up to 130
+// registers.
 class StagedCopies : public MmaCopies {
  public:
   StagedCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)
@@ -149,11 +149,12 @@ class StagedCopies : public MmaCopies {
         pointer_to(e_, x_.view.memory, e_.add(first_, x_.k_contiguous ? k0 : e_.mul(k0, x_.view.row_stride)));
     Value in_block = e_.to_i32(e_.min(e_.sub(x_.depth, k0), e_.idx(x_.block)));
     Value present = select(e_, e_.less(k0, x_.depth), in_block, e_.i32(0));
-    // Signed: a thread may begin beyond the end.
+    // Signed: the thread's first word may lie beyond K.
     left_ = arith::SubIOp::create(e_.b, e_.loc, present, e_.mul(first_word_, word_));
   }
 
-  // Word `i`: with K contiguous one in each of count_ rows; else rows_ rows of one word, then the next word.
+  // Loads word `i`. K-contiguous: one word in each of count_ rows. Otherwise one word in each of rows_ rows,
+  // then the next word of each.
   void load(int64_t i) {
     const int64_t row = x_.k_contiguous ? i : i % rows_, group = x_.k_contiguous ? i : i / rows_;
     if (i > 0 && (x_.k_contiguous || row == 0)) pointer_ = beyond(pointer_, group_step_);
@@ -191,16 +192,17 @@ class StagedCopies : public MmaCopies {
   Emit& e_;
   const MmaOperand& x_;
   Value shared_;
-  int64_t word_, piece_bytes_;  // elements of a word, bytes of a load
-  int64_t count_;               // words of a thread
-  int64_t rows_ = 1;            // K not contiguous: of these each has a word before the next word begins
-  int64_t row_step_ = 0, word_step_ = 0;  // from a thread's row (word) to its next
-  Value exists_;                          // null: in every thread
-  Value row_, first_word_;                // i32: the thread's first, and its word
-  Value first_;                           // index: of its first element, at K = 0
-  Value element_step_, group_step_;  // bytes, index: to the next element of a word (null: neighbours), group
-  Value pointer_, left_;             // in the block: where the wandering pointer is; K from first_word_ on
-  SmallVector<Values> loaded_;       // the words' pieces, i32
+  int64_t word_, piece_bytes_;            // elements in a word, bytes in a load
+  int64_t count_;                         // words of a thread
+  int64_t rows_ = 1;                      // not K-contiguous: rows that each get a word before the next word
+  int64_t row_step_ = 0, word_step_ = 0;  // distance between a thread's rows (words)
+  Value exists_;                          // whether the thread has words; null: all threads have
+  Value row_, first_word_;                // i32: the thread's first row, and its word there
+  Value first_;                           // index: offset of the first element at K = 0
+  // Bytes (index) to a word's next element (null: adjacent in memory), and to the next group.
+  Value element_step_, group_step_;
+  Value pointer_, left_;        // in the current block: the walking pointer; K left from first_word_ on
+  SmallVector<Values> loaded_;  // i32: the pieces of each word
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// CUDA: a warp's registers for mma.sync, by ldmatrix where it serves.
+// CUDA: loads a warp's fragments for mma.sync from shared memory, with ldmatrix where possible.
 #include "compiler/ptx_mma.h"
 #include "kernels/matmul/mma/emit_operand.h"
 
@@ -21,7 +21,7 @@ class MatrixFragments : public MmaFragments {
   Emit& e_;
   const MmaOperand& x_;
   Value shared_;
-  // What depends on the lane: an offset (i32) for each step (K-contiguous) or for each group of the width.
+  // The lane's byte offsets (i32): one per step if K-contiguous, else one per group of the width.
   Values lanes_;
 };
 
@@ -29,8 +29,9 @@ MatrixFragments::MatrixFragments(Emit& e, const MmaOperand& x, Value shared, Val
     : e_(e), x_(x), shared_(shared) {
   const SwizzledRows& layout = x.layout;
   if (layout.element_wise) {
-    // Register r of 16 rows of A: k = lane % 4 + r / 2 * 4, row = lane / 4 + r % 2 * 8; of 8 columns of B: k
-    // = lane % 4 + r * 4, column = lane / 4. The exchange is that of k % 4 for all of them.
+    // Register r of a 16-row fragment of A: k = lane % 4 + r / 2 * 4, row = lane / 4 + r % 2 * 8. Of an
+    // 8-column fragment of B: k = lane % 4 + r * 4, column = lane / 4. The swizzle depends on k % 4, which a
+    // lane's registers share.
     Value k = e.rem(lane, e.i32(4)), within = e.mul(e.div(lane, e.i32(4)), 4);
     for (int64_t group = 0; group < x.warp_width; group += 8) {
       Value chunk = e.div(e.add(first, group), e.i32(4));
@@ -38,8 +39,8 @@ MatrixFragments::MatrixFragments(Emit& e, const MmaOperand& x, Value shared, Val
     }
     return;
   }
-  // The four matrices of a load: the second is the next 8 rows of the first, the third its next chunk, or the
-  // other way round, so that the registers come in mma's order.
+  // ldmatrix loads four 8 x 8 matrices. The second is either the next 8 rows of the first or its next chunk,
+  // the third is the other, so that the registers are in mma.sync's order.
   Value low = e.rem(lane, e.i32(16)), high = e.div(lane, e.i32(16));
   const bool rows_first = (x.side == MmaOperand::kA) == x.shared_k_contiguous;
   Value half = rows_first ? high : e.div(low, e.i32(8));
@@ -59,7 +60,7 @@ MatrixFragments::MatrixFragments(Emit& e, const MmaOperand& x, Value shared, Val
 
 Values MatrixFragments::load(Value stage, int64_t step) {
   Values registers = x_.layout.element_wise ? load_elements_at(stage, step) : load_matrices_at(stage, step);
-  // Left as f32 they would be cut off to tf32, with twice the error and a bias towards zero.
+  // mma.sync would truncate f32 to tf32, which doubles the error and biases it towards zero. Round instead.
   if (x_.view.element.isF32())
     for (Value& r : registers) r = round_to_tf32(e_, r);
   return registers;
@@ -85,7 +86,7 @@ Values MatrixFragments::load_elements_at(Value stage, int64_t step) {
     Value at = shared_at(e_, shared_, e_.add(stage, lanes_[group]), constant);
     registers.push_back(LLVM::LoadOp::create(e_.b, e_.loc, e_.b.getI32Type(), at, /*alignment=*/4));
   };
-  const int64_t groups = x_.side == MmaOperand::kA ? 2 : 1;  // of eight, in one fragment
+  const int64_t groups = x_.side == MmaOperand::kA ? 2 : 1;  // groups of eight in a fragment
   for (int64_t group = 0; group < x_.warp_width / 8; group += groups)
     for (int64_t k : {0, 4})
       for (int64_t i = 0; i < groups; ++i) element(group + i, k);

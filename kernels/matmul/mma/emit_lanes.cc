@@ -1,5 +1,5 @@
-// AMD: a wave's operands, read from shared memory sixteen bytes a lane at a time, and the instructions that
-// multiply them.
+// AMD: loads a wave's fragments from shared memory, 16 bytes per lane at a time, and emits the matrix
+// instructions.
 #include "kernels/matmul/mma/emit_operand.h"
 
 namespace lathe::emit {
@@ -18,7 +18,7 @@ class LaneFragments : public MmaFragments {
     Value row = e.rem(lane, e.i32(t.rows)), group = e.rem(e.div(lane, e.i32(t.rows)), e.i32(t.groups));
     Value start = e.mul(e.add(first, row), layout.row_bytes);
     Value chunk = e.mul(exclusive_or(e, group, layout.exchange(e, row)), kChunk);
-    // Chunk group + c of a row, c a multiple of the groups: its bits are apart from the group's.
+    // Chunk group + c is group ^ c, because c is a multiple of `groups`, which is a power of two.
     for (int64_t c = 0; c < layout.chunks(); c += t.groups)
       lanes_.push_back(e.add(start, exclusive_or(e, chunk, c * kChunk)));
   }
@@ -48,7 +48,7 @@ class LaneFragments : public MmaFragments {
   Emit& e_;
   const MmaOperand& x_;
   Value shared_;
-  Values lanes_;  // offsets (i32), for each of a lane's chunks of a row
+  Values lanes_;  // i32: byte offsets of the chunks of a row that the lane reads
 };
 
 Type operand_type(Emit& e, const MatrixInstruction& t) {
@@ -65,7 +65,7 @@ Type operand_type(Emit& e, const MatrixInstruction& t) {
   return Type();
 }
 
-// Instruction `i`'s operand of what one read gave.
+// The operand of instruction `i`, out of the data of one read.
 Value operand(Emit& e, const MatrixInstruction& t, Value read, int64_t i) {
   Type type = operand_type(e, t);
   if (t.products() == 1) return LLVM::BitcastOp::create(e.b, e.loc, type, read);
@@ -89,7 +89,7 @@ std::unique_ptr<MmaFragments> make_lane_fragments(Emit& e, const MmaOperand& x, 
 Value multiply_lanes(Emit& e, const MatrixInstruction& t, Value a, Value b, Value sums) {
   Type bit = e.b.getI1Type();
   for (int64_t i = 0; i < t.products(); ++i) {
-    // B's columns as the instruction's rows.
+    // B's columns are the instruction's rows (MatrixInstruction::rows).
     Value x = operand(e, t, b, i), y = operand(e, t, a, i);
     Values operands = {x, y, sums};
     if (t.unit == MatrixInstruction::kMfma) {

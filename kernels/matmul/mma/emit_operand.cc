@@ -7,9 +7,9 @@ using namespace mlir;
 
 namespace {
 
-constexpr int64_t kBankLine = 128;  // bytes that all banks serve at once
+constexpr int64_t kBankLine = 128;  // bytes that the banks serve in a cycle
 
-// `value` in an i32 or in each of a vector's.
+// A constant: `value`, or a vector with `value` in every element.
 Value splat(Emit& e, Type type, uint32_t value) {
   auto one = e.b.getI32IntegerAttr(static_cast<int32_t>(value));
   auto vector = dyn_cast<VectorType>(type);
@@ -32,18 +32,18 @@ Value shared_at(Emit& e, Value pointer, Value offset, int64_t constant) {
                              ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(constant)});
 }
 
-// Four bytes a word, without a carry from one to the next: of 7 bits of magnitude, plus 0x7f they reach the
-// eighth unless they are 0, plus 1 only if they are all ones.
+// Converts OCP to FNUZ, four bytes per word, without carries between bytes: adding 0x7f to a magnitude of 7
+// bits sets the eighth bit unless it is 0, adding 1 sets it only if it is 0x7f, which is NaN.
 Value MmaOperand::as_multiplied(Emit& e, Value words) const {
   if (!instruction.fnuz_of_ocp) return words;
   const auto bytes = [&](uint8_t byte) { return splat(e, words.getType(), byte * 0x01010101u); };
   const auto both = [&](Value x, Value y) -> Value { return arith::AndIOp::create(e.b, e.loc, x, y); };
-  // Emit's own additions do not wrap.
+  // Emit's additions assume that nothing overflows; these may.
   const auto sum = [&](Value x, Value y) -> Value { return arith::AddIOp::create(e.b, e.loc, x, y); };
   Value sign = bytes(0x80), magnitude = both(words, bytes(0x7f));
   Value nan = both(sum(magnitude, bytes(1)), sign);
   Value nonzero = arith::OrIOp::create(e.b, e.loc, sum(magnitude, bytes(0x7f)), bytes(0x7f));
-  // 0x80, all that a NaN is and -0 must not be.
+  // A NaN becomes 0x80, the only NaN of FNUZ. -0 has the same bits and has become +0.
   Value one = arith::ShRUIOp::create(e.b, e.loc, nan, splat(e, words.getType(), 7));
   Value kept = exclusive_or(e, arith::SubIOp::create(e.b, e.loc, nan, one), bytes(0xff));
   return arith::OrIOp::create(e.b, e.loc, both(both(words, nonzero), kept), nan);
@@ -51,11 +51,11 @@ Value MmaOperand::as_multiplied(Emit& e, Value words) const {
 
 Value SwizzledRows::exchange(Emit& e, Value row) const {
   const int64_t places = std::min<int64_t>(chunks(), 8);
-  if (element_wise) {  // eight f32, two chunks, stay together
+  if (element_wise) {  // keeps eight f32 (two chunks) together
     const int64_t pairs = std::min<int64_t>(places / 2, 4);
     return e.mul(e.rem(row, e.i32(pairs)), 2);
   }
-  // Rows shorter than a line of banks share one: they are exchanged together.
+  // Rows shorter than the width of the banks share a line of banks, so they get the same swizzle.
   return e.rem(e.div(row, e.i32(std::max<int64_t>(kBankLine / row_bytes, 1))), e.i32(places));
 }
 

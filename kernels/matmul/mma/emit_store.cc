@@ -32,7 +32,7 @@ void MmaStore::to_shared(const MmaShape& shape, const MmaWarp& warp, ArrayRef<Va
   Value row = e_.add(e_.mul(warp.place_row, rows * t.rows), row_of(warp, layout));
   Value column = e_.add(warp.first_column, column_of(warp, layout));
   Value lane = e_.add(e_.mul(row, row_bytes), e_.mul(column, MmaShape::kSumBytes));
-  // Whole runs, of up to 16 bytes.
+  // Each store writes a whole run, or 16 bytes of it.
   const int64_t width = std::min<int64_t>(layout.run, 4);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < warp.fragment_columns; ++j)
@@ -62,8 +62,8 @@ Value MmaStore::column_of(const MmaWarp& warp, const SumLayout& layout) {
   return e_.mul(lanes, layout.column_step);
 }
 
-// Elements of D (or of the workspace) that a thread stores at once: 16 bytes where their address is a
-// multiple.
+// Elements of D (or of the workspace) that a thread stores at once: as many as alignment allows, up to 16
+// bytes.
 int64_t MmaStore::vector() const {
   const int64_t most = 16 * 8 / p_.output.element.getIntOrFloatBitWidth();
   const bool aligned = kernel_.config().getSplit() != kNoSplit || kernel_.alignment() == Alignment::k16;
@@ -76,7 +76,7 @@ void MmaStore::from_shared(const MmaShape& shape, Type sum, Value shared, int64_
   const int64_t slab_rows = shape.row_warps() * rows, pitch = shape.store_pitch();
   e_.loop(e_.to_i32(kernel_.thread()), e_.i32(slab_rows * per_row), kernel_.threads(), [&](Value at) {
     Value place = e_.div(at, e_.i32(per_row)), column = e_.mul(e_.rem(at, e_.i32(per_row)), lanes);
-    // Rows of the slab are fragments' rows of each warp in turn.
+    // The slab holds `rows` rows of each row of warps in turn.
     Value warp_row = e_.mul(e_.div(place, e_.i32(rows)), shape.warp_m);
     Value row = e_.add(e_.add(warp_row, e_.rem(place, e_.i32(rows))), first * shape.instruction.rows);
     Value i = e_.to_index(row), j = e_.to_index(column);
@@ -103,7 +103,7 @@ void MmaStore::to_sink(const MmaShape& shape, const MmaWarp& warp, ArrayRef<Valu
   const SumLayout layout = t.layout();
   Value first_row = e_.add(warp.first_row, row_of(warp, layout));
   Value first_column = e_.add(warp.first_column, column_of(warp, layout));
-  // Runs one below the other are rows of their own, runs side by side are of one.
+  // If runs lie below each other, each is a row of its own; if they lie side by side, all are in one row.
   const int64_t runs = t.sums() / layout.run, run_rows = layout.run_rows > 0 ? runs : 1;
   for (int64_t i = 0; i < warp.fragment_rows; ++i)
     for (int64_t row = 0; row < run_rows; ++row) {

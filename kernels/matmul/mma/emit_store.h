@@ -1,5 +1,5 @@
-// The end of a warp-level matmul: sums through shared memory, so that rows of D are written in whole vectors
-// by neighbouring threads and the epilogue's code is there once a row of warps' fragments, not once a sum.
+// The end of a warp-level matmul. Accumulators pass through shared memory, so that adjacent threads write
+// whole vectors of D's rows and the epilogue's code is emitted once per slab, not once per accumulator.
 #pragma once
 
 #include "kernels/matmul/emit_gpu.h"
@@ -12,8 +12,8 @@ class MmaStore {
   MmaStore(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p, const GridPosition& position)
       : e_(e), kernel_(kernel), step_(step), p_(p), position_(position) {}
 
-  // `sums`: as MmaTile leaves them. `shared`: shared_bytes
-  // of the shape, which nobody uses any more.
+  // `sums`: as MmaTile::emit returns them. `shared`: the shape's shared_bytes, no longer used by the main
+  // loop.
   mlir::LogicalResult store(const MmaShape& shape, const MmaWarp& warp, llvm::ArrayRef<Value> sums,
                             Value shared);
 
@@ -23,7 +23,7 @@ class MmaStore {
   void from_shared(const MmaShape& shape, Type sum, Value shared, int64_t first);
   void to_sink(const MmaShape& shape, const MmaWarp& warp, llvm::ArrayRef<Value> sums, OutputSink& sink);
   Value joined(llvm::ArrayRef<Value> values);
-  // Where the lane's sums begin in the warp's part of the tile, i32.
+  // i32: row and column of the lane's first accumulator in the warp's part of the tile.
   Value row_of(const MmaWarp& warp, const SumLayout& layout);
   Value column_of(const MmaWarp& warp, const SumLayout& layout);
   int64_t vector() const;

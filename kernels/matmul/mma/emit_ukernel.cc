@@ -7,8 +7,8 @@ using namespace mlir;
 
 namespace {
 
-// ukernel/multi_mma.h: where an operand begins, its pitch, how much of its width exists, and whether it lies
-// along K.
+// The arguments for one operand (ukernel/multi_mma.h): pointer, pitch, how much of its width exists, whether
+// it is K-contiguous.
 void append_operand(Emit& e, TileProgram& p, unsigned operand, Value limit, Values& arguments) {
   const View& view = p.views.find(p.contraction.getDpsInputs()[operand])->second;
   arguments.push_back(pointer_to(e, view.memory, view.offset));
@@ -17,7 +17,7 @@ void append_operand(Emit& e, TileProgram& p, unsigned operand, Value limit, Valu
   arguments.push_back(e.i32(k_contiguous(p.contraction, operand)));
 }
 
-// Memory of the thread's own, which is registers once the ukernel is inlined.
+// Private memory of the thread, which becomes registers once the ukernel is inlined.
 Value private_array(Emit& e, const GpuKernel& kernel, Type type, int64_t elements) {
   constexpr unsigned kAmdPrivate = 5;
   auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), kernel.rocm() ? kAmdPrivate : 0);

@@ -1,4 +1,4 @@
-// The multi-MMA inner kernel by a ukernel, in place of the generated one (MmaTile).
+// Calls a ukernel as the multi-MMA inner kernel, in place of the generated one (MmaTile).
 #pragma once
 
 #include "compiler/dialect.h"
@@ -6,9 +6,8 @@
 
 namespace lathe::emit {
 
-// The warp's sums over all of K of the program's tile, MatrixInstruction::sums registers for each fragment of
-// its part, row by row. `shared`: shared_bytes of the shape, which the ukernel has to itself until it
-// returns.
+// The warp's accumulators over all of K: MatrixInstruction::sums values for each fragment of its part, row by
+// row. `shared`: the shape's shared_bytes, which only the ukernel uses until it returns.
 Values sums_of_ukernel(Emit& e, const GpuKernel& kernel, const MmaShape& shape, TileProgram& p,
                        ir::UkernelAttr ukernel, Value shared);
 

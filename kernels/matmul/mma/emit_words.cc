@@ -1,6 +1,6 @@
-// AMD: operands whose rows are not aligned to chunks, element by element on their way to shared memory
-// through registers; there they all lie along K. A thread moves words of four bytes, neighbours in memory
-// falling to neighbouring threads; the words are put together only when all elements have been asked for.
+// AMD: copies operands whose rows are not aligned to chunks, element by element through registers, to shared
+// memory, where they are K-contiguous. A thread moves words of four bytes, adjacent threads adjacent memory,
+// and packs the words after all loads are issued.
 #include <algorithm>
 
 #include "kernels/matmul/mma/emit_operand.h"
@@ -74,10 +74,11 @@ class WordCopies : public MmaCopies {
 
  private:
   struct Word {
-    Value row, word;  // i32: of the part of the tile, and of the row
+    Value row, word;  // i32: row in the tile, and word in the row
   };
 
-  // Element `j` of a word. Rows beyond the operand repeat its last one, K beyond it an element that exists.
+  // Loads element `j` of a word. Rows beyond the operand repeat its last row; beyond K an existing element is
+  // read.
   void load(const Word& w, int64_t j, Value k0, bool whole) {
     Value row = e_.min(e_.to_index(w.row), last_), in_block = e_.add(e_.mul(e_.to_index(w.word), word_), j);
     Value k = e_.add(k0, in_block);
@@ -108,13 +109,13 @@ class WordCopies : public MmaCopies {
     return x_.whole_blocks ? word : present(word, words_[i]);
   }
 
-  // Zero beyond K, by a mask of the whole word that is made here: conditions of its elements, kept while the
-  // loads are on their way, took scalar registers until 29 of them spilled (gfx90a, bytes of either operand).
+  // Clears the elements beyond K with a mask of the whole word, which is computed here: a condition per
+  // element, kept while the loads are in flight, spills scalar registers on gfx90a.
   Value present(Value word, const Word& w) {
     Value left = arith::SubIOp::create(e_.b, e_.loc, loaded_.back(), e_.mul(w.word, word_));
     left = arith::MaxSIOp::create(e_.b, e_.loc, left, e_.i32(0));
     left = arith::MinSIOp::create(e_.b, e_.loc, left, e_.i32(word_));
-    // In two steps: one of 32 bits would be none.
+    // Two shifts, because a shift by 32 is undefined.
     Value half = arith::SubIOp::create(e_.b, e_.loc, e_.i32(16), e_.mul(left, 16 / word_));
     Value mask = e_.i32(-1);
     for (int step = 0; step < 2; ++step) mask = arith::ShRUIOp::create(e_.b, e_.loc, mask, half);
@@ -124,11 +125,11 @@ class WordCopies : public MmaCopies {
   Emit& e_;
   const MmaOperand& x_;
   Value shared_;
-  int64_t word_, count_;  // elements of a word, words of a thread
-  Value last_;            // the last row that exists
-  Value exists_;          // null: in every thread
+  int64_t word_, count_;  // elements in a word, words of a thread
+  Value last_;            // index: the last existing row
+  Value exists_;          // whether the thread has words; null: all threads have
   SmallVector<Word> words_;
-  Values loaded_;  // elements, and unless blocks are whole how much of K is in the block
+  Values loaded_;  // elements; last, unless K is whole blocks, K of the block (i32)
 };
 
 }  // namespace

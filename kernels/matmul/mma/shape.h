@@ -1,5 +1,5 @@
-// What a "mma" plan fixes of its kernel: the warps' parts of the tile, how each operand gets into shared
-// memory and how much of it there is. Pure arithmetic, read by the candidates' table and by the emitter.
+// The shape of an "mma" kernel: the warps' parts of the tile, how each operand reaches shared memory, and how
+// much shared memory is needed. Pure arithmetic, used by the candidate tables and by the emitter.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace lathe {
 
-// What every split's K but the last's is a multiple of: chunks of 16 aligned bytes; on AMD blocks where K is
-// whole blocks, so that no split has an end to mask.
+// K of every split but the last is a multiple of this: a chunk of 16 bytes, or on AMD a whole block if K is
+// whole blocks, so that no split needs a K mask.
 inline int64_t mma_split_granularity(bool amd, int64_t k, int64_t tile_k, int64_t element_bytes) {
   return amd && k % tile_k == 0 ? tile_k : 16 / element_bytes;
 }
@@ -23,7 +23,7 @@ struct MmaShape {
 
   MatrixInstruction instruction = kMmaSyncInstruction;
   int64_t tile_m = 0, tile_n = 0, tile_k = 0;
-  int64_t warp_m = 0, warp_n = 0;  // of the tile, each warp's
+  int64_t warp_m = 0, warp_n = 0;  // one warp's part of the tile
   int64_t stages = 0;
   int64_t element_bytes = 2;
   bool a_k_contiguous = true, b_k_contiguous = true;
@@ -34,27 +34,27 @@ struct MmaShape {
   int64_t threads() const { return instruction.wave() * warps(); }
   int64_t fragment_rows() const { return warp_m / instruction.rows; }
   int64_t fragment_columns() const { return warp_n / instruction.columns; }
-  int64_t depth_bytes() const { return tile_k * element_bytes; }  // of a stage, along K
+  int64_t depth_bytes() const { return tile_k * element_bytes; }  // bytes of K in a stage
   int64_t stage_bytes() const { return (tile_m + tile_n) * depth_bytes(); }
 
-  // Whether an operand is read in chunks of 16 bytes, on CUDA copied asynchronously. The others pass through
-  // registers element by element, and so do on CUDA bytes that are not contiguous along K, which ldmatrix
-  // cannot transpose; on AMD chunks are transposed in registers.
+  // Whether an operand is read in chunks of 16 bytes, on CUDA with cp.async. Other operands pass through
+  // registers element by element. On CUDA so do bytes that are not K-contiguous, because ldmatrix cannot
+  // transpose bytes; on AMD chunks are transposed in registers.
   bool copies_chunks(bool k_contiguous) const {
     return alignment == Alignment::k16 && (k_contiguous || instruction.amd() || element_bytes > 1);
   }
   bool copies_chunks() const { return copies_chunks(a_k_contiguous) && copies_chunks(b_k_contiguous); }
 
-  // Loads of an element that passes through registers.
+  // Loads per element of an operand that passes through registers.
   int64_t loads_of_element() const { return alignment == Alignment::kByte ? element_bytes : 1; }
-  // What passes through registers is under way there while one block is multiplied, however many stages wait
-  // to take it: more than two would hide nothing.
+  // An operand that passes through registers has one block in flight, however many stages there are, so more
+  // than two stages would hide nothing.
   static constexpr int64_t kStagedStages = 2;
 
-  // Sums leave by way of shared memory, `rows` fragments' rows of every warp at a time. A row there is longer
-  // than the tile is wide, so that the rows that lanes write together fall into different banks: by eight
-  // words for the four rows of half a warp of pairs, by four for the eight rows of lanes that write four
-  // words each.
+  // The epilogue passes accumulators through shared memory, `rows` fragment rows of every warp at a time. A
+  // row there is longer than the tile is wide, so that rows that are written together fall into different
+  // banks: 8 words longer on CUDA (half a warp writes pairs to four rows), 4 on AMD (lanes write four words
+  // each to eight rows).
   int64_t store_pitch() const { return tile_n + (instruction.amd() ? 4 : 8); }
   int64_t store_bytes(int64_t rows) const {
     return row_warps() * rows * instruction.rows * store_pitch() * kSumBytes;
@@ -66,8 +66,8 @@ struct MmaShape {
     return rows;
   }
 
-  // Registers of a thread, as ptxas needs them for sm_80 to sm_120 or somewhat more (measured over the table:
-  // within 20 of what was assembled, below it nowhere).
+  // Estimate of a thread's registers: what ptxas needs for sm_80 to sm_120 or up to 20 more, checked for
+  // every row of the candidate table.
   int64_t registers() const {
     const int64_t sums = warp_m * warp_n / instruction.wave();
     const int64_t step = instruction.amd() ? instruction.read_bytes() / 4 : 0;
@@ -77,7 +77,7 @@ struct MmaShape {
            copy_registers(tile_n, b_k_contiguous) + 40;
   }
 
-  // Why no kernel has this shape, "" if one has.
+  // Why this shape is not supported, "" if it is.
   std::string defect() const {
     const auto power_of_two = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
     if (!power_of_two(tile_m) || !power_of_two(tile_n) || !power_of_two(warp_m) || !power_of_two(warp_n))
@@ -96,20 +96,20 @@ struct MmaShape {
   }
 
  private:
-  // A pointer for each chunk; for words that pass through registers what was loaded for them, each in a
-  // register of its own, and their places in shared memory.
+  // Registers for the copies of one operand. Chunks: a pointer each. Words that pass through registers: one
+  // register for each load of a word, and the word's offset in shared memory.
   int64_t copy_registers(int64_t width, bool k_contiguous) const {
     const auto count = [&](int64_t bytes) {
       return std::max<int64_t>(width * depth_bytes() / bytes / threads(), 1);
     };
-    // AMD: chunks that are transposed there are put together in others.
+    // AMD: transposed chunks are assembled in extra registers.
     const int64_t transposed = instruction.amd() && !k_contiguous ? (element_bytes == 1 ? 16 : 6) : 0;
     if (copies_chunks(k_contiguous)) return (instruction.amd() ? 6 : 2) * count(16) + transposed;
-    // AMD: with a pointer and an offset each.
+    // AMD: each word also needs a pointer and an offset.
     if (instruction.amd()) return count(4) * (3 * (4 / element_bytes) + 3);
     const int64_t loads = 4 / element_bytes * loads_of_element();
-    // Four loads from as many rows of memory take more than their results: both operands of 64x64x128 of
-    // bytes needed over 255.
+    // Four loads from four different rows need more registers than their results: with both operands loaded
+    // that way, 64x64x128 tiles of bytes exceed the limit of 255.
     return count(4) * (loads == 4 && !k_contiguous ? 10 : loads + 1) + 8;
   }
 };

@@ -50,7 +50,7 @@ static struct Section* sections_of(const struct LoadedObject* o) {
 }
 static uint64_t up(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }
 
-// Puts `bits` of the instruction's immediate at `at`.
+// Inserts `bits` bits of an immediate into the instruction, at bit `at`.
 static void insert(void* where, uint64_t value, int at, int bits) {
   const uint32_t mask = ((1u << bits) - 1) << at;
   uint32_t* instruction = where;
@@ -75,7 +75,7 @@ static const char* relocate(const struct Relocation* r, char* place, uint64_t ta
     case kLoad128: insert(place, (target & 0xfff) >> 4, 10, 12); return 0;
     case kJump26:
     case kCall26: insert(place, (target - p) >> 2, 0, 26); return 0;
-    default: return "a relocation of another kind than kernels need";
+    default: return "an unsupported relocation type";
   }
 }
 
@@ -88,7 +88,7 @@ static const char* relocate_section(const struct LoadedObject* o, const struct S
   for (uint64_t i = 0; i < list->size / sizeof *r; ++i) {
     const struct Symbol* s = &symbols[r[i].symbol];
     if (s->section == 0) return "an undefined symbol";
-    if (s->section >= ((struct Header*)o->file)->section_count) return "a symbol of no section";
+    if (s->section >= ((struct Header*)o->file)->section_count) return "a symbol without a section";
     const uint64_t target = sections[s->section].address + s->value + (uint64_t)r[i].addend;
     const char* error = relocate(&r[i], (char*)to->address + r[i].offset, target);
     if (error) return error;

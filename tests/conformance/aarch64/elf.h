@@ -1,5 +1,5 @@
-// Places a relocatable ELF object of AArch64 in memory, as the kernels' are: code and constants, no undefined
-// symbol.
+// Loads a relocatable ELF object of AArch64 into memory. It supports what kernels contain: code and constants, no
+// undefined symbols.
 #pragma once
 
 #include <stdint.h>
@@ -7,12 +7,12 @@
 struct LoadedObject {
   char* image;  // executable, not writable
   uint64_t image_bytes;
-  char* file;  // the object, for its symbols
+  char* file;  // a copy of the object, for its symbols
   uint64_t file_bytes;
 };
 
-// Null, or what the object has that this cannot place. `file` is copied.
+// Null, or what the object contains that is not supported. `file` is copied.
 const char* load_object(const char* file, uint64_t bytes, struct LoadedObject* out);
 void unload_object(struct LoadedObject* object);
-// The function of that name, null where there is none.
+// The function with this name; null if there is none.
 void* find_symbol(const struct LoadedObject* object, const char* name);

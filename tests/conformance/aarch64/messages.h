@@ -1,5 +1,5 @@
-/* What a test and the runner tell each other, as plain structs: both sides are little-endian with 64-bit
- * words. */
+/* The messages between a test and the runner. They are plain structs, because both sides are little-endian with
+ * 64-bit words. */
 #ifndef LATHE_TESTS_AARCH64_MESSAGES_H
 #define LATHE_TESTS_AARCH64_MESSAGES_H
 
@@ -9,7 +9,7 @@
 enum { kPage = 4096, kTextBytes = 128, kMostRegions = 12, kMostSteps = 4, kMostArgumentBytes = 256 };
 
 enum CommandKind { kLoad = 1, kRun = 2 };
-/* kLoad: `bytes` of an object follow, and an Answer comes back. kRun: a Run follows. */
+/* kLoad: an object of `bytes` bytes follows, and the runner sends an Answer. kRun: a Run follows. */
 struct Command {
   uint64_t kind, bytes;
 };
@@ -19,17 +19,17 @@ struct Answer {
   char text[kTextBytes];
 };
 
-/* kScratch is filled by the runner, the others' content follows; kOutput's comes back. */
+/* The runner fills kScratch; the test sends the content of the others; the runner returns that of kOutput. */
 enum RegionKind { kInput = 1, kOutput = 2, kScratch = 3 };
-/* Whole pages of the test's memory. */
+/* Whole pages of the memory of the test's process. */
 struct Region {
   uint64_t address, bytes, kind;
 };
 
-/* A launch: `regions` Regions follow, each with its content. Then an Answer comes back and, unless it failed,
- * the content of every output. */
+/* A launch. `regions` Regions follow, each with its content. The runner sends an Answer and, on success, the content
+ * of every output. */
 struct Run {
-  uint64_t regions, steps, pointers /* the argument block's first words */, argument_bytes;
+  uint64_t regions, steps, pointers /* the first words of the argument block */, argument_bytes;
   uint64_t arguments[kMostArgumentBytes / 8];
   struct {
     char symbol[256];

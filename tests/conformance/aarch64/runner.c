@@ -1,14 +1,14 @@
-// Runs CPU kernels' objects on AArch64, under qemu-aarch64, for a test that compiles them elsewhere.
-// Freestanding: a static program over system calls, so that no C library of that architecture is needed.
+// Runs CPU kernel objects on AArch64, under qemu-aarch64, for a test that compiles them on another machine. It is a
+// freestanding static program that makes system calls itself, so it needs no C library for AArch64.
 //
-// Commands come on the standard input, answers go to the standard output (messages.h). Operands are placed in
-// memory of this process at the offsets within a page that they have in the other, between inaccessible
-// pages; inputs cannot be written. Any fault ends the process, which the test sees.
+// Commands arrive on standard input, answers go to standard output (messages.h). Operands are placed between
+// inaccessible pages, at the same offset within a page as in the test's process; inputs are read-only. A fault ends
+// the process, and the test detects that.
 #include "elf.h"
 #include "messages.h"
 #include "system.h"
 
-// memcpy and memset, which the compiler may call; built with -fno-builtin, or it would call them from within.
+// memcpy and memset for calls that the compiler inserts. -fno-builtin keeps it from inserting one into these bodies.
 void* memcpy(void* to, const void* from, size_t n) {
   for (size_t i = 0; i < n; ++i) ((char*)to)[i] = ((const char*)from)[i];
   return to;
@@ -18,7 +18,7 @@ void* memset(void* to, int value, size_t n) {
   return to;
 }
 
-// Inaccessible pages on both sides of `bytes`, a multiple of kPage.
+// Memory of `bytes` bytes (a multiple of kPage) between two inaccessible pages.
 static char* guarded(uint64_t bytes) {
   char* all = map_pages(bytes + 2 * kPage, kNoAccess);
   protect_pages(all + kPage, bytes, kRead | kWrite);
@@ -56,20 +56,20 @@ static uint64_t translated(uint64_t address, const struct Placed* placed, uint64
   for (uint64_t i = 0; i < regions; ++i)
     if (address - placed[i].region.address < placed[i].region.bytes)
       return (uint64_t)placed[i].memory + (address - placed[i].region.address);
-  fail("a pointer of the argument block lies in no region");
+  fail("a pointer of the argument block is not in any region");
   return 0;
 }
 
 static void run(const struct Run* r) {
   struct Placed placed[kMostRegions];
   if (r->regions > kMostRegions || r->steps > kMostSteps || r->argument_bytes > sizeof(r->arguments))
-    fail("a launch of too many parts");
+    fail("a launch with too many regions, steps or arguments");
   for (uint64_t i = 0; i < r->regions; ++i) {
     struct Placed* p = &placed[i];
     read_all(&p->region, sizeof p->region);
     p->memory = guarded(p->region.bytes);
     if (p->region.kind == kScratch)
-      memset(p->memory, 0xff, p->region.bytes);  // NaN: what is read before it is written spoils a result
+      memset(p->memory, 0xff, p->region.bytes);  // NaN: reading before writing spoils the result
     else
       read_all(p->memory, p->region.bytes);
     if (p->region.kind == kInput) protect_pages(p->memory, p->region.bytes, kRead);
@@ -86,7 +86,7 @@ static void run(const struct Run* r) {
       error = "the object has no such symbol";
       break;
     }
-    // Tasks of a step may run in any order: here from the last.
+    // The tasks of a step may run in any order; here the last one runs first.
     for (int64_t t = r->step[s].tasks; t-- > 0;) task(arguments, t);
   }
   answer(error);

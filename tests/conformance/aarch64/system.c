@@ -9,7 +9,7 @@ static int64_t call(int64_t number, int64_t a, int64_t b, int64_t c, int64_t d) 
   register int64_t x1 __asm__("x1") = b;
   register int64_t x2 __asm__("x2") = c;
   register int64_t x3 __asm__("x3") = d;
-  register int64_t x4 __asm__("x4") = -1;  // of mmap: no file
+  register int64_t x4 __asm__("x4") = -1;  // mmap: no file
   register int64_t x5 __asm__("x5") = 0;
   __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
   return x0;

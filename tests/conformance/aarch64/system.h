@@ -1,4 +1,4 @@
-// Linux's system calls on AArch64, as far as the runner needs them. A call that fails ends the process.
+// The Linux system calls of AArch64 that the runner needs. A call that fails ends the process.
 #pragma once
 
 #include <stddef.h>

@@ -1,11 +1,10 @@
-// libcublasLt.so.13 and libhipblaslt.so.1 (LATHE_STUB_HIP) for a test: every call is held to what the
-// vendors' documents ask of it, and products are computed in double precision on the memory of the driver
-// that is emulated. A breach is a line on stderr and an error status, as the libraries give: 7 for an invalid
-// value, 15 for what is not supported.
+// A stub of libcublasLt.so.13 and, with LATHE_STUB_HIP, of libhipblaslt.so.1. It checks every call against the vendor's
+// documentation and computes products in double precision on the memory of the emulated driver. A violation prints a
+// line on stderr and returns the vendor's status: 7 for an invalid value, 15 for an unsupported one.
 //
-// LATHE_STUB_BLASLT=fail has every product fail, =none has no algorithm for any; =several has four of them
-// for a caller who asks for as many: a right one, one that fails, one whose results are wrong, and a right
-// one that is slow; =slow_first has two, the slow one first.
+// LATHE_STUB_BLASLT=fail makes every product fail; =none finds no algorithm for any product; =several offers four
+// algorithms to a caller that asks for as many: a right one, one that fails, one with wrong results and a slow right
+// one; =slow_first offers two, the slow one first.
 #include <dlfcn.h>
 
 #include <array>
@@ -45,7 +44,7 @@ constexpr const char *kDriver = "libcuda.so.1", *kToHost = "cuMemcpyDtoHAsync_v2
                      *kIsCapturing = "cuStreamIsCapturing", *kLaunchHost = "cuLaunchHostFunc";
 #endif
 constexpr int kF32 = 0, kF16 = 2, kI8 = 3, kI32 = 10, kBF16 = 14, kE4M3 = 28;
-constexpr size_t kResultBytes = 96;  // of one answer of the heuristics
+constexpr size_t kResultBytes = 96;  // size of one result of the heuristics
 constexpr int kInvalid = 7, kUnsupported = 15, kFailed = 13;
 constexpr int kEpilogueDefault = 1, kEpilogueBias = 4;
 
@@ -76,11 +75,11 @@ struct Preference {
   uint64_t workspace = 0;
   uint32_t reductions = 7, alignment[4] = {256, 256, 256, 256};  // the documented defaults
 };
-// What an algorithm does beside its product.
+// How an algorithm behaves.
 enum class Kind { kRight, kFails, kWrong, kSlow };
 constexpr std::chrono::milliseconds kSlowness(20);
 
-// What an algorithm was found for, kept by its number.
+// The request that an algorithm was found for, kept under the algorithm's number.
 struct Found {
   int compute, trans_a, trans_b, epilogue;
   Layout layouts[4];
@@ -127,14 +126,14 @@ bool is_way(const char* way) {
   return text != nullptr && std::string(text) == way;
 }
 
-// The algorithms that there are for a product, the heuristics' first answer first.
+// The algorithms for a product, in the order in which the heuristics return them.
 std::vector<Kind> kinds() {
   if (is_way("several")) return {Kind::kRight, Kind::kFails, Kind::kWrong, Kind::kSlow};
   if (is_way("slow_first")) return {Kind::kSlow, Kind::kRight};
   return {Kind::kRight};
 }
 
-// The documents' table of types, and that the layouts fit each other and the operation.
+// Checks the types by the documented table, and that the layouts fit each other and the operation.
 int check(const Desc& d, const Layout (&l)[4]) {
   const bool bytes = d.compute == kComputeI32;
   const bool eights = l[0].type == kE4M3;
@@ -156,7 +155,7 @@ int check(const Desc& d, const Layout (&l)[4]) {
   }
   if (bytes) ASK(d.trans_a == kT && d.trans_b == kN && m % 4 == 0 && k % 4 == 0);
   if (bytes) ASK(l[0].leading % 4 == 0 && l[1].leading % 4 == 0);
-  // fp8 is multiplied with A transposed alone, in rows of multiples of 16 bytes.
+  // fp8 needs a transposed A and rows that are multiples of 16 bytes.
   if (eights)
     ASK(d.compute == kComputeF32 && d.trans_a == kT && d.trans_b == kN && m % 16 == 0 && k % 16 == 0);
   ASK(d.epilogue == kEpilogueDefault || d.epilogue == kEpilogueBias);
@@ -209,7 +208,7 @@ void from_double(double v, int type, uint8_t* at) {
   }
 }
 
-// The emulated driver's memory, copied there and back in the stream.
+// The memory of the emulated driver, copied to and from the host in the stream.
 class Memory {
  public:
   explicit Memory(void* stream) : stream_(stream) {
@@ -236,7 +235,7 @@ class Memory {
   int (*wait_)(void*) = nullptr;
 };
 
-// One matrix of a batch on the host.
+// One matrix of a batch, on the host.
 struct Matrix {
   Layout l;
   std::vector<uint8_t> bytes;
@@ -289,7 +288,8 @@ struct Places {
 
 int run(const Desc& product, const Layout* all, double by, double plus, const Places& at, void* workspace,
         void* stream) {
-  // What kernels of the library's leave each other in the workspace, another call's would overwrite.
+  // A real library keeps data in the workspace between its kernels. Writes a mark, to detect that another call
+  // overwrites it.
   static std::atomic<uint64_t> calls{0};
   const uint64_t call = ++calls;
   const Memory memory(stream);
@@ -302,23 +302,23 @@ int run(const Desc& product, const Layout* all, double by, double plus, const Pl
   return 0;
 }
 
-// Now, or by each replay of the graph that the stream is captured into: a host node stands for the kernel,
-// and the emulated driver lets it copy.
+// Runs the work now, or in each replay of the graph if the stream is being captured. There a host node stands for the
+// kernel; the emulated driver allows it to copy.
 int in_stream(void* stream, const std::function<int()>& work) {
-  void* driver = dlopen(kDriver, RTLD_NOW | RTLD_NOLOAD);
-  if (driver == nullptr) return kFailed;
-  auto* is_capturing = reinterpret_cast<int (*)(void*, int*)>(dlsym(driver, kIsCapturing));
-  auto* launch = reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(dlsym(driver, kLaunchHost));
-  int captured = 0;
-  if (is_capturing == nullptr || is_capturing(stream, &captured) != 0 || captured == 0) return work();
-  if (launch == nullptr) return kFailed;
-  static std::vector<std::unique_ptr<std::function<int()>>> nodes;  // as long as any graph may live
-  const std::lock_guard<std::mutex> lock(mutex);
-  nodes.push_back(std::make_unique<std::function<int()>>(work));
-  const auto call = [](void* node) {
-    if ((*static_cast<std::function<int()>*>(node))() != 0) breach("a captured product failed");
-  };
-  return launch(stream, call, nodes.back().get()) == 0 ? 0 : kFailed;
+void* driver = dlopen(kDriver, RTLD_NOW | RTLD_NOLOAD);
+if (driver == nullptr) return kFailed;
+auto* is_capturing = reinterpret_cast<int (*)(void*, int*)>(dlsym(driver, kIsCapturing));
+auto* launch = reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(dlsym(driver, kLaunchHost));
+int captured = 0;
+if (is_capturing == nullptr || is_capturing(stream, &captured) != 0 || captured == 0) return work();
+if (launch == nullptr) return kFailed;
+static std::vector<std::unique_ptr<std::function<int()>>> nodes;  // kept as long as any graph may live
+const std::lock_guard<std::mutex> lock(mutex);
+nodes.push_back(std::make_unique<std::function<int()>>(work));
+const auto call = [](void* node) {
+  if ((*static_cast<std::function<int()>*>(node))() != 0) breach("a captured product failed");
+};
+return launch(stream, call, nodes.back().get()) == 0 ? 0 : kFailed;
 }
 
 }  // namespace
@@ -347,7 +347,7 @@ ENTRY(MatmulDescSetAttribute)(void* desc, int attribute, const void* value, size
     case kEpilogue: return set(&d->epilogue, value, bytes);
     case kBias: return set(&d->bias, value, bytes);
     case kBiasType: return set(&d->bias_type, value, bytes);
-    default: return breach("attribute of a product");
+    default: return breach("unknown attribute of a product");
   }
 }
 ENTRY(MatrixLayoutCreate)(void** out, int type, uint64_t rows, uint64_t columns, int64_t leading) {
@@ -365,7 +365,7 @@ ENTRY(MatrixLayoutSetAttribute)(void* layout, int attribute, const void* value, 
   auto* l = static_cast<Layout*>(layout);
   if (attribute == kBatch) return set(&l->batch, value, bytes);
   if (attribute == kStride) return set(&l->stride, value, bytes);
-  return breach("attribute of a layout");
+  return breach("unknown attribute of a layout");
 }
 ENTRY(MatmulPreferenceCreate)(void** out) { return make(&preferences, out, Preference()); }
 ENTRY(MatmulPreferenceDestroy)(void* preference) { return drop<Preference>(&preferences, preference); }
@@ -377,7 +377,7 @@ ENTRY(MatmulPreferenceSetAttribute)(void* preference, int attribute, const void*
   if (attribute == kReductions && kReductions >= 0) return set(&p->reductions, value, bytes);
   if (kAlignment >= 0 && attribute >= kAlignment && attribute < kAlignment + 4)
     return set(&p->alignment[attribute - kAlignment], value, bytes);
-  return breach("attribute of a preference");
+  return breach("unknown attribute of a preference");
 }
 
 ENTRY(MatmulAlgoGetHeuristic)
@@ -399,9 +399,9 @@ ENTRY(MatmulAlgoGetHeuristic)
   if (int status = check(d, found.layouts); status != 0) return status;
   if (is_way("none")) return kUnsupported;
 #ifndef LATHE_STUB_HIP
-  // A product that is summed in f32 must not be rounded between splits, and says so.
+  // A product that is summed in f32 must exclude reductions that round between splits.
   ASK(found.preference.reductions == 2);
-  // Sides that an algorithm of that alignment would not take.
+  // The leading dimensions must have the promised alignment.
   for (int i = 0; i < 4; ++i)
     ASK(found.layouts[i].leading * size_of(found.layouts[i].type) % found.preference.alignment[i] == 0);
 #endif
@@ -412,7 +412,7 @@ ENTRY(MatmulAlgoGetHeuristic)
     const uint64_t number = 1000 + algorithms.size();
     found.kind = kind;
     algorithms[number] = found;
-    // The algorithm comes first; behind cuBLASLt's 64 bytes the workspace and the state.
+    // The result starts with the algorithm; in cuBLASLt the workspace size and the state follow at byte 64.
     char* result = static_cast<char*>(results) + *count * kResultBytes;
     std::memset(result, 0, kResultBytes);
     std::memcpy(result, &number, sizeof number);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The first minutes on a CUDA device: correctness by kernel family, streams, speed. docs/measuring-on-a-gpu.md.
+"""The first minutes on a CUDA device: correctness by kernel family, streams, speed. See docs/measuring-on-a-gpu.md.
 
     first [--seconds 330] [--out results]                       everything, the most important first
     second --from RESULTS [--seconds 240] [--family TEXT] [--case TEXT] [--candidate RANK] [--out results]
-    requests --out DIRECTORY                                    the requests, for the bundle of a pack
+    requests --out DIRECTORY                                    writes the requests for the bundle of a pack
 """
 import argparse
 import concurrent.futures
@@ -29,15 +29,15 @@ LATHE = os.path.join(PACK, "bin", "lathe")
 
 
 class Ended(BaseException):
-    """The run was ended from outside."""
+    """The run was killed from outside."""
 
 
 def guarded(report, part, *arguments):
-    """A part of the run; whatever goes wrong in it, the next one is begun."""
+    """Runs one part. If it fails, reports the error, so that the next part can start."""
     try:
         part(*arguments)
     except Exception:  # pylint: disable=broad-except
-        report.say(f"{part.__name__} ended early:\n" + traceback.format_exc())
+        report.say(f"{part.__name__} failed:\n" + traceback.format_exc())
 
 
 def output_of(command, seconds=30):
@@ -49,18 +49,18 @@ def output_of(command, seconds=30):
 
 
 def device_line():
-    """What `lathe devices` says of cuda:0, or why there is none."""
+    """The line of `lathe devices` about cuda:0, or why there is none."""
     _, text = output_of([LATHE, "devices"], 60)
     lines = [line for line in text.splitlines() if line.startswith("cuda")]
     return lines[0] if lines else text.strip() or "no device"
 
 
 def show_facts(report):
-    """The driver, and the queried facts beside the files of this processor."""
+    """Reports the driver, and the queried facts that differ from the facts file of this processor."""
     report.say(f"device: {device_line()}")
     status, text = output_of(["nvidia-smi", "--query-gpu=name,driver_version,clocks.max.sm,clocks.max.mem,power.limit,memory.total",
                               "--format=csv,noheader"])
-    report.say("nvidia-smi: " + (text.strip() if status == 0 else "not there"))
+    report.say("nvidia-smi: " + (text.strip() if status == 0 else "not installed"))
     status, text = output_of([LATHE, "explain", "matmul", "64x64x64", "--dtype", "bf16", "--device", "cuda:0", "--json"])
     if status != 0:
         report.say("facts: " + text.strip())
@@ -80,9 +80,9 @@ def show_facts(report):
 
 
 def run_group(group, report, deadline, watch):
-    """All cases of one row and column, in processes of their own."""
+    """Runs all cases of one cell of the table, in their own processes."""
     command = [LATHE, "selftest", "--device", "cuda:0", "--each"] + group.flags
-    if group.lines:  # else the self-test's own table
+    if group.lines:  # otherwise the self-test's own table
         path = os.path.join(report.work, group.name + ".requests")
         with open(path, "w", encoding="utf-8") as file:
             file.write("\n".join(group.lines) + "\n")
@@ -100,7 +100,7 @@ def run_group(group, report, deadline, watch):
     if total is None and not told:
         with open(os.path.join(report.work, group.name + ".log"), encoding="utf-8", errors="replace") as log:
             last = (log.read().strip().splitlines() or ["no answer"])[0]
-        report.note(group, "no such family" if "--family takes" in last else f"not begun: {last[:60]}")
+        report.note(group, "no such family" if "--family takes" in last else f"not started: {last[:60]}")
     elif total is None or len(told) < total:
         report.note(group, f"{(total or 0) - len(told)} not run")
 
@@ -115,7 +115,7 @@ def run_groups(groups, report, seconds, watch, at_once):
 
 
 def run_steps(steps, report, seconds):
-    """Programs side by side, each with its log and verdict."""
+    """Runs programs side by side, each with its own log and verdict."""
     deadline, running = time.monotonic() + seconds, []
     for name, command, environment in steps:
         log = open(os.path.join(report.work, name + ".log"), "wb")
@@ -151,15 +151,15 @@ def streams(report, seconds, smoke):
 
 
 def sanitize(report, seconds, cores):
-    """compute-sanitizer over one small case of each family."""
+    """Runs compute-sanitizer on a small case of each family."""
     if shutil.which("compute-sanitizer") is None:
-        report.say("sanitize: no compute-sanitizer here")
+        report.say("sanitize: compute-sanitizer is not installed")
         return
     path = os.path.join(report.work, "sanitize.requests")
     with open(path, "w", encoding="utf-8") as file:
         file.write("matmul 7x336x528 --dtype bf16 --split-k 3\nargmax 3x9000 --dtype bf16\n")
     steps = []
-    # Lathe counts a kernel's parameters by asking for one too many, which is no error to report.
+    # Lathe counts a kernel's parameters by asking for one too many; this must not be reported as an error.
     for tool, quiet in (("memcheck", ["--report-api-errors", "no"]), ("racecheck", [])):
         for family in ("wgmma", "skinny", "mma", "simt", "ukernel", "rows"):
             steps.append((f"{tool} {family}", ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *quiet, LATHE,
@@ -169,14 +169,14 @@ def sanitize(report, seconds, cores):
 
 
 def hold_device():
-    """A process that keeps a context: without a persistence daemon each first process on a device starts its driver."""
+    """Starts a process that keeps a context. Without a persistence daemon each process would start the driver."""
     program = ("import ctypes, time\ncuda = ctypes.CDLL('libcuda.so.1')\ncuda.cuInit(0)\ncontext = ctypes.c_void_p()\n"
                "cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)\ntime.sleep(900)")
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def within(arguments, groups, measure):
-    """Calls `measure(report)` for a device and writes the report, whatever ends it. The exit status."""
+    """Calls `measure(report)` if there is a device and writes the report in any case. Returns the exit status."""
     name, line = f"run {arguments.verb}", device_line()
     if not line.startswith("cuda:0"):
         print(f"{name}: no CUDA device: {' '.join(line.split())}")
@@ -195,7 +195,7 @@ def within(arguments, groups, measure):
         ended = True
     holder.kill()
     if ended:
-        report.say("ended from outside")
+        report.say("killed from outside")
     report.say("")
     report.say(report.table(groups), 2500)
     report.say(report.failures(), 3500)
@@ -219,7 +219,7 @@ def first(arguments):
         if not arguments.no_streams:
             guarded(report, streams, report, 20 * share, smoke)
         if not arguments.no_speed:
-            # Speed gets the time that correctness left, less half a minute.
+            # Speed gets the time that correctness left, minus half a minute.
             left = arguments.seconds - 38 - report.seconds()
             guarded(report, speed.measure, report, PACK, max(left, 100 * share), smoke)
         left = arguments.seconds - 8 - report.seconds()
@@ -229,7 +229,7 @@ def first(arguments):
 
 
 def second(arguments):
-    """What failed again, and what was slow."""
+    """Repeats what failed and what was slow."""
     try:
         with open(os.path.join(arguments.results, "cases.csv"), encoding="utf-8") as file:
             cases = [row for row in csv.DictReader(file) if row["state"] not in ("right", "refused")]
@@ -250,7 +250,7 @@ def second(arguments):
         if groups:
             guarded(report, run_groups, groups, report, arguments.seconds * 0.4, Watch(), max(2, (os.cpu_count() or 2) - 2))
         else:
-            report.say("nothing failed before, or nothing of that is wanted")
+            report.say("nothing to repeat: no earlier failure is selected")
         if not arguments.no_speed:
             left = arguments.seconds - 8 - report.seconds()
             guarded(report, speed.measure, report, PACK, left, False, arguments.results)
@@ -258,7 +258,7 @@ def second(arguments):
 
 
 def write_requests(arguments):
-    """A file of requests for each family, and one for speed."""
+    """Writes a file of requests for each family, and one for speed."""
     os.makedirs(arguments.out, exist_ok=True)
     by_family = {}
     for group in asked.groups():
@@ -279,17 +279,17 @@ def main():
         verb = verbs.add_parser(name)
         verb.add_argument("--seconds", type=float, default=seconds)
         verb.add_argument("--out", default="results")
-        verb.add_argument("--family", default="", help="groups whose name has this text: wgmma, mma-bf16, generic")
+        verb.add_argument("--family", default="", help="only groups whose name contains this text: wgmma, mma-bf16, generic")
         verb.add_argument("--no-speed", action="store_true")
-        verb.add_argument("--smoke", action="store_true", help="few and small cases, for a device that an emulator plays")
+        verb.add_argument("--smoke", action="store_true", help="few and small cases, for an emulated device")
         if name == "first":
-            verb.add_argument("--hang", type=float, default=20, help="with --smoke: seconds after which a case hangs")
+            verb.add_argument("--hang", type=float, default=20, help="with --smoke: seconds after which a case counts as hung")
             verb.add_argument("--no-streams", action="store_true")
         else:
-            verb.add_argument("--from", dest="results", required=True, help="what `run first` left")
-            verb.add_argument("--case", default="", help="requests that have this text")
-            verb.add_argument("--candidate", default="", help="force this rank")
-            verb.add_argument("--everything", action="store_true", help="also what was right")
+            verb.add_argument("--from", dest="results", required=True, help="the results of `run first`")
+            verb.add_argument("--case", default="", help="only requests that contain this text")
+            verb.add_argument("--candidate", default="", help="force the candidate of this rank")
+            verb.add_argument("--everything", action="store_true", help="repeat also what was right")
     verbs.add_parser("requests").add_argument("--out", required=True)
     arguments = parser.parse_args()
     if "out" in arguments:

@@ -1,4 +1,4 @@
-"""What was found, on disk as soon as it is known: summary.txt, cases.csv, and results.tar.gz with every log and table."""
+"""Writes the results to disk as soon as they are known: summary.txt, cases.csv, results.tar.gz (logs and tables)."""
 import csv
 import os
 import tarfile
@@ -17,7 +17,7 @@ class Report:
         self.writer.writerow(["family", "dtype", "merge", "state", "worst", "what", "detail", "command"])
 
     def say(self, text, most=1000):
-        """Lines for the summary, `most` characters of them: all sections together stay below 12,000."""
+        """Adds lines to the summary, at most `most` characters, so that all sections together stay below 12,000."""
         if len(text) > most:
             text = text[:most - 40].rpartition("\n")[0] + "\n... more in results.tar.gz"
         with self.lock:
@@ -36,7 +36,7 @@ class Report:
             self.cases_file.flush()
 
     def note(self, group, text):
-        """Why a group has fewer cases than it should."""
+        """Records why a group has fewer cases than it should."""
         with self.lock:
             self.notes[group.row, group.column] = text
 
@@ -66,7 +66,7 @@ class Report:
         return "\n".join(text)
 
     def failures(self, most=20):
-        """A line for each kind of failure: the first case of a family, dtype, merge and state, and how many are alike."""
+        """One entry per family, dtype, merge and state: the first failing case and the number of similar ones."""
         kinds = {}
         for case in self.cases:
             if case[3] not in ("right", "refused"):
@@ -81,7 +81,7 @@ class Report:
         return "\n".join(text)
 
     def write(self):
-        """The summary and the archive, each replaced whole."""
+        """Writes the summary by replacing the file as a whole."""
         with self.lock:
             path = os.path.join(self.out, "summary.txt")
             with open(path + ".new", "w", encoding="utf-8") as file:

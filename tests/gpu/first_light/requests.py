@@ -1,13 +1,13 @@
-"""What the first minutes on a device ask: requests by kernel family, one a line as `lathe run` takes them."""
+"""The requests of the first minutes on a device, by kernel family, one per line as `lathe run` takes them."""
 
-# How `lathe run` spells each column of the table.
+# The options of `lathe run` for each column of the table.
 DTYPES = {
     "f32": "--dtype f32", "tf32": "--dtype f32 --math tf32", "f16": "--dtype f16", "bf16": "--dtype bf16",
     "i8": "--dtype i8 --out-dtype i32", "fp8": "--dtype f8e4m3 --out-dtype bf16",
 }
 PRODUCTS = ("simt", "mma", "wgmma", "skinny", "ukernel")
 M = (1, 7, 16, 64, 300)
-# Ragged against every tile: rows of whole 16 bytes, which tensor copies need, and rows of odd length.
+# No multiple of any tile: rows that are multiples of 16 bytes, which tensor copies need, and rows of odd length.
 N, ALIGNED_K, ODD_K = 336, 1072, 1031
 
 
@@ -23,9 +23,9 @@ def products(dtype, smoke):
     lines = [product(m, N, k, dtype, layout, split)
              for k, split in ((ALIGNED_K, 1), (ALIGNED_K, 5), (ODD_K, 1), (ODD_K, 5))
              for layout in ("nt", "nn") for m in M]
-    # Epilogues, a batch, sums of whole numbers (exact), the promise of equal bits.
+    # Epilogues, a batch, sums of integers (exact), the promise of equal bits.
     extras = [" --batch 3", " --fill integers", " --determinism run_to_run --split-k 5", " --padding 16"]
-    if dtype != "i8":  # whose sums in i32 take no epilogue
+    if dtype != "i8":  # i8 with sums in i32 has no epilogue
         extras.append(" --epilogue alpha=0.5,beta=-0.75,bias,gelu,residual")
     return lines + [product(m, N, ALIGNED_K, dtype, "nt") + extra for m in (7, 64, 300) for extra in extras]
 
@@ -45,7 +45,7 @@ def heads(dtype, smoke):
 
 
 class Group:
-    """Requests of one process: a row and a column of the table."""
+    """The requests of one process: one cell of the table."""
 
     def __init__(self, row, column, lines, family="", flags=(), environment=None):
         self.row, self.column, self.lines, self.family = row, column, lines, family
@@ -57,7 +57,7 @@ class Group:
 
 
 def groups(smoke=False):
-    """All of them, the most important first."""
+    """All groups, the most important first."""
     floats, columns = ("bf16", "f16", "f32"), ("bf16", "f16", "fp8", "i8", "tf32", "f32")
     if smoke:
         floats, columns = ("bf16",), ("bf16",)
@@ -67,7 +67,7 @@ def groups(smoke=False):
     made += [Group("argmax ukernel", dtype, argmaxes(dtype, smoke), "ukernel") for dtype in floats]
     made += [Group(f"matmul_argmax {family}", dtype, heads(dtype, smoke), family)
              for dtype in floats for family in ("skinny", "wgmma", "mma", "simt")]
-    # The kernels that ship for a miss, in place of all others: without a compiler and without a cache.
+    # The shipped fallback kernels instead of all others: without a compiler and without a cache.
     generic = {"LATHE_COMPILER_LIBRARY": "/nonexistent/liblathe-compiler.so", "LATHE_BUNDLES": "", "LATHE_CACHE_DIR": ""}
     for dtype in columns:
         lines = [line.split(" --split-k")[0] for line in products(dtype, smoke) if "--determinism" not in line]
@@ -80,7 +80,7 @@ def groups(smoke=False):
     return made
 
 
-# The weights that speed is measured on: the form of shapes.csv.
+# The weights for the speed measurements, in the format of shapes.csv.
 SPEED_WEIGHTS = """model,layer,n,k
 llama3-8b,qkv,6144,4096
 llama3-8b,gate_up,28672,4096
@@ -98,7 +98,7 @@ CANDIDATES = 4
 
 
 def speed_requests():
-    """The classes that the speed part asks for, for the bundle."""
+    """The requests of the speed part, for the bundle."""
     def weights(text):
         return [row.split(",")[2:] for row in text.strip().splitlines()[1:]]
     lines = [f"matmul {m}x{n}x{k} --dtype bf16" for m in SPEED_M for n, k in weights(SPEED_WEIGHTS)]

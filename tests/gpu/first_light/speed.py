@@ -1,4 +1,4 @@
-"""The speed part: ceilings, first use, a cached call, matmul beside cuBLASLt, argmax beside PyTorch."""
+"""The speed part: measured ceilings, first use, a cached call, matmul against cuBLASLt, argmax against PyTorch."""
 import csv
 import os
 import subprocess
@@ -13,7 +13,7 @@ KEPT = ("geometric mean", "first use", "cached call", "rows measured", "measured
 
 
 def bench_step(report, name, command, seconds):
-    """One program with its log; the lines that matter go into the summary."""
+    """Runs one program with its log and adds its most important lines to the summary."""
     path = os.path.join(report.work, name.replace(" ", "_") + ".log")
     with open(path, "wb") as log:
         try:
@@ -38,7 +38,7 @@ def rows_of(path):
 
 
 def show_matmul(report, dtype):
-    """A short line for each problem: ours, the peer's, the best of our candidates."""
+    """One short line per problem: our time, the peer's, and those of our best candidates."""
     candidates, lines = {}, []
     for row in rows_of(os.path.join(report.work, f"cuda_candidates_{dtype}.csv")):
         candidates.setdefault((row["weight"], row["M"]), []).append(row)
@@ -67,14 +67,14 @@ def matmul(report, bench, dtype, weights, m, seconds, smoke):
     with open(os.path.join(report.work, f"matmul_{dtype}.log"), "w", encoding="utf-8") as log, \
             open(os.path.join(report.work, f"matmul_{dtype}.err"), "wb") as errors:
         lost = run_bench(command, {}, errors, time.monotonic() + seconds, 10 if not smoke else 100, keep)
-    report.say(f"matmul {dtype} by the side of cuBLASLt:")
+    report.say(f"matmul {dtype} against cuBLASLt:")
     report.say("\n".join("  " + line[:260] for line in kept[-10:] + lost), 1200)
     show_matmul(report, dtype)
     report.pack()
 
 
 def slow_weights(results):
-    """The weights and M of a run before that were slower than the peer's first answer."""
+    """The weights and M that were slower in a previous run than the peer's first choice."""
     rows = rows_of(os.path.join(results, "cuda_matmul_bf16.csv"))
     slow = [row for row in rows if not row["vs first"].rstrip("x").replace(".", "").isdigit() or float(row["vs first"].rstrip("x")) < 1]
     weights = {(row["weight"], row["N"], row["K"]) for row in slow if row["weight"] != "ragged"}

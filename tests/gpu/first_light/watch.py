@@ -1,4 +1,4 @@
-"""Processes that may hang or fault: each is watched line by line and begun again behind the case that ended it."""
+"""Watches processes that may hang or fault, line by line, and restarts them after the case that ended them."""
 import json
 import os
 import selectors
@@ -6,13 +6,13 @@ import signal
 import subprocess
 import time
 
-# A call that fails like this has lost the process's context: every later case would fail, too.
+# Errors after which the process has lost its context, so that every later case would fail too.
 FAULTS = ("ILLEGAL", "MISALIGNED", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "HARDWARE", "ASSERT", "context is lost", "INVALID_PC",
           "UNKNOWN")
 
 
 def kill(process):
-    """The process and whatever it began."""
+    """Kills the process and its children."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -21,7 +21,7 @@ def kill(process):
 
 
 class Lines:
-    """A process's lines as they come."""
+    """The output lines of a process as they arrive."""
 
     def __init__(self, command, environment, log):
         self.process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE,
@@ -33,7 +33,7 @@ class Lines:
         self.ended = False
 
     def read(self, seconds):
-        """Whole lines that came within the time; [] when none did or the process ended (then .ended)."""
+        """The whole lines that arrived in time; [] if there were none or the process ended (then .ended is set)."""
         if self.selector.select(max(0.0, seconds)):
             chunk = self.process.stdout.read()
             if chunk == b"":
@@ -50,17 +50,17 @@ class Lines:
 
 
 class Watch:
-    """Limits of a watched run, seconds."""
+    """The time limits of a watched run, in seconds."""
 
     def __init__(self, case=8.0, prepare=60.0, start=60.0, restarts=12):
         self.case, self.prepare, self.start, self.restarts = case, prepare, start, restarts
 
 
 def run_cases(command, environment, log, deadline, watch, tell):
-    """`lathe selftest --each` until its last case or the deadline; tell(case) gets every case that ended, as a dict.
+    """Runs `lathe selftest --each` to its last case or the deadline. tell(case) gets every case that ended, as a dict.
 
-    A case that hangs or faults ends its process; the next process begins behind it. Answers how many cases there are, or
-    None where no process came as far as to say so.
+    A case that hangs or faults ends its process; the next process starts with the case after it. Returns the number of
+    cases, or None if no process got far enough to report it.
     """
     at, total, restarts = 0, None, 0
     while time.monotonic() < deadline and restarts <= watch.restarts:
@@ -73,7 +73,7 @@ def run_cases(command, environment, log, deadline, watch, tell):
                 lines.close()
                 return total
             if now - since > limits[state]:
-                why = {"begin": "hung", "prepare": "hung while compiling"}.get(state, "hung at its start")
+                why = {"begin": "hung", "prepare": "hung while compiling"}.get(state, "hung at the start")
                 break
             for line in lines.read(min(deadline, since + limits[state]) - now):
                 try:
@@ -98,7 +98,7 @@ def run_cases(command, environment, log, deadline, watch, tell):
         if why == "ended" and (total is not None and at >= total or state == "start"):
             return total
         if why == "ended":
-            why = f"its process ended, status {lines.process.returncode}"
+            why = f"the process ended with status {lines.process.returncode}"
         case.setdefault("case", at)
         case["state"] = {"hung": "hung", "faulted": "faulted"}.get(why, "failed")
         case.setdefault("detail", why)
@@ -112,7 +112,7 @@ def run_cases(command, environment, log, deadline, watch, tell):
 
 
 def run_bench(command, environment, log, deadline, seconds_of_row, tell_line):
-    """lathe_cuda_bench --mode matmul: begun again behind the row that hangs or ends it. Answers what became of such rows."""
+    """Runs lathe_cuda_bench --mode matmul and restarts it after a row that hangs or ends it. Returns what happened."""
     lost, skip = [], 0
     while time.monotonic() < deadline - 3:
         left = max(1, int(deadline - time.monotonic() - 2))
@@ -137,7 +137,7 @@ def run_bench(command, environment, log, deadline, seconds_of_row, tell_line):
         if not hung and status in (0, 1):
             return lost
         if row is None or time.monotonic() >= deadline:
-            lost.append(f"{'hung' if hung else f'ended with status {status}'} at {row or 'its start'}")
+            lost.append(f"{'hung' if hung else f'ended with status {status}'} at {row or 'the start'}")
             return lost
         lost.append(f"{'hung' if hung else f'ended with status {status}'}: {row[6:]}")
         skip = int(row.split()[1]) + 1

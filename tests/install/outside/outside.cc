@@ -1,4 +1,4 @@
-// The same through the C++ header: an error is an exception that names its cause, and a result is right.
+// The same with the C++ header: an error is an exception that names its cause, and a result is right.
 #include <cstdio>
 #include <lathe/lathe.hpp>
 #include <vector>
@@ -7,7 +7,7 @@ int main() try {
   const lathe::Context context;
   try {
     context.open("nonesuch:0");
-    std::fprintf(stderr, "a device nobody knows was opened\n");
+    std::fprintf(stderr, "an unknown device was opened\n");
     return 1;
   } catch (const lathe::Error& e) {
     if (e.status() != LATHE_INVALID_ARGUMENT) throw;

@@ -1,4 +1,4 @@
-// Counts allocations by standing in for the process's malloc: a repeated launch makes none.
+// Counts allocations by replacing the process's malloc. A repeated launch must make none.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 std::atomic<int64_t> allocations{0};
 }
 
-// Exported from the program, so that the C++ library uses it too.
+// Exported from the program, so that the C++ library uses these functions, too.
 #define LATHE_REPLACES __attribute__((visibility("default")))
 
 extern "C" {
@@ -78,9 +78,9 @@ struct Prepared {
 
 std::vector<Step> split_steps() { return {cpu_step("partial", 8), cpu_step("merge", 1)}; }
 
-TEST(Allocation, TheCounterCounts) {
+TEST(Allocation, CounterSeesAllocations) {
   const int64_t before = allocations.load();
-  void* volatile seen = std::malloc(10);  // volatile: the compiler would drop the pair
+  void* volatile seen = std::malloc(10);  // volatile, or the compiler would remove the pair
   std::free(seen);
   seen = operator new(3);
   operator delete(seen);
@@ -89,25 +89,25 @@ TEST(Allocation, TheCounterCounts) {
   EXPECT_EQ(allocations.load() - before, 3);
 }
 
-TEST(Allocation, NoneWithoutWorkspace) {
+TEST(Allocation, LaunchWithoutWorkspaceMakesNone) {
   Prepared prepared(1, {cpu_step("nothing", 1)}, 0, 0);
   EXPECT_EQ(prepared.allocations_of(100), 0);
 }
 
-TEST(Allocation, NoneForAWorkspaceThatFitsTheStack) {
+TEST(Allocation, WorkspaceThatFitsTheStackMakesNone) {
   Prepared prepared(1, split_steps(), 64, 100);
   EXPECT_EQ(prepared.allocations_of(100), 0);
   EXPECT_EQ(prepared.results[0], 36);
 }
 
-TEST(Allocation, OneSlabThenNone) {
+TEST(Allocation, LargeWorkspaceMakesOneSlabThenNone) {
   Prepared prepared(1, split_steps(), 64, 64 << 10);
   EXPECT_EQ(prepared.allocations_of(1), 1);
   EXPECT_EQ(prepared.allocations_of(100), 0);
   EXPECT_EQ(prepared.results[0], 36);
 }
 
-TEST(Allocation, NoneWithTheCallersWorkspace) {
+TEST(Allocation, CallersWorkspaceMakesNone) {
   Prepared prepared(1, split_steps(), 64, 100);
   alignas(64) static char workspace[256];
   prepared.launch.workspace = workspace;
@@ -115,14 +115,14 @@ TEST(Allocation, NoneWithTheCallersWorkspace) {
   EXPECT_EQ(prepared.allocations_of(100), 0);
 }
 
-TEST(Allocation, NoneInParallelAfterTheFirst) {
+TEST(Allocation, ParallelLaunchMakesNoneAfterTheFirst) {
   Prepared prepared(3, split_steps(), 64, 100);
   EXPECT_GT(prepared.allocations_of(2), 0);                    // threads and a slab
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the threads' own start
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // let the threads finish their start
   EXPECT_EQ(prepared.allocations_of(100), 0);
 }
 
-TEST(Allocation, NoneForASlice) {
+TEST(Allocation, SliceMakesNone) {
   Prepared prepared(1, split_steps(), 64, 0);
   alignas(64) static char workspace[64];
   prepared.launch.workspace = workspace;
@@ -134,8 +134,8 @@ TEST(Allocation, NoneForASlice) {
   EXPECT_TRUE(ok);
 }
 
-// Informative: what a launch of one task costs over calling the task.
-TEST(Allocation, DispatchTime) {
+// Prints what a launch of one task costs above calling the task.
+TEST(Allocation, DispatchTakesLessThanTwoMicroseconds) {
   using Clock = std::chrono::steady_clock;
   for (const bool with_scratch : {false, true}) {
     Prepared prepared(1, {cpu_step("nothing", 1)}, 0, with_scratch ? 4096 : 0);
@@ -149,8 +149,8 @@ TEST(Allocation, DispatchTime) {
     std::sort(nanoseconds.begin(), nanoseconds.end());
     std::printf("  launch of one task, %s: %.1f ns\n", with_scratch ? "scratch" : "no scratch",
                 nanoseconds[10]);
-    // Some tens of nanoseconds when all is well. The fastest round, and generous: a busy machine must not
-    // fail, a lock, a thread's wake-up or a system call on this path must.
+    // Usually some tens of nanoseconds. The limit is generous and applies to the fastest round, so that a
+    // busy machine passes, but a lock, a thread's wake-up or a system call on this path fails.
     EXPECT_LT(nanoseconds.front(), 2000);
   }
 }

@@ -24,7 +24,7 @@ void allow(const std::vector<int>& processors) {
   ASSERT_EQ(sched_setaffinity(0, sizeof set, &set), 0);
 }
 
-// Runs `body`, given the processors there are, on a thread that begins on the first of them alone.
+// Runs `body` with the list of processors, on a thread that may run only on the first of them at the start.
 template <typename F>
 void on_thread(F body) {
   const std::vector<int> all = processors_of_thread();
@@ -40,7 +40,8 @@ TEST(CallerAvoidance, LeavesTheCallersProcessor) {
     const std::vector<int> two = {all[0], all[1]};
     allow(two);
     CallerAvoidance avoidance;
-    while (processors_of_thread() == two) avoidance.leave(sched_getcpu());  // the scheduler may move it, too
+    while (processors_of_thread() == two)
+      avoidance.leave(sched_getcpu());  // the scheduler may move the thread, too
     for (int moves = 0; moves < 3; ++moves) {
       const int before = sched_getcpu();
       avoidance.leave(before);
@@ -49,21 +50,21 @@ TEST(CallerAvoidance, LeavesTheCallersProcessor) {
     }
     avoidance.leave(all[0]);
     EXPECT_EQ(processors_of_thread(), std::vector<int>{all[1]});
-    avoidance.leave(all[1]);  // the one that was left is allowed again
+    avoidance.leave(all[1]);  // the processor that was left before is allowed again
     EXPECT_EQ(processors_of_thread(), std::vector<int>{all[0]});
     EXPECT_EQ(sched_getcpu(), all[0]);
   });
 }
 
-TEST(CallerAvoidance, LeavesOtherAffinitiesAlone) {
+TEST(CallerAvoidance, KeepsAffinitiesSetByOthers) {
   on_thread([](const std::vector<int>& all) {
     CallerAvoidance avoidance;
-    avoidance.leave(all[1]);  // the thread is not there
+    avoidance.leave(all[1]);  // the thread does not run there
     avoidance.leave(-1);
     EXPECT_EQ(processors_of_thread(), std::vector<int>{all[0]});
-    avoidance.leave(all[0]);  // it may be nowhere else
+    avoidance.leave(all[0]);  // the thread has no other processor
     EXPECT_EQ(processors_of_thread(), std::vector<int>{all[0]});
-    // What somebody else allows replaces what was allowed before.
+    // An affinity that somebody else sets replaces the old one.
     allow({all[0], all[1]});
     while (processors_of_thread().size() == 2) avoidance.leave(sched_getcpu());
     const int left = all[0] + all[1] - sched_getcpu();

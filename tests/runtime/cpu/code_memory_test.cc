@@ -1,4 +1,4 @@
-// On systems that restrict executable memory, code is loaded, or refused with the system's cause.
+// On systems that restrict executable memory, code is either loaded, or rejected with the system's error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,33 +29,33 @@ std::string load_and_run() {
   return out[0] == 42.0f && out[3] == 3.5f * 3 + 41 ? "" : "it computes something else";
 }
 
-// What load_and_run() answers in a process that took on a rule; nothing if the system does not have the rule.
+// Returns load_and_run() of a child process under a rule, or nullopt if the system does not support the rule.
 std::optional<std::string> load_under(bool (*take_on)()) {
   constexpr const char* kNoRule = "the system does not have this rule";
   const std::string answer = in_child([take_on] { return take_on() ? load_and_run() : kNoRule; });
   return answer == kNoRule ? std::nullopt : std::make_optional(answer);
 }
 
-TEST(CodeMemory, LoadsWhereNothingMayGainExecution) {
+TEST(CodeMemory, LoadsUnderMemoryDenyWriteExecute) {
   const auto answer = load_under(refuse_gain_of_execution);
   if (!answer) GTEST_SKIP() << "no PR_SET_MDWE";
   EXPECT_EQ(*answer, "");
 }
 
-TEST(CodeMemory, LoadsThroughAMappedFileWhereMprotectIsDenied) {
+TEST(CodeMemory, LoadsThroughAMappedFileIfMprotectIsDenied) {
   const auto answer = load_under([] { return deny_execution(/*files=*/false); });
   if (!answer) GTEST_SKIP() << "no seccomp";
   EXPECT_EQ(*answer, "");
 }
 
-TEST(CodeMemory, IsUnavailableWithBothCausesWhereFilesAreDeniedToo) {
+TEST(CodeMemory, IsUnavailableWithBothCausesIfFilesAreDeniedToo) {
   const auto answer = load_under([] { return deny_execution(/*files=*/true); });
   if (!answer) GTEST_SKIP() << "no seccomp";
   EXPECT_THAT(*answer, AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("mprotect: Permission denied"),
                              HasSubstr("memfd_create: Permission denied")));
 }
 
-TEST(CodeMemory, NamesTheLackOfMemory) {
+TEST(CodeMemory, ReportsLackOfMemory) {
   ObjectLoader loader;
   const absl::Status status = loader.link(read_test_object("huge"), {"first"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;

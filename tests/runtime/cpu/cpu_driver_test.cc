@@ -29,7 +29,7 @@ std::unique_ptr<LoadedKernel> load(Driver& driver, const Artifact& artifact) {
   return *std::move(kernel);
 }
 
-// Wants operands at multiples of 16 bytes.
+// An artifact that needs operands aligned to 16 bytes.
 Artifact aligned_artifact() {
   Artifact artifact = test_artifact("steps", {cpu_step("nothing", 1)});
   artifact.recipe.pointer_alignment = 16;
@@ -38,8 +38,8 @@ Artifact aligned_artifact() {
 
 constexpr size_t kScratch = 100;
 
-// Two steps: `first` on x*y*z tasks, then `second` on `seconds` tasks, which checks that every first one has
-// returned.
+// Two steps: `first` with x*y*z tasks, then `second` with `seconds` tasks, which check that all tasks of
+// `first` have run.
 struct TwoSteps {
   TwoSteps(Driver& driver, int64_t x, int64_t y, int64_t z, int64_t seconds)
       : driver(driver),
@@ -121,7 +121,7 @@ TEST(CpuDriver, GridFollowsTheSizes) {
   for (const int64_t count : steps.second) EXPECT_EQ(count, 0);  // nothing to merge
 }
 
-// Sum over tasks of (task + 1) * m through the workspace.
+// Computes the sum over tasks of (task + 1) * m through the workspace.
 struct SplitAndMerge {
   static constexpr int64_t kTasks = 40;
   SplitAndMerge(Driver& driver, int32_t m)
@@ -141,7 +141,7 @@ struct SplitAndMerge {
   Launch launch;
 };
 
-TEST(CpuDriver, ConcurrentLaunchesKeepTheirMemoryApart) {
+TEST(CpuDriver, ConcurrentLaunchesUseSeparateMemory) {
   for (const int32_t workers : {1, 3}) {
     auto driver = open(workers);
     std::vector<std::thread> threads;
@@ -160,7 +160,7 @@ TEST(CpuDriver, ConcurrentLaunchesKeepTheirMemoryApart) {
   }
 }
 
-// Two threads a call, the first taking even tasks.
+// A parallel-for with two threads per call; the first takes the even tasks.
 void two_threads(int64_t count, ParallelBody body, void* context) {
   std::thread odd([&] {
     for (int64_t i = 1; i < count; i += 2) body(context, i, 1);
@@ -169,7 +169,7 @@ void two_threads(int64_t count, ParallelBody body, void* context) {
   odd.join();
 }
 
-TEST(CpuDriver, CallersParallelFor) {
+TEST(CpuDriver, UsesTheCallersParallelFor) {
   std::atomic<int> calls{0};
   auto driver = open(2, [&](int64_t count, ParallelBody body, void* context) {
     ++calls;
@@ -178,7 +178,7 @@ TEST(CpuDriver, CallersParallelFor) {
   TwoSteps steps(*driver, 5, 3, 2, 4);
   ASSERT_TRUE(driver->launch(steps.launch).ok());
   steps.expect_each_once();
-  EXPECT_EQ(calls.load(), 2);  // one a step
+  EXPECT_EQ(calls.load(), 2);  // one call per step
 
   TwoSteps single(*driver, 1, 1, 1, 1);
   ASSERT_TRUE(driver->launch(single.launch).ok());
@@ -186,7 +186,7 @@ TEST(CpuDriver, CallersParallelFor) {
   EXPECT_EQ(calls.load(), 2);  // single tasks run on the caller
 }
 
-TEST(CpuDriver, CallersParallelForMayRunAtOnce) {
+TEST(CpuDriver, CallersParallelForMayRunConcurrently) {
   auto driver = open(2, two_threads);
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
@@ -203,7 +203,7 @@ TEST(CpuDriver, CallersParallelForMayRunAtOnce) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-TEST(CpuDriver, ABrokenParallelForIsAnErrorNotACrash) {
+TEST(CpuDriver, RejectsParallelForWithBadWorkers) {
   for (const int32_t worker : {-1, 2, 1000000}) {
     auto driver = open(2, [worker](int64_t count, ParallelBody body, void* context) {
       for (int64_t i = 0; i < count; ++i) body(context, i, worker);
@@ -215,7 +215,7 @@ TEST(CpuDriver, ABrokenParallelForIsAnErrorNotACrash) {
   }
 }
 
-TEST(CpuDriver, SlicesCoverEveryPhase) {
+TEST(CpuDriver, SlicesRunEveryTaskOfEveryPhaseOnce) {
   auto driver = open(1);
   for (const int32_t workers : {1, 2, 3}) {
     for (const int64_t tasks : {1, 2, 7, 24}) {
@@ -254,7 +254,7 @@ TEST(CpuDriver, SlicesAreEven) {
   }
 }
 
-TEST(CpuDriver, RefusesBadSlices) {
+TEST(CpuDriver, RejectsBadSlices) {
   auto driver = open(1);
   TwoSteps steps(*driver, 4, 1, 1, 1);
   EXPECT_THAT(std::string(driver->launch_slice(steps.launch, {0, 0, 1}).message()),
@@ -272,7 +272,7 @@ TEST(CpuDriver, RefusesBadSlices) {
               HasSubstr("workspace of"));
 }
 
-TEST(CpuDriver, UsesTheCallersWorkspaceAndNothingElse) {
+TEST(CpuDriver, UsesOnlyTheCallersWorkspace) {
   auto driver = open(1);
   auto kernel = load(*driver, test_artifact("steps", {cpu_step("report_memory", 1)}));
   void* seen[4] = {};
@@ -318,7 +318,7 @@ TEST(CpuDriver, UsesTheCallersWorkspaceAndNothingElse) {
   EXPECT_EQ(static_cast<char*>(seen[2]) - static_cast<char*>(seen[0]), 128);
 }
 
-TEST(CpuDriver, RefusesBadLaunches) {
+TEST(CpuDriver, RejectsBadLaunches) {
   auto driver = open(2);
   auto other = open(2);
   TwoSteps steps(*driver, 1, 1, 1, 1);
@@ -342,7 +342,7 @@ TEST(CpuDriver, RefusesBadLaunches) {
   refused("no kernel");
 }
 
-TEST(CpuDriver, ChecksThePointerAlignmentAKernelAsksFor) {
+TEST(CpuDriver, RejectsMisalignedPointers) {
   auto driver = open(1);
   auto kernel = load(*driver, aligned_artifact());
   alignas(16) char data[32];
@@ -356,7 +356,7 @@ TEST(CpuDriver, ChecksThePointerAlignmentAKernelAsksFor) {
   EXPECT_THAT(std::string(driver->launch(launch).message()), HasSubstr("aligned to the 16 bytes"));
 }
 
-TEST(CpuDriver, TasksOfTheCallerAloneDoWhatALaunchDoes) {
+TEST(CpuDriver, CallerTasksDoTheSameAsALaunch) {
   auto driver = open(1), two_workers = open(2);
   const auto tasks = [](const TwoSteps& steps) {
     return steps.driver.caller_tasks(*steps.kernel, steps.launch.config, steps.launch.dims);
@@ -369,20 +369,20 @@ TEST(CpuDriver, TasksOfTheCallerAloneDoWhatALaunchDoes) {
     ASSERT_TRUE(tasks(steps).run(&steps.args));
     steps.expect_each_once();
     steps.launch.config.scratch_bytes_per_worker += 1;
-    EXPECT_EQ(tasks(steps).task, nullptr) << "more scratch than a stack is asked for";
+    EXPECT_EQ(tasks(steps).task, nullptr) << "the scratch is larger than the stack area";
     steps.launch.config.scratch_bytes_per_worker = SIZE_MAX;
     EXPECT_EQ(tasks(steps).task, nullptr);
     steps.launch.config.scratch_bytes_per_worker = 0;
     EXPECT_NE(tasks(steps).task, nullptr);
     steps.launch.config.workspace_bytes = 1;
-    EXPECT_EQ(tasks(steps).task, nullptr) << "memory that steps share";
+    EXPECT_EQ(tasks(steps).task, nullptr) << "a shared workspace needs launch()";
   }
-  EXPECT_EQ(tasks(TwoSteps(*driver, 2, 1, 1, 1)).task, nullptr) << "one step after the other";
-  EXPECT_EQ(tasks(TwoSteps(*driver, 0, 1, 1, 0)).task, nullptr) << "nothing to call";
+  EXPECT_EQ(tasks(TwoSteps(*driver, 2, 1, 1, 1)).task, nullptr) << "two steps need launch()";
+  EXPECT_EQ(tasks(TwoSteps(*driver, 0, 1, 1, 0)).task, nullptr) << "there is nothing to call";
   EXPECT_NE(tasks(TwoSteps(*two_workers, 1, 1, 1, 0)).task, nullptr);
-  EXPECT_EQ(tasks(TwoSteps(*two_workers, 2, 1, 1, 0)).task, nullptr) << "each worker has one";
+  EXPECT_EQ(tasks(TwoSteps(*two_workers, 2, 1, 1, 0)).task, nullptr) << "two tasks run in parallel";
   auto huge = load(*driver, test_artifact("steps", {cpu_step("nothing", int64_t{1} << 30, 1 << 20, 1)}));
-  EXPECT_EQ(driver->caller_tasks(*huge, {}, {1, 1, 1, 1}).task, nullptr) << "what launch() refuses";
+  EXPECT_EQ(driver->caller_tasks(*huge, {}, {1, 1, 1, 1}).task, nullptr) << "launch() rejects it";
 
   auto aligned = load(*driver, aligned_artifact());
   alignas(16) char data[32];
@@ -393,7 +393,7 @@ TEST(CpuDriver, TasksOfTheCallerAloneDoWhatALaunchDoes) {
   EXPECT_FALSE(driver->caller_tasks(*aligned, {}, {1, 1, 1, 1}).run(&args));
 }
 
-TEST(CpuDriver, KernelsMayBeDroppedBeforeTheDriver) {
+TEST(CpuDriver, KernelsMayBeDestroyedBeforeTheDriver) {
   auto driver = open(1);
   for (int i = 0; i < 20; ++i) {
     TwoSteps steps(*driver, 2, 1, 1, 1);

@@ -34,7 +34,7 @@ TEST(CpuFacts, EveryFactIsPlausibleAndHasASource) {
     EXPECT_LE(fact.value, range.high) << range.fact;
     EXPECT_FALSE(fact.source.empty()) << range.fact;
   }
-  const double pace = facts.fact_or("pace_bytes_per_second", 0);  // of some processors
+  const double pace = facts.fact_or("pace_bytes_per_second", 0);  // only some processors have these three
   const double ahead = facts.fact_or("ahead_bytes_per_second", 0);
   const double stream = facts.fact_or("stream_bytes_per_second", 0);
   EXPECT_EQ(facts.facts.size(), std::size(ranges) + (pace > 0) + (ahead > 0) + (stream > 0));
@@ -46,8 +46,8 @@ TEST(CpuFacts, EveryFactIsPlausibleAndHasASource) {
     std::printf("  %s = %g (%s)\n", name.c_str(), fact.value, fact.source.c_str());
 }
 
-// The names are those that core knows, and the target reads back.
-TEST(CpuFacts, SurviveJson) {
+// The names are those that core knows, and the target can be read back.
+TEST(CpuFacts, RoundTripThroughJson) {
   const DeviceFacts facts = query_cpu_facts();
   auto read = facts_from_json(to_json(facts));
   ASSERT_TRUE(read.ok()) << read.status();
@@ -57,7 +57,7 @@ TEST(CpuFacts, SurviveJson) {
   EXPECT_EQ(read->machine, facts.machine);
 }
 
-TEST(CpuFacts, OfALesserTarget) {
+TEST(CpuFacts, AcceptATargetBelowTheProcessorAndRejectOthers) {
 #if defined(__x86_64__)
   const auto avx2 = query_cpu_facts_as("x86-64-avx2");
   if (host_target().has("avx2")) {
@@ -76,7 +76,7 @@ TEST(CpuFacts, OfALesserTarget) {
   EXPECT_EQ(query_cpu_facts_as("no-such").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(CpuFacts, AreTheSameTwice) { EXPECT_EQ(to_json(query_cpu_facts()), to_json(query_cpu_facts())); }
+TEST(CpuFacts, AreTheSameInEveryQuery) { EXPECT_EQ(to_json(query_cpu_facts()), to_json(query_cpu_facts())); }
 
 TEST(CpuFacts, FollowTheAffinityMask) {
   const CpuSystem whole = this_system();
@@ -126,7 +126,7 @@ SystemTree& write_cache(SystemTree& tree, int processor, int index, const char* 
   return tree.write(folder + "/level", level).write(folder + "/type", type).write(folder + "/size", size);
 }
 
-TEST(CpuFacts, OfARocketLakeWithAmxAreAServers) {
+TEST(CpuFacts, RocketLakeModelWithAmxGetsServerFacts) {
   const SystemTree tree;
   const Target amx = parse_target("x86-64-amx").value(), avx512 = parse_target("x86-64-avx512vnni").value();
   const DeviceFacts server = cpu_facts(tree.system(), processor(0xa7, kAvx512Vl | kAmxTile), amx);
@@ -140,7 +140,8 @@ TEST(CpuFacts, OfARocketLakeWithAmxAreAServers) {
             2);
 }
 
-// Cores differ, and processor 0 may be offline, so caches and clock come from the first allowed processor.
+// Cores may differ, and processor 0 may be offline, so caches and clock come from the first allowed
+// processor.
 TEST(CpuFacts, AreThoseOfTheFirstAllowedProcessor) {
   SystemTree tree({4, 5});
   write_cache(tree, 0, 0, "1\n", "Data\n", "48K\n");
@@ -162,7 +163,7 @@ TEST(CpuFacts, AreThoseOfTheFirstAllowedProcessor) {
 }
 
 // A container may hide /sys or parts of it, and files may be malformed.
-TEST(CpuFacts, ArePlausibleWithoutSysAndWithNonsenseInIt) {
+TEST(CpuFacts, ArePlausibleIfSysIsMissingOrMalformed) {
   const SystemTree empty;
   SystemTree odd;
   write_cache(odd, 0, 0, "1\n", "Data\n", "");

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t bit(int n) { return 1u << n; }
 
-// Bits by Intel's manual.
+// Bits as in Intel's manual.
 X86Registers haswell() {
   X86Registers r;
   r.leaf1_ecx = bit(12) | bit(23) | bit(27) | bit(28) | bit(29);
@@ -36,7 +36,7 @@ X86Registers skylake_server() {
 
 Target target_of(const X86Registers& r) { return {Backend::kCpu, "x86-64", features_from_cpuid(r)}; }
 
-// Entries warmed for a named target are found by the machines it stands for.
+// A host's target must equal the named target for such hosts, so that it finds entries made for that name.
 TEST(CpuFeatures, HostsEqualTheNamedTargets) {
   EXPECT_EQ(target_of(haswell()), *parse_target("x86-64-avx2"));
   EXPECT_EQ(target_of(skylake_server()), *parse_target("x86-64-avx512"));
@@ -50,7 +50,7 @@ TEST(CpuFeatures, HostsEqualTheNamedTargets) {
   EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-avx512bf16"));
   sapphire_rapids.leaf7_edx |= bit(22) | bit(24) | bit(25);
   EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-amx"));
-  sapphire_rapids.xcr0 &= ~uint64_t{0x40000};  // the system saves the tiles' shapes alone
+  sapphire_rapids.xcr0 &= ~uint64_t{0x40000};  // the system saves the tile configuration but not the tiles
   EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-avx512bf16"));
   constexpr uint64_t kNeoverseN1 = bit(1) | bit(10) | bit(20), kSve = bit(22), kSve2 = bit(1),
                      kBf16 = bit(14);
@@ -60,7 +60,7 @@ TEST(CpuFeatures, HostsEqualTheNamedTargets) {
   EXPECT_EQ(features_from_hwcap(kNeoverseN1 | kSve, kBf16 | kSve2), parse_target("aarch64-sve2")->features);
 }
 
-TEST(CpuFeatures, TheSystemMustSaveTheRegisters) {
+TEST(CpuFeatures, NeedRegistersThatTheSystemSaves) {
   X86Registers r = skylake_server();
   r.xcr0 = 0x7;  // no ZMM state
   EXPECT_EQ(target_of(r), target_of(haswell()));
@@ -70,7 +70,7 @@ TEST(CpuFeatures, TheSystemMustSaveTheRegisters) {
   EXPECT_EQ(features_from_cpuid(r), "");
 }
 
-// Without any one of its features a set is not claimed at all.
+// If one feature of a set is missing, the whole set is not used.
 TEST(CpuFeatures, SetsAreAllOrNothing) {
   for (int n : {16, 17, 28, 30, 31}) {
     X86Registers r = skylake_server();
@@ -95,17 +95,17 @@ TEST(CpuFeatures, SetsAreAllOrNothing) {
   EXPECT_EQ(vector_lanes(target_of(X86Registers())), 4);
 }
 
-TEST(CpuFeatures, Aarch64) {
+TEST(CpuFeatures, Aarch64UsesTheWidestCompleteSet) {
   EXPECT_EQ(features_from_hwcap(bit(1), 0), "+neon");
   EXPECT_EQ(features_from_hwcap(bit(10), 0), "");
   EXPECT_EQ(features_from_hwcap(0, ~uint64_t{0}), "");
-  // Dot products without f16's instructions, SVE2 without bf16: the lesser set.
+  // Dot products without f16 instructions, or SVE2 without bf16, give the smaller set.
   EXPECT_EQ(features_from_hwcap(bit(1) | bit(20), 0), "+neon");
   EXPECT_EQ(features_from_hwcap(bit(1) | bit(10) | bit(20) | bit(22), bit(1)), kArmDotprod);
 }
 
-// The processor's features do not depend on the registers that the system saves. Bits as in Intel's manual.
-TEST(CpuFeatures, TellMicroarchitecturesApart) {
+// The CpuFeature bits do not depend on the registers that the system saves. Bits as in Intel's manual.
+TEST(CpuFeatures, DistinguishMicroarchitectures) {
   struct Case {
     uint32_t X86Registers::*word;
     int n;
@@ -153,7 +153,7 @@ TEST(CpuFeatures, IdentityFromMidr) {
 }
 
 // Processor 0 may be offline, or may be outside the mask and a different kind of core.
-TEST(CpuFeatures, MidrIsThatOfAnAllowedProcessor) {
+TEST(CpuFeatures, MidrComesFromAnAllowedProcessor) {
   SystemTree tree({2, 3});
   const auto file = [](int processor) {
     return processor_folder(processor) + "regs/identification/midr_el1";
@@ -167,7 +167,7 @@ TEST(CpuFeatures, MidrIsThatOfAnAllowedProcessor) {
 }
 
 #if defined(__x86_64__)
-// The kernel lists what processor and system offer together, under names of its own.
+// The kernel lists what processor and system support together, under its own names.
 TEST(CpuFeatures, HostAgreesWithProcCpuinfo) {
   std::ifstream file("/proc/cpuinfo");
   std::string line;
@@ -181,7 +181,7 @@ TEST(CpuFeatures, HostAgreesWithProcCpuinfo) {
   if (flags.empty()) GTEST_SKIP() << "/proc/cpuinfo has no flags";
   const Target target = host_target();
   EXPECT_EQ(target.arch, "x86-64");
-  // Linux's own names for LLVM's.
+  // Linux's names for LLVM's features.
   const std::map<std::string, std::string> renamed = {{"bmi", "bmi1"},
                                                       {"lzcnt", "abm"},
                                                       {"avx512vnni", "avx512_vnni"},
@@ -203,13 +203,13 @@ TEST(CpuFeatures, HostAgreesWithProcCpuinfo) {
 }
 #endif
 
-// A process has AMX's registers once it asked for them: then its instructions run.
-TEST(CpuFeatures, TilesAreThereOnceTheyAreAcquired) {
+// A process may use AMX after it has requested its registers. Then its instructions must run.
+TEST(CpuFeatures, TilesWorkAfterTheyAreAcquired) {
   const Target permitted = permitted_target();
   if (!host_target().has("amx-tile")) {
     EXPECT_EQ(permitted, host_target());
     EXPECT_TRUE(acquire_registers(host_target()).ok());
-    GTEST_SKIP() << "no AMX here";
+    GTEST_SKIP() << "this processor has no AMX";
   }
   if (!permitted.has("amx-tile")) {
     EXPECT_EQ(acquire_registers(host_target()).code(), absl::StatusCode::kUnavailable);

@@ -17,7 +17,7 @@ VarValues sizes(int64_t m, int64_t n, int64_t k, int64_t batch, int64_t splits) 
   return {m, n, k, batch, splits, splits > 1 ? 1 : 0};
 }
 
-TEST(TaskCount, ByHand) {
+TEST(TaskCount, EqualsTheHandComputedProduct) {
   const TaskCount count({product(1, {{Var::kN, 64}}), product(1, {{Var::kM, 6}}),
                          Formula{{1, {{Var::kBatch, 1}, {Var::kSplits, 1}}}}});
   EXPECT_EQ(count(sizes(13, 65, 1, 2, 3)), 2 * 3 * (2 * 3));
@@ -25,24 +25,24 @@ TEST(TaskCount, ByHand) {
   EXPECT_EQ(count(sizes(1, 1, 0, 1, 1)), 1);
 }
 
-TEST(TaskCount, SumsAndConstants) {
+TEST(TaskCount, AddsTermsAndConstants) {
   const TaskCount count({Formula{{5, {}}, {2, {{Var::kM, 10}}}, {-3, {}}}, constant(2), constant(1)});
   EXPECT_EQ(count(sizes(25, 0, 0, 1, 1)), (5 + 2 * 3 - 3) * 2);
 }
 
-TEST(TaskCount, AMergeStepRunsForASplitAlone) {
+TEST(TaskCount, MergeStepRunsOnlyForASplit) {
   const TaskCount count({product(1, {{Var::kM, 1}, {Var::kMerge, 1}}), constant(1), constant(1)});
   EXPECT_EQ(count(sizes(7, 1, 1, 1, 1)), 0);
   EXPECT_EQ(count(sizes(7, 1, 1, 1, 2)), 7);
 }
 
-TEST(TaskCount, EmptyAndNegativeAxesGiveNothing) {
+TEST(TaskCount, EmptyOrNegativeAxisGivesZero) {
   EXPECT_EQ(TaskCount()(sizes(1, 1, 1, 1, 1)), 0);
   EXPECT_EQ(TaskCount({constant(4), Formula{}, constant(1)})(sizes(1, 1, 1, 1, 1)), 0);
   EXPECT_EQ(TaskCount({constant(-4), constant(-4), constant(1)})(sizes(1, 1, 1, 1, 1)), 0);
 }
 
-TEST(TaskCount, Saturates) {
+TEST(TaskCount, SaturatesOnOverflow) {
   const int64_t huge = int64_t{1} << 40;
   EXPECT_EQ(TaskCount({product(1, {{Var::kM, 1}}), product(1, {{Var::kN, 1}}), constant(1)})(
                 sizes(huge, huge, 1, 1, 1)),
@@ -88,12 +88,12 @@ class CpuKernelRefusals : public ::testing::Test {
   Artifact artifact = test_artifact("steps", {cpu_step("nothing", 1)});
 };
 
-TEST_F(CpuKernelRefusals, NothingWrong) {
+TEST_F(CpuKernelRefusals, AcceptsAValidArtifact) {
   EXPECT_TRUE(CpuKernel::load(artifact, loader, externals, nullptr).ok());
 }
 
-// A kernel keeps its last sizes' answers: whichever sizes come after which, it says what the formula does.
-TEST(CpuKernel, CountsWhateverCameBefore) {
+// A kernel caches its last counts. Whatever sizes follow each other, the count must equal the formula.
+TEST(CpuKernel, CountDoesNotDependOnEarlierSizes) {
   ObjectLoader loader;
   ExternalLibraries externals{Backend::kCpu};
   for (const Var side : {Var::kN, Var::kM}) {
@@ -116,45 +116,45 @@ TEST(CpuKernel, CountsWhateverCameBefore) {
   }
 }
 
-TEST_F(CpuKernelRefusals, OtherCode) {
+TEST_F(CpuKernelRefusals, RejectsOtherCodeFormats) {
   artifact.format = CodeFormat::kCubin;
   expect_refusal("code format 3 is not an ELF object");
 }
-TEST_F(CpuKernelRefusals, OtherRecipeVersion) {
+TEST_F(CpuKernelRefusals, RejectsOtherRecipeVersions) {
   artifact.recipe.version = 1;
   expect_refusal("recipe version 1, this library reads " + std::to_string(Recipe::kVersion));
 }
-TEST_F(CpuKernelRefusals, NoSteps) {
+TEST_F(CpuKernelRefusals, RejectsARecipeWithoutSteps) {
   artifact.recipe.steps.clear();
   expect_refusal("no steps");
 }
-TEST_F(CpuKernelRefusals, TooManySteps) {
+TEST_F(CpuKernelRefusals, RejectsTooManySteps) {
   artifact.recipe.steps.assign(CpuKernel::kMaxSteps + 1, cpu_step("nothing", 1));
   expect_refusal("9 steps, at most 8");
 }
-TEST_F(CpuKernelRefusals, OtherStepKind) {
+TEST_F(CpuKernelRefusals, RejectsOtherStepKinds) {
   step().kind = StepKind::kGpuKernel;
   expect_refusal("kind 2, the CPU runs cpu_task");
 }
-TEST_F(CpuKernelRefusals, ExternalSteps) {
+TEST_F(CpuKernelRefusals, RejectsInconsistentExternalSteps) {
   step().kind = StepKind::kHostExtern;
   step().grid = {constant(1), constant(1), constant(1)};
   expect_refusal("is not none");
   artifact.format = CodeFormat::kNone;
   step().grid[0] = constant(2);
-  expect_refusal("is not called once");
+  expect_refusal("so its grid must be 1, 1, 1");
   step().kind = StepKind::kCpuTask;
   expect_refusal("is not an ELF object");
 }
-TEST_F(CpuKernelRefusals, OtherArgumentBlock) {
+TEST_F(CpuKernelRefusals, RejectsOtherArgumentBlockSizes) {
   step().argument_bytes -= 8;
   expect_refusal("argument block of " + std::to_string(sizeof(ArgumentBlock) - 8));
 }
-TEST_F(CpuKernelRefusals, LaunchAttributes) {
+TEST_F(CpuKernelRefusals, RejectsLaunchAttributes) {
   step().attributes = {"pdl"};
   expect_refusal("launch attribute pdl");
 }
-TEST_F(CpuKernelRefusals, GpuShapes) {
+TEST_F(CpuKernelRefusals, RejectsGpuShapes) {
   step().block = {32, 1, 1};
   expect_refusal("GPU workgroup");
   step().block = {1, 1, 1};
@@ -164,21 +164,21 @@ TEST_F(CpuKernelRefusals, GpuShapes) {
   step().dynamic_shared_memory = constant(64);
   expect_refusal("shared memory");
 }
-TEST_F(CpuKernelRefusals, TensorMaps) {
+TEST_F(CpuKernelRefusals, RejectsTensorMaps) {
   step().tensor_maps = {TensorMap{"a", DType::kF32, Var::kK, Var::kM, 8, 8, 0}};
   expect_refusal("tensor map");
 }
-TEST_F(CpuKernelRefusals, BadFormulas) {
+TEST_F(CpuKernelRefusals, RejectsBadFormulas) {
   step().grid[1] = product(1, {{static_cast<Var>(kVarCount), 1}});
   expect_refusal("unknown variable 6");
   step().grid[1] = product(1, {{Var::kM, 0}});
   expect_refusal("divides by 0");
 }
-TEST_F(CpuKernelRefusals, BadPointerAlignment) {
+TEST_F(CpuKernelRefusals, RejectsBadPointerAlignment) {
   artifact.recipe.pointer_alignment = 12;
   expect_refusal("pointer alignment 12");
 }
-TEST_F(CpuKernelRefusals, AbsentSymbol) {
+TEST_F(CpuKernelRefusals, RejectsAbsentSymbols) {
   step().symbol = "absent";
   expect_refusal("symbol absent is missing");
   step().symbol = "";

@@ -41,7 +41,7 @@ void set_v1(SystemTree& tree, const std::string& folder, const std::string& quot
 
 const char kContainer[] = "/docker/4f1c0d2a";
 
-TEST(CpuQuota, OfDockerWithVersion1) {
+TEST(CpuQuota, ReadsDockerQuotaInVersion1) {
   SystemTree tree;
   with_groups(
       tree, v1_mount(kContainer),
@@ -52,7 +52,7 @@ TEST(CpuQuota, OfDockerWithVersion1) {
   EXPECT_EQ(cpu_quota(tree.system()), kNone);
 }
 
-TEST(CpuQuota, OfDockerWithVersion2) {
+TEST(CpuQuota, ReadsDockerQuotaInVersion2) {
   SystemTree tree;
   with_groups(tree, v2_mount("/"), "0::/\n").write("/sys/fs/cgroup/cpu.max", "250000 100000\n");
   EXPECT_EQ(cpu_quota(tree.system()), 2.5);
@@ -60,8 +60,8 @@ TEST(CpuQuota, OfDockerWithVersion2) {
   EXPECT_EQ(cpu_quota(tree.system()), kNone);
 }
 
-// A container without its own cgroup namespace sees the host's path and mounts its own group as the root.
-TEST(CpuQuota, OfDockerWithVersion2AndTheHostsNamespace) {
+// A container in the host's cgroup namespace sees the host's path, and its own group is mounted as the root.
+TEST(CpuQuota, ReadsDockerQuotaInTheHostsNamespace) {
   SystemTree tree;
   with_groups(tree, v2_mount("/system.slice/docker-4f1c.scope"), "0::/system.slice/docker-4f1c.scope/init\n")
       .write("/sys/fs/cgroup/cpu.max", "300000 100000\n")
@@ -69,7 +69,7 @@ TEST(CpuQuota, OfDockerWithVersion2AndTheHostsNamespace) {
   EXPECT_EQ(cpu_quota(tree.system()), 3);
 }
 
-TEST(CpuQuota, OfASystemdSliceAboveTheService) {
+TEST(CpuQuota, ReadsTheQuotaOfASystemdSliceAboveTheService) {
   SystemTree tree;
   with_groups(tree, v2_mount("/"), "0::/batch.slice/batch-night.slice/job.service\n")
       .write("/sys/fs/cgroup/batch.slice/cpu.max", "400000 100000\n")
@@ -79,7 +79,7 @@ TEST(CpuQuota, OfASystemdSliceAboveTheService) {
   EXPECT_EQ(cpu_quota(tree.system()), 1.5);
 }
 
-TEST(CpuQuota, OfAKubernetesPod) {
+TEST(CpuQuota, ReadsTheQuotaOfAKubernetesPod) {
   SystemTree two;
   const std::string pods = "/kubepods.slice/kubepods-burstable.slice",
                     pod = pods + "/kubepods-burstable-pod7.slice";
@@ -97,18 +97,18 @@ TEST(CpuQuota, OfAKubernetesPod) {
   EXPECT_EQ(cpu_quota(one.system()), 3);
 }
 
-TEST(CpuQuota, OfBothVersionsAtOnce) {
+TEST(CpuQuota, TakesTheSmallerQuotaOfBothVersions) {
   SystemTree tree;
   with_groups(tree, v1_mount("/", "/sys/fs/cgroup/cpu") + v2_mount("/", "/sys/fs/cgroup/unified"),
               "5:cpu:/job\n2:cpuacct:/elsewhere\n0::/user.slice\n");
   set_v1(tree, "/sys/fs/cgroup/cpu/job", "200000");
-  set_v1(tree, "/sys/fs/cgroup/cpu/elsewhere", "100000");  // the group of another controller
+  set_v1(tree, "/sys/fs/cgroup/cpu/elsewhere", "100000");  // belongs to another controller
   EXPECT_EQ(cpu_quota(tree.system()), 2);
   tree.write("/sys/fs/cgroup/unified/user.slice/cpu.max", "50000 100000\n");
   EXPECT_EQ(cpu_quota(tree.system()), 0.5);
 }
 
-TEST(CpuQuota, OfMountsInUnusualPlaces) {
+TEST(CpuQuota, FindsMountsInUnusualPlaces) {
   SystemTree tree;
   with_groups(tree, v1_mount("/my\\040jobs", "/mnt/cpu\\040time"), "4:cpuacct,cpu:/my jobs/b:c\n");
   set_v1(tree, "/mnt/cpu time/b:c", "700000");
@@ -117,7 +117,7 @@ TEST(CpuQuota, OfMountsInUnusualPlaces) {
   EXPECT_EQ(cpu_quota(tree.system()), 6);
 }
 
-TEST(CpuQuota, OfNamespacesThatBeginBelowTheMount) {
+TEST(CpuQuota, HandlesNamespacesThatBeginBelowTheMount) {
   SystemTree tree;
   // The mount is older than the namespace: its root is two levels above the process, with unknown names.
   with_groups(tree, v2_mount("/../.."), "0::/\n").write("/sys/fs/cgroup/cpu.max", "400000 100000\n");
@@ -133,7 +133,7 @@ TEST(CpuQuota, OfNamespacesThatBeginBelowTheMount) {
   }
 }
 
-TEST(CpuQuota, OfAnotherBranchDoesNotHold) {
+TEST(CpuQuota, IgnoresOtherBranches) {
   SystemTree tree;
   tree.write("/sys/fs/cgroup/cpu.max", "100000 100000\n")
       .write("/sys/fs/cgroup/b/cpu.max", "100000 100000\n");
@@ -143,21 +143,21 @@ TEST(CpuQuota, OfAnotherBranchDoesNotHold) {
   }
 }
 
-TEST(CpuQuota, OfAMountThatALaterOneHidesDoesNotHold) {
+TEST(CpuQuota, IgnoresAHiddenMount) {
   SystemTree tree;
   with_groups(tree, v2_mount("/") + "90 31 0:50 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n", "0::/\n")
       .write("/sys/fs/cgroup/cpu.max", "100000 100000\n");
   EXPECT_EQ(cpu_quota(tree.system()), kNone);
 }
 
-TEST(CpuQuota, OfADeletedGroupIsThatAboveIt) {
+TEST(CpuQuota, UsesTheGroupAboveADeletedGroup) {
   SystemTree tree;
   with_groups(tree, v2_mount("/"), "0::/a/b (deleted)\n")
       .write("/sys/fs/cgroup/a/cpu.max", "200000 100000\n");
   EXPECT_EQ(cpu_quota(tree.system()), 2);
 }
 
-TEST(CpuQuota, WithoutProcReadsTheUsualPlaces) {
+TEST(CpuQuota, WithoutProcReadsTheUsualMountPoints) {
   SystemTree two;
   two.write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
   EXPECT_EQ(cpu_quota(two.system()), 2);
@@ -168,7 +168,7 @@ TEST(CpuQuota, WithoutProcReadsTheUsualPlaces) {
   }
 }
 
-TEST(CpuQuota, IsNoneWithoutGroups) {
+TEST(CpuQuota, IsInfiniteWithoutGroups) {
   SystemTree empty;
   EXPECT_EQ(cpu_quota(empty.system()), kNone);
   SystemTree tree;
@@ -178,7 +178,7 @@ TEST(CpuQuota, IsNoneWithoutGroups) {
   EXPECT_EQ(cpu_quota(tree.system()), kNone);
 }
 
-TEST(CpuQuota, IsFoundAmongMegabytesOfMounts) {
+TEST(CpuQuota, IsFoundInMegabytesOfMountinfo) {
   SystemTree tree;
   std::string layers(4000, 'x'), mounts;
   for (int i = 0; i < 500; ++i)
@@ -187,7 +187,7 @@ TEST(CpuQuota, IsFoundAmongMegabytesOfMounts) {
   EXPECT_EQ(cpu_quota(tree.system()), 1);
 }
 
-TEST(CpuQuota, TextsWithoutSenseAreIgnored) {
+TEST(CpuQuota, IgnoresMalformedTexts) {
   for (const char* text : {"", "1", "max", "0 100000", "1 0", "-1 100000", "a b", "1 2 3", "nan 1", "inf 1",
                            "1 inf", "1e300 1e-300", "1 nan", "\n"})
     EXPECT_EQ(parse_cpu_max(text), kNone) << text;
@@ -209,7 +209,7 @@ TEST(CpuQuota, TextsWithoutSenseAreIgnored) {
   }
 }
 
-TEST(CpuQuota, RoundsUp) {
+TEST(CpuQuota, RoundsThreadsUp) {
   EXPECT_EQ(threads_for(0.01), 1);
   EXPECT_EQ(threads_for(0.5), 1);
   EXPECT_EQ(threads_for(1), 1);
@@ -219,7 +219,7 @@ TEST(CpuQuota, RoundsUp) {
   EXPECT_EQ(threads_for(kNone), INT32_MAX);
 }
 
-// The smaller of the mask's cores and the quota.
+// The results are the smaller of the mask's cores and the quota.
 TEST(CpuQuota, LimitsWorkersAndProcessors) {
   SystemTree tree({0, 1, 2, 3});
   for (int i = 0; i < 4; ++i)

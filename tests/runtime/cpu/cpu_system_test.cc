@@ -38,7 +38,7 @@ TEST(CpuSystem, CountsCoresOfMasksWithGaps) {
 TEST(CpuSystem, CountsCoresOfHybridProcessors) {
   SystemTree tree({0, 1, 2, 3, 4, 5, 6, 7});
   for (int i = 0; i < 4; ++i) tree.write(topology(i), i < 2 ? "0-1\n" : "2-3\n");  // two threads per core
-  for (int i = 4; i < 8; ++i) tree.write(topology(i), std::to_string(i) + "\n");   // one
+  for (int i = 4; i < 8; ++i) tree.write(topology(i), std::to_string(i) + "\n");   // one thread per core
   EXPECT_EQ(count_cores(tree.system()), 6);
 }
 
@@ -48,7 +48,7 @@ TEST(CpuSystem, CountsCoresOfOldKernels) {
   EXPECT_EQ(count_cores(tree.system()), 2);
 }
 
-// A core that is going offline loses its folder.
+// A core that goes offline loses its folder.
 TEST(CpuSystem, ProcessorsWithoutTopologyCountOnce) {
   SystemTree tree({0, 1, 2});
   tree.write(topology(0), "0-1\n").write(topology(1), "0-1\n");
@@ -57,7 +57,7 @@ TEST(CpuSystem, ProcessorsWithoutTopologyCountOnce) {
   EXPECT_EQ(count_cores(bare.system()), 2);
 }
 
-TEST(CpuSystem, WithoutSysCpuinfoTellsCores) {
+TEST(CpuSystem, WithoutSysCountsCoresFromCpuinfo) {
   SystemTree tree({0, 1, 2, 3, 4, 5});
   std::string text;
   for (int i = 0; i < 5; ++i)  // two sockets; processors 0 and 2 share a core; 5 is missing

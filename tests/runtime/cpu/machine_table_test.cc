@@ -45,15 +45,16 @@ TEST(MachineTable, KnowsServers) {
   EXPECT_EQ(row(kArm, 0, 0xd40).fma_units, 4);
 }
 
-// Products are priced by what cores hold under vectors, which on these is far from the base clock.
-TEST(MachineTable, ServersHoldTheirBoostOnAllCores) {
+// The oracle uses the clock that all cores sustain in vector code. On these products it is far above the base
+// clock.
+TEST(MachineTable, ServersHaveTheirAllCoreClock) {
   EXPECT_EQ(row(kAmd, 0x19, 0x01).clock_hz, 3.2e9);
   EXPECT_EQ(row(kAmd, 0x19, 0x11).clock_hz, 3.55e9);
   EXPECT_EQ(row(kAmd, 0x19, 0xa0).clock_hz, 3.1e9);
   EXPECT_EQ(row(kAmd, 0x1a, 0x02).clock_hz, 3.9e9);
 }
 
-TEST(MachineTable, WideMultipliers) {
+TEST(MachineTable, HasTheNumberOf512BitFmaUnits) {
   EXPECT_EQ(row(kIntel, 6, 0x55).fma_units_512, 2);
   EXPECT_EQ(row(kIntel, 6, 0x8c).fma_units_512, 1);
   EXPECT_EQ(row(kAmd, 0x19, 0x61).fma_units_512, 1);
@@ -62,8 +63,8 @@ TEST(MachineTable, WideMultipliers) {
   for (const int32_t model : {0x24, 0x38, 0x60}) EXPECT_EQ(row(kAmd, 0x1a, model).fma_units_512, 1) << model;
 }
 
-// Where it was measured, and nowhere else.
-TEST(MachineTable, LoopsAreHeldToARateOnZen4AndZen5Servers) {
+// The rate was measured on these processors only.
+TEST(MachineTable, OnlyZen4AndZen5ServersThrottleLoops) {
   for (const MachineRow& server : {row(kAmd, 0x19, 0x11), row(kAmd, 0x1a, 0x02)})
     EXPECT_GT(server.pace_bytes_per_second, server.core_bytes_per_second) << server.name;
   EXPECT_EQ(row(kAmd, 0x19, 0x61).pace_bytes_per_second, 0);
@@ -71,14 +72,14 @@ TEST(MachineTable, LoopsAreHeldToARateOnZen4AndZen5Servers) {
   EXPECT_EQ(row(kIntel, 6, 143).pace_bytes_per_second, 0);
 }
 
-TEST(MachineTable, FetchingAheadIsALossOnZen3Servers) {
+TEST(MachineTable, SoftwarePrefetchIsSlowerOnZen3Servers) {
   const MachineRow& zen3 = row(kAmd, 0x19, 0x01);
   EXPECT_GT(zen3.ahead_bytes_per_second, 0);
   EXPECT_LT(zen3.ahead_bytes_per_second, zen3.core_bytes_per_second);
   for (int32_t model : {0x11, 0x21, 0x61}) EXPECT_EQ(row(kAmd, 0x19, model).ahead_bytes_per_second, 0);
 }
 
-TEST(MachineTable, UnknownProcessorsTakeTheDefault) {
+TEST(MachineTable, UnknownProcessorGetsTheDefault) {
   for (const Machine& m : {machine(kIntel, 6, 1), machine(kIntel, 5, 143), machine("Nobody", 6, 143),
                            machine("Nobody", 6, 143, kAmxTile | kSve2)}) {
     EXPECT_EQ(m.match, MachineMatch::kDefault);
@@ -91,7 +92,7 @@ TEST(MachineTable, UnknownProcessorsTakeTheDefault) {
   EXPECT_THAT(machine("Nobody", 6, 143).text, HasSubstr("family 0x6, model 0x8f"));
 }
 
-// If no other source gives a clock, the row's is used, so it must be plausible.
+// If no other source has a clock, the row's clock is used, so it must be plausible.
 TEST(MachineTable, EveryMachineHasAClock) {
   for (const char* vendor : {kIntel, kAmd, kArm, "unknown"}) {
     for (int32_t family : {0, 6, 0x17, 0x19, 0x1a}) {
@@ -104,8 +105,8 @@ TEST(MachineTable, EveryMachineHasAClock) {
   }
 }
 
-// Each model has one row. Numbers between rows belong to other products (Lunar Lake, Alder Lake-N).
-TEST(MachineTable, NoTwoRowsHaveOneModel) {
+// Each model has at most one row. Numbers between rows belong to other products (Lunar Lake, Alder Lake-N).
+TEST(MachineTable, EachModelHasAtMostOneRow) {
   std::map<std::string, std::string> seen;
   for (const MachineRow& r : machine_rows()) {
     for (const ModelRange& range : r.models) {
@@ -121,7 +122,7 @@ TEST(MachineTable, NoTwoRowsHaveOneModel) {
 }
 
 // Some virtual machines report Rocket Lake's model on server cores.
-TEST(MachineTable, ARocketLakeWithAmxIsTakenForAServer) {
+TEST(MachineTable, RocketLakeModelWithAmxIsTreatedAsAServer) {
   constexpr uint32_t kRocketLake = kVaes | kAvx512Vl | kAvx512Vbmi2;
   const Machine real = machine(kIntel, 6, 0xa7, kRocketLake);
   EXPECT_STREQ(real.row->name, "Rocket Lake");
@@ -153,7 +154,7 @@ TEST(MachineTable, RowsMatchWithoutFeatures) {
     }
 }
 
-TEST(MachineTable, NoRowMatchesAgainstAFeatureItCannotHave) {
+TEST(MachineTable, RowDoesNotMatchAFeatureItCannotHave) {
   for (const MachineRow& r : machine_rows()) {
     int impossible = 0;
     for (const NamedCpuFeature& f : named_cpu_features()) {
@@ -168,7 +169,7 @@ TEST(MachineTable, NoRowMatchesAgainstAFeatureItCannotHave) {
   }
 }
 
-TEST(MachineTable, FeaturesDecideWhereTheModelTellsNothing) {
+TEST(MachineTable, FeaturesDecideIfTheModelIsUnknown) {
   struct Case {
     const char* vendor;
     int32_t family;
@@ -202,7 +203,7 @@ TEST(MachineTable, FeaturesDecideWhereTheModelTellsNothing) {
   EXPECT_EQ(machine(kArm, 0, 0xd0c, kSve | kSve2).match, MachineMatch::kOtherFeatures);
 }
 
-// LLVM's lists of features of each core, which are independent of the table.
+// LLVM's list of features of a core, which is independent of the table.
 uint32_t llvm_features(const std::string& cpu, bool arm) {
   std::set<std::string> names;
   if (arm) {
@@ -228,7 +229,7 @@ TEST(MachineTable, FeaturesAgreeWithLlvm) {
   struct Case {
     const char* row;
     std::vector<const char*> cpus;
-    uint32_t beyond = 0;  // features that LLVM leaves out, for the reason given there
+    uint32_t beyond = 0;  // features that LLVM does not list; see the constant's comment
   };
   // LLVM lists no AVX-512 for Alder Lake, but its first steppings have it.
   constexpr uint32_t kFirstAlderLakes =

@@ -94,8 +94,8 @@ TEST(ObjectLoader, NamesUndefinedSymbols) {
               AllOf(HasSubstr("sqrtf_of_nobody"), HasSubstr("data_of_nobody")));
 }
 
-// malloc exists in the process; an object must not find it.
-TEST(ObjectLoader, SeesNothingOfTheHostProcess) {
+// malloc exists in the process, but an object must not find it.
+TEST(ObjectLoader, CannotSeeSymbolsOfTheHostProcess) {
   std::string object = read_test_object("undefined");
   const std::string from = "sqrtf_of_nobody", to = std::string("malloc") + std::string(9, '\0');
   const size_t at = object.find(from);
@@ -105,7 +105,7 @@ TEST(ObjectLoader, SeesNothingOfTheHostProcess) {
   expect_refused(loader.link(object, {"undefined"}), "malloc");
 }
 
-TEST(ObjectLoader, RefusesSymbolsThatAreNotEntries) {
+TEST(ObjectLoader, RejectsMissingLocalAndDataSymbols) {
   ObjectLoader loader;
   const std::string object = read_test_object("symbols");
   expect_refused(loader.link(object, {"absent"}), "symbol absent is missing");
@@ -114,12 +114,12 @@ TEST(ObjectLoader, RefusesSymbolsThatAreNotEntries) {
   expect_refused(loader.link(object, {"hidden", "absent"}), "symbol absent is missing");
 }
 
-TEST(ObjectLoader, RefusesAnotherArchitecture) {
+TEST(ObjectLoader, RejectsAnotherArchitecture) {
   ObjectLoader loader;
   expect_refused(loader.link(read_test_object("foreign"), {"first"}), "this device is");
 }
 
-TEST(ObjectLoader, RefusesEveryTruncation) {
+TEST(ObjectLoader, RejectsEveryTruncation) {
   ObjectLoader loader;
   for (const char* name : {"symbols", "relocations"}) {
     const std::string object = read_test_object(name);
@@ -131,7 +131,7 @@ TEST(ObjectLoader, RefusesEveryTruncation) {
   }
 }
 
-TEST(ObjectLoader, RefusesGarbage) {
+TEST(ObjectLoader, RejectsGarbage) {
   ObjectLoader loader;
   expect_refused(loader.link("", {"first"}), "cannot link");
   expect_refused(loader.link(std::string(4096, '\0'), {"first"}), "cannot link");
@@ -141,7 +141,7 @@ TEST(ObjectLoader, RefusesGarbage) {
                              {"first"}),
                  "cannot link");
   std::string object = read_test_object("symbols");
-  std::fill(object.begin() + 16, object.begin() + 64, '\xff');  // the header but its magic
+  std::fill(object.begin() + 16, object.begin() + 64, '\xff');  // everything in the header except the magic
   EXPECT_FALSE(loader.link(object, {"hidden"}).ok());
 }
 
@@ -173,9 +173,8 @@ TEST(ObjectLoader, LinksFromManyThreads) {
   EXPECT_EQ(right.load(), 100);
 }
 
-// The bound is the library's promise for a warm load from disk, of which linking is a part.
-// Threads link all the time; a child links beside what was linked before, whatever they had locked.
-TEST(ObjectLoader, LinksInAChildOfAForkBesideThreadsThatLink) {
+// Threads link all the time. A forked child must link, too, whatever locks were held at the fork.
+TEST(ObjectLoader, LinksInAForkedChildWhileThreadsLink) {
   ObjectLoader loader;
   const std::string object = read_test_object("symbols");
   const auto value = [&](void* entry) {
@@ -191,7 +190,7 @@ TEST(ObjectLoader, LinksInAChildOfAForkBesideThreadsThatLink) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t)
     threads.emplace_back([&] {
-      // With pauses, for what is linked stays mapped, and forks copy the map.
+      // Pause in between, because linked code stays mapped and each fork copies the mappings.
       for (; !stop; usleep(500)) EXPECT_TRUE(loader.link(object, {"hidden"}).ok());
     });
   for (int i = 0; i < 60; ++i) {
@@ -209,7 +208,8 @@ TEST(ObjectLoader, LinksInAChildOfAForkBesideThreadsThatLink) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(ObjectLoader, LoadTime) {
+// One millisecond is the documented limit for loading a kernel from a warm disk; linking is a part of that.
+TEST(ObjectLoader, LinksInLessThanAMillisecond) {
   const std::string object = read_test_object("relocations");
   using Clock = std::chrono::steady_clock;
   ObjectLoader loader;

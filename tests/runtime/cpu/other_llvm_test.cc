@@ -1,5 +1,5 @@
-// Another LLVM of the same version is in the process, its symbols visible to everyone, before this library
-// links.
+// Linking must work if another LLVM of the same version was loaded first, with its symbols visible to
+// everyone.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace lathe {
 namespace {
 
-TEST(OtherLlvm, LinkingWorksBesideIt) {
+TEST(OtherLlvm, LinkingWorksBesideAnotherLlvm) {
   void* llvm = dlopen(LATHE_OTHER_LLVM, RTLD_NOW | RTLD_GLOBAL);
   ASSERT_NE(llvm, nullptr) << dlerror();
   ObjectLoader loader;

@@ -26,7 +26,7 @@ struct Range {
   uint64_t start = 0, size = 0;
 };
 
-// By name; every line is one of the form that perf reads.
+// Reads the map, by name. Every line must have the form that perf reads.
 std::map<std::string, Range> read_map(const std::string& path) {
   std::map<std::string, Range> names;
   std::ifstream file(path);
@@ -42,7 +42,7 @@ std::map<std::string, Range> read_map(const std::string& path) {
   return names;
 }
 
-// A symbol's size as the object file says it.
+// Returns a symbol's size from the object file.
 uint64_t size_in_object(const std::string& object, const std::string& name) {
   Elf64_Ehdr header;
   memcpy(&header, object.data(), sizeof header);
@@ -97,7 +97,7 @@ class PerfMapTest : public testing::Test {
   std::vector<std::string> warnings_;
 };
 
-TEST_F(PerfMapTest, EveryFunctionHasItsRange) {
+TEST_F(PerfMapTest, WritesTheRangeOfEveryFunction) {
   const std::string object = read_test_object("steps");
   ObjectLoader loader(map());
   const auto linked = loader.link(object, {"first", "second"});
@@ -116,19 +116,19 @@ TEST_F(PerfMapTest, EveryFunctionHasItsRange) {
   ASSERT_EQ(stat(path_of(getpid()).c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
 
-  // Added to, never written anew: others write here as well.
+  // The map is appended to, never rewritten, because other writers use the same file.
   ASSERT_TRUE(loader.link(read_test_object("relocations"), {"relocations"}).ok());
   EXPECT_EQ(read_map(path_of(getpid())).size(), names.size() + 1);
   EXPECT_THAT(warnings_, testing::IsEmpty());
 }
 
-TEST_F(PerfMapTest, NothingIsWrittenUnlessAskedFor) {
+TEST_F(PerfMapTest, WritesNothingByDefault) {
   ObjectLoader loader;
   ASSERT_TRUE(loader.link(read_test_object("steps"), {"first"}).ok());
   EXPECT_NE(access(PerfMap(logger()).path().c_str(), F_OK), 0);
 }
 
-TEST_F(PerfMapTest, AForkWritesItsOwn) {
+TEST_F(PerfMapTest, ForkedChildWritesItsOwnFile) {
   ObjectLoader loader(map());
   ASSERT_TRUE(loader.link(read_test_object("steps"), {"first", "second"}).ok());
   const size_t before = read_map(path_of(getpid())).size();
@@ -144,8 +144,8 @@ TEST_F(PerfMapTest, AForkWritesItsOwn) {
   EXPECT_EQ(names.count("relocations"), 1u);
 }
 
-// Names are an extra: without them the kernel is loaded all the same.
-TEST_F(PerfMapTest, ALinkIsNotFollowed) {
+// Names are optional: without them the kernel is still loaded.
+TEST_F(PerfMapTest, DoesNotFollowLinks) {
   const std::string target = directory_ + "/target";
   std::ofstream(target) << "as it was";
   ASSERT_EQ(symlink(target.c_str(), path_of(getpid()).c_str()), 0);
@@ -159,13 +159,14 @@ TEST_F(PerfMapTest, ALinkIsNotFollowed) {
   EXPECT_TRUE(loader.link(read_test_object("steps"), {"first"}).ok());
   std::getline(std::ifstream(target), text);
   EXPECT_EQ(text, "as it was");
-  EXPECT_THAT(warnings_,
-              testing::ElementsAre(testing::StartsWith("perf gets no names of kernels: " + directory_),
-                                   testing::EndsWith("it is no file of this user alone")));
+  EXPECT_THAT(
+      warnings_,
+      testing::ElementsAre(testing::StartsWith("perf will not show kernel names: cannot write " + directory_),
+                           testing::EndsWith("it is not a regular file that only this user owns")));
 }
 
-// The signal of a write past the limit must not end the process.
-TEST_F(PerfMapTest, AFileSizeLimitIsAWarning) {
+// The signal for a write past the limit must not end the process.
+TEST_F(PerfMapTest, FileSizeLimitIsAWarning) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -175,8 +176,8 @@ TEST_F(PerfMapTest, AFileSizeLimitIsAWarning) {
     for (int i = 0; i < 2; ++i) names.add({{0x1000, 16, "a_kernel"}});  // up to the limit, then past it
     sigset_t pending;
     sigpending(&pending);
-    const std::string prefix = "perf gets no names of kernels: " + path_of(getpid()) + ": ";
-    const std::vector<std::string> expected = {prefix + "no room", prefix + std::strerror(EFBIG)};
+    const std::string prefix = "perf will not show kernel names: cannot write " + path_of(getpid()) + ": ";
+    const std::vector<std::string> expected = {prefix + "no space", prefix + std::strerror(EFBIG)};
     _exit(warnings_ == expected && !sigismember(&pending, SIGXFSZ) ? 0 : 1);
   }
   int status = -1;
@@ -184,7 +185,7 @@ TEST_F(PerfMapTest, AFileSizeLimitIsAWarning) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(PerfMapTest, ADirectoryThatIsNotThereIsAWarning) {
+TEST_F(PerfMapTest, MissingDirectoryIsAWarning) {
   ObjectLoader loader{PerfMap(logger(), directory_ + "/absent")};
   EXPECT_TRUE(loader.link(read_test_object("steps"), {"first"}).ok());
   EXPECT_THAT(warnings_, testing::ElementsAre(testing::HasSubstr("No such file")));

@@ -10,7 +10,7 @@
 namespace lathe {
 namespace {
 
-TEST(SlabPool, AlignsAndGrantsWhatWasAsked) {
+TEST(SlabPool, ReturnsAlignedMemoryOfTheRequestedSize) {
   SlabPool pool;
   for (const size_t bytes : {size_t{1}, size_t{64}, size_t{65}, size_t{4096}, (size_t{2} << 20) - 1,
                              size_t{2} << 20, (size_t{5} << 20) + 3}) {
@@ -21,7 +21,7 @@ TEST(SlabPool, AlignsAndGrantsWhatWasAsked) {
   }
 }
 
-TEST(SlabPool, ASlabReturnsToTheThreadThatHadIt) {
+TEST(SlabPool, ThreadGetsItsLastSlabAgain) {
   SlabPool pool;
   void* first;
   {
@@ -34,7 +34,7 @@ TEST(SlabPool, ASlabReturnsToTheThreadThatHadIt) {
   }
 }
 
-TEST(SlabPool, SlabsInUseAreDistinctBeyondTheSlotsToo) {
+TEST(SlabPool, SlabsInUseAreDistinctEvenBeyondTheSlots) {
   SlabPool pool;
   std::vector<SlabPool::Slab> slabs;
   std::set<void*> seen;
@@ -46,7 +46,7 @@ TEST(SlabPool, SlabsInUseAreDistinctBeyondTheSlotsToo) {
   }
 }
 
-TEST(SlabPool, GrowsAnIdleSlabInsteadOfKeepingBoth) {
+TEST(SlabPool, ReplacesAnIdleSlabThatIsTooSmall) {
   SlabPool pool;
   { SlabPool::Slab slab = pool.take(64); }
   void* grown;
@@ -59,14 +59,14 @@ TEST(SlabPool, GrowsAnIdleSlabInsteadOfKeepingBoth) {
   EXPECT_EQ(slab.data(), grown);
 }
 
-TEST(SlabPool, ReportsExhaustionAndSurvivesIt) {
+TEST(SlabPool, ReturnsNullIfMemoryIsShort) {
   SlabPool pool;
   EXPECT_EQ(pool.take(SIZE_MAX).data(), nullptr);
   EXPECT_EQ(pool.take(size_t{1} << 60).data(), nullptr);
   EXPECT_NE(pool.take(100).data(), nullptr);
 }
 
-TEST(SlabPool, ConcurrentTakersNeverShare) {
+TEST(SlabPool, ConcurrentTakersNeverShareASlab) {
   SlabPool pool;
   std::vector<std::thread> threads;
   std::atomic<int> overlaps{0};

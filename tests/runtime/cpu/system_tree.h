@@ -1,4 +1,4 @@
-// A machine described by a folder with the files of /proc and /sys that facts are read from.
+// A fake machine: a folder with the files of /proc and /sys from which facts are read.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class SystemTree {
   SystemTree(const SystemTree&) = delete;
   ~SystemTree() { std::filesystem::remove_all(system_.root); }
 
-  // `path` is absolute, as on the machine.
+  // `path` is the absolute path on the machine.
   SystemTree& write(const std::string& path, const std::string& text) {
     const std::filesystem::path file = system_.root + path;
     std::filesystem::create_directories(file.parent_path());

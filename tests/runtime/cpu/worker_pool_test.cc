@@ -20,7 +20,7 @@ struct Trace {
   explicit Trace(size_t tasks) : ran(tasks) {}
 };
 
-// Writes its number to its worker's scratch, works a little, and looks whether it is still there.
+// Writes its number to its worker's scratch, spins, and checks that the number is still there.
 void traced_task(const ArgumentBlock* args, int64_t task) {
   Trace& trace = *static_cast<Trace*>(args->a);
   auto* scratch = static_cast<std::atomic<int64_t>*>(args->scratch);
@@ -59,7 +59,7 @@ TEST(WorkerPool, RunsEveryTaskOnce) {
   }
 }
 
-TEST(WorkerPool, ManyShortStepsInARow) {
+TEST(WorkerPool, RunsManyShortStepsInARow) {
   WorkerPool pool(4, 4);
   ASSERT_TRUE(pool.try_enter());
   for (int step = 0; step < 3000; ++step) {
@@ -70,9 +70,9 @@ TEST(WorkerPool, ManyShortStepsInARow) {
   pool.leave();
 }
 
-// Workers spin for 50 microseconds: after a pause they are asleep and must be woken.
+// Workers spin for 50 microseconds, so after this pause they are asleep and must be woken.
 TEST(WorkerPool, WakesSleepers) {
-  for (const int32_t processors : {4, 1}) {  // 1: more workers than processors, no spinning
+  for (const int32_t processors : {4, 1}) {  // with 1, workers outnumber processors and do not spin
     WorkerPool pool(4, processors);
     for (int step = 0; step < 20; ++step) {
       TracedStep run(4, 16, 2000);
@@ -85,7 +85,7 @@ TEST(WorkerPool, WakesSleepers) {
   }
 }
 
-// Every task waits for all others to have started: passes only if that many threads run them at once.
+// Each task waits until all have started, so this passes only if that many threads run them at once.
 struct Meeting {
   std::atomic<int> arrived{0};
   std::atomic<bool> failed{false};
@@ -103,7 +103,7 @@ void meet(const ArgumentBlock* args, int64_t) {
   }
 }
 
-TEST(WorkerPool, TasksRunAtOnce) {
+TEST(WorkerPool, TasksRunConcurrently) {
   WorkerPool pool(3, 3);
   for (int i = 0; i < 3; ++i) {
     Meeting meeting;
@@ -116,7 +116,7 @@ TEST(WorkerPool, TasksRunAtOnce) {
   }
 }
 
-// Both tasks of a step wait for each other: the worker runs one, and says which thread it is.
+// Both tasks of a step wait for each other, so the worker runs one of them. Each records its thread.
 struct Pair {
   std::atomic<int> arrived{0};
   std::atomic<pid_t> threads[2] = {};
@@ -128,7 +128,7 @@ void join_pair(const ArgumentBlock* args, int64_t index) {
   while (pair.arrived < 2) std::this_thread::yield();
 }
 
-// A worker that is put where its caller runs, free to be elsewhere, leaves and keeps off that processor.
+// A worker that is placed on its caller's processor, but may run elsewhere, must move and stay away.
 TEST(WorkerPool, WorkersLeaveTheCallersProcessor) {
   cpu_set_t all, two, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
@@ -156,7 +156,7 @@ TEST(WorkerPool, WorkersLeaveTheCallersProcessor) {
     };
     const pid_t worker = step();
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-    // The scheduler may move it before it is met there.
+    // Repeat, because the scheduler may move the worker before it meets its caller there.
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!CPU_EQUAL(&is, &other) && std::chrono::steady_clock::now() < deadline) {
       ASSERT_EQ(sched_setaffinity(worker, sizeof one, &one), 0);
@@ -168,7 +168,7 @@ TEST(WorkerPool, WorkersLeaveTheCallersProcessor) {
   }).join();
 }
 
-TEST(WorkerPool, OneCallerAtATime) {
+TEST(WorkerPool, AdmitsOneCallerAtATime) {
   WorkerPool pool(2, 2);
   ASSERT_TRUE(pool.try_enter());
   EXPECT_FALSE(pool.try_enter());
@@ -202,7 +202,7 @@ TEST(WorkerPool, UnusedPoolStartsNoThreads) {
 }
 
 // A child made by fork has none of the parent's threads.
-TEST(WorkerPool, AForkedChildRunsItsTasksItself) {
+TEST(WorkerPool, ForkedChildRunsItsTasksItself) {
   auto* pool = new WorkerPool(3, 3);
   {
     TracedStep run(3, 8, 10);

@@ -1,11 +1,11 @@
-// What libcuda.so.1 exports, of a driver that records (fake_driver.h).
+// The functions of libcuda.so.1 in a fake driver that records its calls (fake_driver.h).
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "fake_driver.h"
 
-// A driver of an older time lacks some functions.
+// Older drivers lack some functions, which get another name here.
 #ifdef FAKE_CUDA_BEFORE_12
 #define SINCE_12(name) old_##name
 #else
@@ -21,7 +21,7 @@ using namespace fake_driver;
 
 namespace {
 
-// One log of two: the options with its buffer and its size.
+// Writes one of two logs: finds the options with its buffer and its size.
 void write_log(const std::string& text, int buffer_option, int size_option, unsigned count,
                const int* options, void** values) {
   char* buffer = nullptr;
@@ -52,7 +52,7 @@ EXPORTED int cuDriverGetVersion(int* version) {
   return 0;
 }
 EXPORTED int cuGetErrorName(int result, const char** text) {
-  // Number by number, so that a test of the table sees which one it got.
+  // Each result has its own name, so that a test can see which one it got.
   static std::map<int, std::string>& names = *new std::map<int, std::string>;
   const std::lock_guard<std::mutex> lock(state().mutex);
   *text = names.emplace(result, "CUDA_ERROR_" + std::to_string(result)).first->second.c_str();
@@ -230,7 +230,7 @@ EXPORTED int cuLinkDestroy(FakeLink* link) {
   return 0;
 }
 
-// As the CUDA Driver API's reference lays them out, and apart from the declarations under test.
+// Laid out as in the CUDA Driver API's reference, independent of the declarations under test.
 struct FakeLaunchAttribute {
   int id;
   char pad[4];
@@ -271,7 +271,7 @@ EXPORTED int SINCE_12(cuTensorMapEncodeTiled)(void* map, int type, uint32_t rank
   encoded.strides.assign(strides, strides + rank - 1);
   encoded.box.assign(box, box + rank);
   encoded.steps.assign(steps, steps + rank);
-  // What a test recognises in a launch's parameters: the map's number.
+  // The encoded map is its number, so that a test can recognise it in a launch's parameters.
   std::memset(map, 0, 128);
   const uint64_t number = state().maps.size();
   std::memcpy(map, &number, sizeof number);

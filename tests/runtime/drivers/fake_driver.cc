@@ -185,7 +185,7 @@ int record_launch(Launch launch, Function* function, void** parameters, void** e
     return kInvalidHandle;
   }
   if ((parameters == nullptr) == (extra == nullptr)) return kInvalidValue;
-  // Of a buffer nobody can say where its maps are: here, none.
+  // A buffer does not say where maps are, so a kernel with maps cannot use one.
   if (extra != nullptr && function->maps != 0) return kInvalidValue;
   launch.symbol = function->symbol;
   launch.context = current();
@@ -211,7 +211,8 @@ int allocate(uint64_t* memory, size_t bytes) {
   if (bytes == 0) return kInvalidValue;
   if (bytes > size_t{1} << 30) return kOutOfMemory;
   auto block = std::unique_ptr<char[]>(new char[bytes + 256]);
-  std::memset(block.get(), 0xab, std::min(bytes, size_t{1} << 20) + 256);  // nothing is zero by chance
+  std::memset(block.get(), 0xab,
+              std::min(bytes, size_t{1} << 20) + 256);  // so that nothing is zero by chance
   *memory = (reinterpret_cast<uint64_t>(block.get()) + 255) / 256 * 256;
   state().allocations[*memory] = Allocation{current(), bytes, std::move(block)};
   return 0;
@@ -247,7 +248,7 @@ PointerKind kind_of(uint64_t pointer) {
 
 using namespace fake_driver;
 
-// A driver as good as new.
+// Resets the driver to its initial state.
 EXPORTED State* fake_driver_reset() {
   delete the_state;
   the_state = new State;
@@ -261,7 +262,7 @@ EXPORTED Context* fake_driver_make_context(int device) {
 }
 EXPORTED std::vector<Context*>* fake_driver_context_stack() { return &stack(); }
 EXPORTED int fake_driver_capture_mode() { return capture_mode(); }
-// The stream ends and its handle is given to a new one of `context`.
+// Destroys the stream and gives its handle to a new stream of `context`.
 EXPORTED void fake_driver_reuse_stream(Stream* stream, Context* context) {
   const std::lock_guard<std::mutex> lock(state().mutex);
   *stream = Stream{context};

@@ -1,10 +1,10 @@
-// GPU drivers that record what they are asked and run nothing: what libcuda.so.1 (fake_cuda.cc) or
-// libamdhip64.so (fake_hip.cc) exports, as far as Lathe takes it, with the rules of the real one that a
-// caller can break (a context must be current, a launch's stream and function belong to it, nothing unsafe
-// while a stream is captured). Tests load the library, get its State, and make any function fail.
+// Fake GPU drivers that record their calls and run nothing. They export the functions of libcuda.so.1
+// (fake_cuda.cc) or libamdhip64.so (fake_hip.cc) that Lathe uses, and check the rules of a real driver: a
+// context must be current, a launch's stream and function must belong to it, and no unsafe call may be made
+// while a stream is captured. Tests load the library, get its State, and can make any function fail.
 //
-// Images are text: a line "kernel SYMBOL threads=N shared=N maps=N" for each function, after a first line
-// "cubin" or "ptx", or "hsaco" and the instruction set it is for.
+// A code image is text. The first line is "cubin", "ptx", or "hsaco" and an instruction set. Then each
+// function has a line "kernel SYMBOL threads=N shared=N maps=N".
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ struct Function {
   struct Module* module = nullptr;
   std::string symbol;
   int threads = 1024, shared = 0, maps = 0, local = 0;
-  bool loaded = false;                // nothing lazy is left
+  bool loaded = false;                // lazy loading is done
   std::map<int, int> set_attributes;  // by cuFuncSetAttribute
 };
 struct Module {
@@ -79,13 +79,13 @@ struct Allocation {
   size_t bytes;
   std::unique_ptr<char[]> memory;  // host memory stands for the device's
 };
-// What a pointer is, for cuPointerGetAttributes (type: CUDA's CUmemorytype).
+// The result of cuPointerGetAttributes for a pointer (type: CUDA's CUmemorytype).
 struct PointerKind {
   unsigned type = 0;
   int device = -1;
   bool reachable = false;
 };
-// A GPU as HSA knows it.
+// A GPU in HSA's view.
 struct HsaAgent {
   unsigned type = 1, domain = 0, bdf = 0, units = 0, waves = 32, wave = 64;
   std::vector<std::string> isas;
@@ -101,12 +101,12 @@ struct State {
   std::mutex mutex;
   std::atomic<bool> quiet{false};  // launches succeed and leave no trace
   int devices = 8, capability = 90, version = 13000;
-  std::map<int, int> attributes;  // by number; others answer 0
-  std::vector<HsaAgent> agents;   // HIP's
-  std::string log, info_log;      // what the JIT writes to its error log and to the other
-  std::string linked_image;       // what cuLinkComplete gives
+  std::map<int, int> attributes;  // by number; all others are 0
+  std::vector<HsaAgent> agents;   // for HIP
+  std::string log, info_log;      // what the JIT writes to its error and info logs
+  std::string linked_image;       // what cuLinkComplete returns
 
-  // What a function answers instead of doing its work: at its next call, or at each.
+  // The results that a function returns instead of doing its work: at its next call, or at each call.
   std::map<std::string, int> fail_once, fail_always;
   std::map<std::string, int> calls;  // how often each was called
 
@@ -122,16 +122,16 @@ struct State {
   std::vector<Fill> fills;
   std::vector<std::string> linked;  // PTX handed to the linker
   std::vector<std::pair<int, uint64_t>> link_options;
-  int unsafe_in_capture = 0;  // unsafe calls, not relaxed, while some stream was captured
-  int mismatched = 0;         // launches into a stream or with a function of another context
+  int unsafe_in_capture = 0;  // unsafe calls outside relaxed mode during a capture
+  int mismatched = 0;         // launches with a stream or function of another context
 };
 
-// --- what the two libraries are made of
+// Functions that the two fake libraries are made of.
 
 State& state();
 std::vector<Context*>& stack();  // this thread's contexts
 int& capture_mode();             // this thread's
-// Enters a call: counts it and answers what it was told to fail with, else 0. The state's mutex is held.
+// Enters a call: counts it and returns the result that it must fail with, or 0. Call with the mutex held.
 int enter(const char* name);
 Context* current();
 Context* make_context(int device, bool primary);
@@ -141,11 +141,11 @@ constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvali
               kInvalidContext = 201, kNoBinary = 209, kInvalidHandle = 400, kNotFound = 500,
               kCaptureUnsupported = 900, kCaptureImplicit = 906;
 
-// Allocating, loading, waiting: what a capture of any thread forbids unless the calling thread is relaxed.
+// For allocating, loading and waiting: fails while any thread captures, unless the calling thread is relaxed.
 int check_unsafe();
 bool known(void* stream);
 bool is_default(void* stream);
-// Work on the stream from the current context: 0, or why not.
+// Checks that the stream belongs to the current context. Returns 0 or the error.
 int check_stream(void* stream);
 
 int create_stream(Stream** stream);
@@ -155,12 +155,12 @@ int load_module(Module** module, const char* image);
 int unload_module(Module* module);
 int find_function(Function** function, Module* module, const char* name);
 int function_attribute(int* value, int attribute, Function* function);
-// Where the code has its parameters: the argument block by hand, which is fourteen pointers, twelve 64-bit
-// integers and eight values of 32 bits, then maps where ptxas puts them for sm_90a, 64-byte aligned in the
-// constant bank whose parameters begin at 528. False where there is none of that index.
+// The position of a parameter in the code: the argument block (14 pointers, 12 integers of 64 bits, 8 values
+// of 32 bits), then the maps where ptxas puts them for sm_90a: aligned to 64 bytes in the constant bank, in
+// which parameters start at 528. False if there is no such index.
 bool find_parameter(const Function& function, size_t index, size_t* offset, size_t* bytes);
-// Takes the parameters one by one or, of code without maps, in one buffer, and keeps them where the code has
-// them.
+// Records a launch. Takes the parameters one by one or, for code without maps, in one buffer, and stores them
+// at their positions in the code.
 int record_launch(Launch launch, Function* function, void** parameters, void** extra);
 int allocate(uint64_t* memory, size_t bytes);
 int release(uint64_t memory);
@@ -172,7 +172,7 @@ PointerKind kind_of(uint64_t pointer);
 #define ENTER(name)                                                     \
   const std::lock_guard<std::mutex> lock(::fake_driver::state().mutex); \
   if (const int failure = ::fake_driver::enter(name); failure != 0) return failure
-// As ENTER, for what a launch calls: without a lock, a record or an allocation while nothing is to be seen.
+// As ENTER, for functions that a launch calls. If `quiet` is set: no lock, no record, no allocation.
 #define ENTER_UNLESS_QUIET(name, answer)                                              \
   if (::fake_driver::state().quiet.load(std::memory_order_relaxed)) return answer, 0; \
   ENTER(name)

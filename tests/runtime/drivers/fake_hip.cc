@@ -1,11 +1,11 @@
-// What libamdhip64.so and the HSA runtime below it export, of a driver that records (fake_driver.h). The
-// thread's current device stands for its context; a thread begins on device 0.
+// The functions of libamdhip64.so and of the HSA runtime in a fake driver that records its calls
+// (fake_driver.h). The thread's current device is its context; a thread starts on device 0.
 #include <cstdio>
 #include <cstring>
 
 #include "fake_driver.h"
 
-// A HIP of an older time lacks some functions.
+// Older versions of HIP lack some functions, which get another name here.
 #ifdef FAKE_HIP_5
 #define SINCE_6(name) old_##name
 #else
@@ -57,7 +57,7 @@ EXPORTED int hipDeviceGetName(char* text, int bytes, int device) {
   std::snprintf(text, static_cast<size_t>(bytes), "Imaginary %d", device);
   return 0;
 }
-// Device i of a process sits on bus 0x10 + i.
+// Device i is on bus 0x10 + i.
 EXPORTED int hipDeviceGetAttribute(int* value, int attribute, int device) {
   ENTER("hipDeviceGetAttribute");
   if (attribute == 67) return *value = 0x10 + device, 0;
@@ -115,7 +115,7 @@ EXPORTED int hipThreadExchangeStreamCaptureMode(int* mode) {
 
 EXPORTED int hipModuleLoadDataEx(Module** module, const void* image, unsigned options, int*, void**) {
   HIP_ENTER("hipModuleLoadDataEx");
-  if (options != 0) return kInvalidValue;  // the real one reads none
+  if (options != 0) return kInvalidValue;  // the real function reads none
   if (const int refused = load_module(module, static_cast<const char*>(image)); refused != 0) return refused;
   if ((*module)->isa.empty()) return unload_module(*module), kInvalidImage;
   const auto device = static_cast<size_t>(current()->device);
@@ -171,7 +171,7 @@ EXPORTED int hipMemsetD8Async(uint64_t memory, unsigned char value, size_t bytes
   HIP_ENTER("hipMemsetD8Async");
   return fill(memory, value, bytes, stream);
 }
-// Answers success whatever the pointer; what does not hold of it is 0, or -2 for the device of host memory.
+// Succeeds for any pointer. Attributes that do not apply are 0; the device of host memory is -2.
 EXPORTED int hipDrvPointerGetAttributes(unsigned count, int* attributes, void** values, uint64_t pointer) {
   HIP_ENTER("hipDrvPointerGetAttributes");
   const PointerKind kind = kind_of(pointer);
@@ -186,7 +186,7 @@ EXPORTED int hipDrvPointerGetAttributes(unsigned count, int* attributes, void** 
   return 0;
 }
 
-// HSA. Handles count from 1.
+// HSA. An agent's handle is 100 times its number, which starts at 1.
 struct FakeHandle {
   uint64_t handle;
 };

@@ -1,4 +1,4 @@
-/* oneDNN's name, of a release that does not exist yet. */
+/* A library named like oneDNN's, with a version that Lathe does not support. */
 static const struct {
   int major, minor, patch;
   const char* hash;

@@ -1,5 +1,5 @@
-// Counts allocations by standing in for the process's malloc: a repeated launch makes none, takes no lock of
-// the driver's memory, and asks the driver for nothing but the current context and the launch.
+// Counts allocations by replacing the process's malloc. A repeated launch must make none, must not lock the
+// launch memory, and must call the driver only for the current context and the launch.
 #include <atomic>
 #include <cstdlib>
 
@@ -23,7 +23,7 @@ namespace {
 
 class GpuAllocation : public FakeGpu {};
 
-TEST_F(GpuAllocation, ARepeatedLaunchMakesNone) {
+TEST_F(GpuAllocation, RepeatedLaunchMakesNone) {
   auto driver = open();
   Step step = step_of("k");
   step.cluster = {2, 1, 1};
@@ -49,12 +49,11 @@ TEST_F(GpuAllocation, ARepeatedLaunchMakesNone) {
   state_->quiet = false;
   EXPECT_TRUE(good);
   EXPECT_EQ(after, before);
-  EXPECT_EQ(state_->calls, calls)
-      << "only the current context and the launch are asked for, which leave no trace now";
+  EXPECT_EQ(state_->calls, calls) << "only the two calls that a quiet driver does not record are made";
 
   l.launch.config.workspace_bytes = 100000;
   EXPECT_TRUE(driver->launch(l.launch).ok());
-  EXPECT_GT(allocations.load(), after) << "the counter counts: a larger slab has a record of its own";
+  EXPECT_GT(allocations.load(), after) << "the counter works: a larger slab allocates its record";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which context a call works in, and that the caller's thread finds its own again on every path.
+// The context that a call works in, and that the caller's thread gets its own context back on every path.
 #include "runtime/gpu/contexts.h"
 
 #include "fake_gpu.h"
@@ -15,7 +15,7 @@ class GpuContexts : public FakeGpu {
   fake_driver::Context* launched_in() const { return state_->launches.back().context; }
 };
 
-TEST_F(GpuContexts, ThePrimaryIsRetainedWhileTheDeviceIsOpen) {
+TEST_F(GpuContexts, PrimaryContextIsRetainedWhileTheDeviceIsOpen) {
   auto first = open(3);
   EXPECT_EQ(state_->retained, (std::map<int, int>{{3, 1}}));
   auto second = open(3);
@@ -29,7 +29,7 @@ TEST_F(GpuContexts, ThePrimaryIsRetainedWhileTheDeviceIsOpen) {
   EXPECT_EQ(state_->retained[3], 0);
 }
 
-TEST_F(GpuContexts, ALaunchPushesThePrimaryOnlyIfItIsNotCurrent) {
+TEST_F(GpuContexts, LaunchPushesThePrimaryContextOnlyIfItIsNotCurrent) {
   auto driver = open();
   const auto kernel = load(*driver, artifact_of({step_of("k")}));
   TestLaunch l(*kernel);
@@ -43,7 +43,7 @@ TEST_F(GpuContexts, ALaunchPushesThePrimaryOnlyIfItIsNotCurrent) {
   EXPECT_THAT(context_stack(), ElementsAre(primary(0)));
 }
 
-TEST_F(GpuContexts, TheCallersStackIsKeptWhateverFails) {
+TEST_F(GpuContexts, RestoresTheCallersStackAfterEveryFailure) {
   auto driver = open();
   auto* foreign = make_context(1);
   auto* below = make_context(2);
@@ -69,7 +69,7 @@ TEST_F(GpuContexts, TheCallersStackIsKeptWhateverFails) {
     l.launch.config.counters = 10;
     failures += !driver->launch(l.launch).ok();
     failures += !driver->is_capturing(stream).ok();
-    l.launch.stream = nullptr;  // and one on the default stream, with another device's context current
+    l.launch.stream = nullptr;  // the default stream while another device's context is current
     failures += !driver->launch(l.launch).ok();
     auto memory = driver->memory().allocate(64);
     failures += !memory.ok();
@@ -88,7 +88,7 @@ TEST_F(GpuContexts, TheCallersStackIsKeptWhateverFails) {
   }
 }
 
-TEST_F(GpuContexts, AStreamsContextIsWhereItsWorkGoes) {
+TEST_F(GpuContexts, LaunchRunsInTheStreamsContext) {
   auto driver = open();
   const auto kernel = load(*driver, artifact_of({step_of("k")}));
   auto* own = make_context(0);
@@ -96,8 +96,8 @@ TEST_F(GpuContexts, AStreamsContextIsWhereItsWorkGoes) {
   auto* stream = make_stream(own);
   l.launch.stream = stream;
   ASSERT_TRUE(driver->launch(l.launch).ok());
-  EXPECT_EQ(launched_in(), own) << "whatever is current";
-  EXPECT_EQ(state_->modules.size(), 2u) << "the code is loaded once a context";
+  EXPECT_EQ(launched_in(), own) << "whatever context is current";
+  EXPECT_EQ(state_->modules.size(), 2u) << "the code is loaded once per context";
   ASSERT_TRUE(driver->launch(l.launch).ok());
   EXPECT_EQ(state_->modules.size(), 2u);
   context_stack() = {own};
@@ -111,7 +111,7 @@ TEST_F(GpuContexts, AStreamsContextIsWhereItsWorkGoes) {
   EXPECT_EQ(state_->mismatched, 0);
 }
 
-TEST_F(GpuContexts, DefaultStreamsAreTheCurrentContextsIfItIsOfThisDevice) {
+TEST_F(GpuContexts, DefaultStreamUsesTheCurrentContextOfThisDevice) {
   auto driver = open();
   const auto kernel = load(*driver, artifact_of({step_of("k")}));
   auto* own = make_context(0);
@@ -132,7 +132,7 @@ TEST_F(GpuContexts, DefaultStreamsAreTheCurrentContextsIfItIsOfThisDevice) {
   }
 }
 
-TEST_F(GpuContexts, AnotherDevicesStreamIsRefused) {
+TEST_F(GpuContexts, RejectsAStreamOfAnotherDevice) {
   auto driver = open(0);
   auto other = open(1);
   const auto kernel = load(*driver, artifact_of({step_of("k")}));
@@ -146,7 +146,7 @@ TEST_F(GpuContexts, AnotherDevicesStreamIsRefused) {
   EXPECT_TRUE(state_->launches.empty());
 }
 
-TEST_F(GpuContexts, AStreamsHandleMayComeBackInAnotherContext) {
+TEST_F(GpuContexts, HandlesAStreamHandleReusedInAnotherContext) {
   auto driver = open();
   Artifact artifact = artifact_of({step_of("k")});
   const auto kernel = load(*driver, artifact);
@@ -161,17 +161,17 @@ TEST_F(GpuContexts, AStreamsHandleMayComeBackInAnotherContext) {
   EXPECT_EQ(launched_in(), own);
   const auto workspace = state_->launches.back().parameter<uint64_t>(7 * 8);
   const auto holder = std::prev(state_->allocations.upper_bound(workspace));
-  EXPECT_EQ(holder->second.context, own) << "memory of its own context, too";
-  EXPECT_EQ(state_->mismatched, 1) << "found out by the driver's refusal, once";
+  EXPECT_EQ(holder->second.context, own) << "the memory belongs to that context, too";
+  EXPECT_EQ(state_->mismatched, 1) << "the driver rejects the first launch only";
   ASSERT_TRUE(driver->launch(l.launch).ok());
   EXPECT_EQ(state_->mismatched, 1);
-  // A stream that is gone for good stays an error.
+  // A stream that was destroyed stays an error.
   state_->streams.erase(stream);
   EXPECT_EQ(driver->launch(l.launch).code(), absl::StatusCode::kInvalidArgument);
   delete stream;
 }
 
-TEST_F(GpuContexts, GreenContextsStreamsAreTreatedAsDefaultOnes) {
+TEST_F(GpuContexts, GreenContextStreamsAreTreatedLikeDefaultStreams) {
   auto driver = open();
   const auto kernel = load(*driver, artifact_of({step_of("k")}));
   context_stack() = {primary(0)};
@@ -182,7 +182,7 @@ TEST_F(GpuContexts, GreenContextsStreamsAreTreatedAsDefaultOnes) {
   EXPECT_EQ(launched_in(), primary(0));
 }
 
-TEST_F(GpuContexts, EightDevicesInOneProcess) {
+TEST_F(GpuContexts, EightDevicesWorkInOneProcess) {
   std::vector<std::unique_ptr<Driver>> drivers;
   std::vector<std::unique_ptr<LoadedKernel>> kernels;
   for (int i = 0; i < 8; ++i) {
@@ -200,7 +200,7 @@ TEST_F(GpuContexts, EightDevicesInOneProcess) {
     }
   }
   EXPECT_THAT(context_stack(), ElementsAre(primary(5)));
-  EXPECT_EQ(state_->allocations.size(), 8u) << "a slab a device";
+  EXPECT_EQ(state_->allocations.size(), 8u) << "one slab per device";
   kernels.clear();
   drivers.clear();
   for (int i = 0; i < 8; ++i) EXPECT_EQ(state_->retained[i], 0);
@@ -209,7 +209,7 @@ TEST_F(GpuContexts, EightDevicesInOneProcess) {
   EXPECT_THAT(context_stack(), ElementsAre(primary(5)));
 }
 
-TEST_F(GpuContexts, MemoryCopiesAndStreams) {
+TEST_F(GpuContexts, MemoryAllocatesCopiesAndReleases) {
   auto driver = open(2);
   DeviceMemory& memory = driver->memory();
   EXPECT_EQ(*memory.allocate(0), nullptr);
@@ -234,7 +234,7 @@ TEST_F(GpuContexts, MemoryCopiesAndStreams) {
   const absl::Status none = memory.allocate(size_t{1} << 40).status();
   EXPECT_EQ(none.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(message(none), HasSubstr("allocating 1099511627776 bytes"));
-  // On a stream of the caller's own context.
+  // A stream of the caller's own context.
   auto* own = make_context(2);
   EXPECT_TRUE(memory.synchronize(make_stream(own)).ok());
   EXPECT_EQ(state_->mismatched, 0);

@@ -1,4 +1,4 @@
-// Facts of a CUDA device against numbers of the devices' data sheets.
+// Compares the facts of CUDA devices with the numbers in the devices' data sheets.
 #include "core/facts.h"
 
 #include "fake_gpu.h"
@@ -17,7 +17,7 @@ class CudaFacts : public FakeGpu {
   }
 };
 
-TEST_F(CudaFacts, AnH100) {
+TEST_F(CudaFacts, MatchTheDataSheetOfAnH100) {
   const DeviceFacts facts = query();
   EXPECT_EQ(facts.name, "Imaginary 0");
   EXPECT_EQ(facts.target, *parse_target("sm_90a"));
@@ -35,7 +35,7 @@ TEST_F(CudaFacts, AnH100) {
   EXPECT_GT(facts.fact_or("launch_seconds", 0), 0);
 }
 
-TEST_F(CudaFacts, AreWhatAFactsFileMayHold) {
+TEST_F(CudaFacts, RoundTripThroughAFactsFile) {
   const DeviceFacts facts = query();
   auto read = facts_from_json(to_json(facts));
   ASSERT_TRUE(read.ok()) << read.status();
@@ -44,7 +44,7 @@ TEST_F(CudaFacts, AreWhatAFactsFileMayHold) {
   EXPECT_THAT(facts.facts.at("compute_units").source, HasSubstr("MULTIPROCESSOR_COUNT"));
 }
 
-TEST_F(CudaFacts, WhatTheDriverDoesNotKnowIsAbsent) {
+TEST_F(CudaFacts, UnknownAttributesAreAbsent) {
   state_->attributes.erase(36);
   state_->attributes[38] = 0;
   const DeviceFacts facts = query();
@@ -53,7 +53,7 @@ TEST_F(CudaFacts, WhatTheDriverDoesNotKnowIsAbsent) {
   EXPECT_EQ(facts.facts.count("compute_units"), 1u);
 }
 
-TEST_F(CudaFacts, Targets) {
+TEST_F(CudaFacts, EveryCapabilityHasItsTarget) {
   const std::pair<int, const char*> targets[] = {
       {75, "sm_75"},
       {80, "sm_80"},
@@ -65,7 +65,7 @@ TEST_F(CudaFacts, Targets) {
       {103, "sm_103a"},
       {120, "sm_120"},
       {121, "sm_121"},
-      // Without a row of its own: what its driver can make of older PTX.
+      // Capabilities without a row use a target whose PTX their driver can assemble.
       {88, "sm_87"},
       {101, "sm_90"},
       {110, "sm_90"},
@@ -81,8 +81,8 @@ TEST_F(CudaFacts, Targets) {
               HasSubstr("cuda:0: not available, because its compute capability 7.0 is below 7.5"));
 }
 
-// 108 units at 1.41 GHz: the A100's data sheet says 19.5 and 312 TFLOPS.
-TEST_F(CudaFacts, AnA100) {
+// 108 multiprocessors at 1.41 GHz. The A100's data sheet says 19.5 and 312 TFLOPS.
+TEST_F(CudaFacts, MatchTheDataSheetOfAnA100) {
   state_->capability = 80;
   state_->attributes[16] = 108;
   state_->attributes[13] = 1410000;

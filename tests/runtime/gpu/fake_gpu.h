@@ -1,4 +1,4 @@
-// Tests of runtime/gpu against the recording drivers (drivers/fake_driver.h).
+// A fixture for tests of runtime/gpu with the fake drivers (drivers/fake_driver.h).
 #pragma once
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ inline std::string message(const absl::Status& status) { return std::string(stat
 class FakeGpu : public ::testing::Test {
  protected:
   explicit FakeGpu(const char* library = LATHE_FAKE_CUDA) : FakeGpu(cuda_platform(), library) {
-    // An H100's attributes by the numbers of the CUDA Driver API's reference.
+    // An H100's attributes, by their numbers in the CUDA Driver API's reference.
     state_->attributes = {{1, 1024},      {13, 1980000}, {16, 132},   {36, 2619000}, {37, 5120},
                           {38, 52428800}, {39, 2048},    {82, 65536}, {97, 232448}};
   }
@@ -61,7 +61,7 @@ class FakeGpu : public ::testing::Test {
   fake_driver::State* state_ = nullptr;
 };
 
-// A kernel of one step: one workgroup a row of D.
+// An artifact with a fake code image for these steps.
 inline Artifact artifact_of(std::vector<Step> steps, CodeFormat format = CodeFormat::kCubin) {
   Artifact artifact;
   artifact.format = format;
@@ -82,7 +82,7 @@ inline Step step_of(const std::string& symbol) {
   return step;
 }
 
-// A launch over addresses that no one follows.
+// A launch with made-up addresses, which nothing dereferences.
 struct TestLaunch {
   explicit TestLaunch(const LoadedKernel& kernel, int64_t m = 3) {
     problem.a = problem.b = problem.d = DType::kF16;

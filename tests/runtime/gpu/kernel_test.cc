@@ -1,4 +1,4 @@
-// Loading: what is refused, what the driver is told and asked, and what it said when it failed.
+// Loading kernels: what is rejected, the calls to the driver, and the driver's messages after a failure.
 #include "runtime/gpu/kernel.h"
 
 #include "fake_gpu.h"
@@ -48,7 +48,7 @@ TEST_F(GpuKernel, LoadsPtx) {
   EXPECT_EQ(state_->calls["cuModuleLoadDataEx"], 1);
 }
 
-TEST_F(GpuKernel, RefusesRecipesThatItCannotRun) {
+TEST_F(GpuKernel, RejectsRecipesThatItCannotRun) {
   Artifact artifact = artifact_of({step_});
   artifact.format = CodeFormat::kHsaco;
   expect_refusal(artifact, "neither cubin nor PTX");
@@ -64,7 +64,7 @@ TEST_F(GpuKernel, RefusesRecipesThatItCannotRun) {
   expect_refusal(artifact, "pointer alignment 12");
 }
 
-TEST_F(GpuKernel, RefusesStepsThatItCannotRun) {
+TEST_F(GpuKernel, RejectsStepsThatItCannotRun) {
   const auto changed = [&](auto change) {
     Step step = step_;
     change(step);
@@ -100,7 +100,7 @@ TEST_F(GpuKernel, ClustersAndDependentLaunchNeedHopper) {
   expect_refusal(step, "sm_89 has no programmatic dependent launch");
 }
 
-TEST_F(GpuKernel, RefusesTensorMapsOutsideTheHardwaresLimits) {
+TEST_F(GpuKernel, RejectsTensorMapsOutsideTheHardwareLimits) {
   const auto map = [&](auto change) {
     Step step = step_;
     TensorMap m{"a", DType::kF16, Var::kK, Var::kM, 64, 128, 128};
@@ -118,7 +118,7 @@ TEST_F(GpuKernel, RefusesTensorMapsOutsideTheHardwaresLimits) {
   EXPECT_TRUE(driver_->load(artifact_of({map([](TensorMap&) {})})).ok());
 }
 
-TEST_F(GpuKernel, TheCodeMustBeWhatTheRecipeSays) {
+TEST_F(GpuKernel, RejectsCodeThatContradictsTheRecipe) {
   Artifact artifact = artifact_of({step_});
   artifact.code = "cubin\nkernel other threads=1024 shared=0 maps=0\n";
   expect_refusal(artifact, "no function k");
@@ -134,7 +134,7 @@ TEST_F(GpuKernel, TheCodeMustBeWhatTheRecipeSays) {
   expect_refusal(artifact, "parameter 34 is missing, and 128 bytes are passed");
 }
 
-TEST_F(GpuKernel, OptsIntoWhatTheRecipeNeeds) {
+TEST_F(GpuKernel, RequestsSharedMemoryAndLargeClusters) {
   Step small = step_of("small"), large = step_of("large"), varying = step_of("varying"),
        wide = step_of("wide");
   small.dynamic_shared_memory = constant(48 << 10);
@@ -146,7 +146,7 @@ TEST_F(GpuKernel, OptsIntoWhatTheRecipeNeeds) {
   using Set = std::map<int, int>;
   EXPECT_EQ(function("small").set_attributes, Set());
   EXPECT_EQ(function("large").set_attributes, (Set{{8, 200000}}));
-  EXPECT_EQ(function("varying").set_attributes, (Set{{8, 232448}})) << "the most there is";
+  EXPECT_EQ(function("varying").set_attributes, (Set{{8, 232448}})) << "the maximum of the device";
   EXPECT_EQ(function("wide").set_attributes, (Set{{14, 1}}));
 }
 
@@ -160,7 +160,7 @@ TEST_F(GpuKernel, StaticSharedMemoryCounts) {
   EXPECT_EQ(function("k").set_attributes, (std::map<int, int>{{8, 48 << 10}}));
 }
 
-TEST_F(GpuKernel, CodeThatTheDriverCannotTakeIsOfItsOwnKind) {
+TEST_F(GpuKernel, CodeThatTheDriverRejectsIsDataLoss) {
   state_->log = "ptxas fatal: Unresolved extern function 'expf'\n";
   for (int result : {200, 209, 218, 221, 222, 223}) {
     state_->fail_once["cuModuleLoadDataEx"] = result;
@@ -175,7 +175,7 @@ TEST_F(GpuKernel, CodeThatTheDriverCannotTakeIsOfItsOwnKind) {
   EXPECT_TRUE(context_stack().empty());
 }
 
-TEST_F(GpuKernel, EveryFailureOnTheWayIsReportedAndLeavesNothing) {
+TEST_F(GpuKernel, EveryFailureIsReportedAndUndone) {
   step_.dynamic_shared_memory = constant(200000);
   step_.cluster = {16, 1, 1};
   for (const char* function :
@@ -204,14 +204,15 @@ TEST_F(GpuKernel, LinksPtxWithTheDriver) {
   EXPECT_TRUE(driver_->load(linked).ok());
   using Option = std::pair<int, uint64_t>;
   EXPECT_THAT(state_->link_options, ::testing::Contains(Option(7, 4))) << "optimisation level 4";
-  EXPECT_THAT(state_->link_options, ::testing::Contains(::testing::Key(8))) << "for the context's device";
+  EXPECT_THAT(state_->link_options, ::testing::Contains(::testing::Key(8)))
+      << "for the device of the context";
 
   const Artifact again = driver_->finish(linked);
   EXPECT_EQ(again.code, linked.code);
-  EXPECT_EQ(state_->linked.size(), 1u) << "a cubin is finished";
+  EXPECT_EQ(state_->linked.size(), 1u) << "a cubin is not linked again";
 }
 
-// A driver whose warnings a test reads.
+// A driver whose warnings the test can read.
 class LoggedGpuKernel : public GpuKernel {
  protected:
   LoggedGpuKernel() {
@@ -223,7 +224,7 @@ class LoggedGpuKernel : public GpuKernel {
   std::vector<std::string> log;
 };
 
-TEST_F(LoggedGpuKernel, SaysWhatTheLinkerHasAgainstTheCode) {
+TEST_F(LoggedGpuKernel, LogsTheLinkersMessagesAboutTheCode) {
   state_->linked_image = "cubin\nkernel k threads=1024 shared=0 maps=0\n";
   state_->info_log =
       "ptxas info    : (C7509) Potential Performance Loss: wgmma.mma_async instructions are serialized\n"
@@ -239,8 +240,8 @@ TEST_F(LoggedGpuKernel, SaysWhatTheLinkerHasAgainstTheCode) {
   EXPECT_THAT(state_->link_options, ::testing::Contains(std::pair<int, uint64_t>(12, 1))) << "verbose";
 }
 
-// A linker ignores setmaxnreg; the driver's loader does not.
-TEST_F(LoggedGpuKernel, PtxWithSetmaxnregIsLoadedAsItIs) {
+// The driver's linker ignores setmaxnreg; its loader does not.
+TEST_F(LoggedGpuKernel, PtxWithSetmaxnregIsNotLinked) {
   Artifact ptx = artifact_of({step_}, CodeFormat::kPtx);
   ptx.code += "kernel setmaxnreg threads=1 shared=0 maps=0\n";
   ptx.metadata = R"({"compile_milliseconds":7})";
@@ -261,7 +262,7 @@ TEST_F(LoggedGpuKernel, PtxWithSetmaxnregIsLoadedAsItIs) {
   EXPECT_THAT(log[0], AllOf(HasSubstr("cuda:0: assembling PTX: "), HasSubstr("(C7515)")));
 }
 
-TEST_F(LoggedGpuKernel, WarnsOfAKernelThatSpills) {
+TEST_F(LoggedGpuKernel, WarnsAboutAKernelThatSpills) {
   EXPECT_TRUE(driver_->load(artifact_of({step_})).ok());
   EXPECT_TRUE(log.empty());
   Artifact spills = artifact_of({step_});
@@ -287,7 +288,7 @@ TEST_F(LoggedGpuKernel, PtxThatTheDriverCannotLinkStaysPtx) {
   EXPECT_THAT(log[1], AllOf(HasSubstr("CUDA_ERROR_222"), HasSubstr("ptxas error: line 3")));
 }
 
-// A driver that has none of what came with CUDA 12.
+// A driver without the functions that came with CUDA 12.
 class OldGpuKernel : public FakeGpu {
  protected:
   OldGpuKernel() : FakeGpu(LATHE_FAKE_CUDA_BEFORE_12) {}

@@ -1,4 +1,4 @@
-// Slabs: whose they are, when they grow, that counters are zero, and all of it inside captures.
+// Slabs: which stream owns one, when it grows, that its counters are zero, and that captures are undisturbed.
 #include "runtime/gpu/launch_memory.h"
 
 #include <set>
@@ -22,7 +22,7 @@ class GpuLaunchMemory : public FakeGpu {
  protected:
   GpuLaunchMemory() : kernel_(load(*driver_, artifact_of({step_of("k")}))) {}
 
-  // Launches with a need and answers {workspace, counters} as the kernel got them.
+  // Launches with these needs and returns {workspace, counters} as the kernel got them.
   std::pair<char*, char*> launch(void* stream, size_t workspace, size_t counters = 0) {
     TestLaunch l(*kernel_);
     l.launch.stream = stream;
@@ -46,14 +46,14 @@ class GpuLaunchMemory : public FakeGpu {
   std::unique_ptr<LoadedKernel> kernel_;
 };
 
-TEST_F(GpuLaunchMemory, NothingIsAllocatedForALaunchThatNeedsNothing) {
+TEST_F(GpuLaunchMemory, LaunchWithoutMemoryNeedsAllocatesNothing) {
   const auto [workspace, counters] = launch(make_stream(primary(0)), 0, 0);
   EXPECT_EQ(workspace, nullptr);
   EXPECT_EQ(counters, nullptr);
   EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 0);
 }
 
-TEST_F(GpuLaunchMemory, AStreamKeepsItsSlabAndSharesItWithNoOther) {
+TEST_F(GpuLaunchMemory, StreamKeepsItsOwnSlab) {
   auto* first = make_stream(primary(0));
   auto* second = make_stream(primary(0));
   const auto a = launch(first, 1000, 5), b = launch(second, 1000, 5);
@@ -65,7 +65,7 @@ TEST_F(GpuLaunchMemory, AStreamKeepsItsSlabAndSharesItWithNoOther) {
   EXPECT_EQ(launch(second, 900, 2), b);
   EXPECT_EQ(state_->allocations.size(), 2u);
   for (int i = 0; i < 300; ++i) launch(make_stream(primary(0)), 64);
-  EXPECT_EQ(launch(first, 1000, 5), a) << "found among hundreds";
+  EXPECT_EQ(launch(first, 1000, 5), a) << "it is found among hundreds of streams";
   EXPECT_EQ(state_->allocations.size(), 302u);
   kernel_.reset();
   driver_.reset();
@@ -83,20 +83,20 @@ TEST_F(GpuLaunchMemory, WorkspaceAndCountersDoNotOverlap) {
   EXPECT_THAT(std::vector<char>(counters, counters + count * 4), Each(0));
 }
 
-TEST_F(GpuLaunchMemory, GrowsAndKeepsTheOldForGraphsThatNameIt) {
+TEST_F(GpuLaunchMemory, GrowsAndKeepsTheOldSlabForGraphs) {
   auto* stream = make_stream(primary(0));
   const auto small = launch(stream, 1 << 20, 10);
   const auto large = launch(stream, (1 << 20) + 1, 10);
   EXPECT_NE(small.first, large.first);
   EXPECT_EQ(state_->allocations.size(), 2u);
-  EXPECT_EQ(launch(stream, 2 << 20, 10), large) << "at least twice the size";
+  EXPECT_EQ(launch(stream, 2 << 20, 10), large) << "it has grown to at least twice the size";
   EXPECT_EQ(launch(stream, 1 << 20, 10), large);
-  EXPECT_LT(allocated(), size_t{4} << 20) << "what is kept is less than the last";
+  EXPECT_LT(allocated(), size_t{4} << 20) << "the old slabs together are smaller than the last";
   EXPECT_THAT(std::vector<char>(large.second, large.second + 40), Each(0));
 }
 
-TEST_F(GpuLaunchMemory, TakesTheNeedWhereTwiceTheSizeIsTooMuch) {
-  // The fake driver gives no more than 1 GiB at once.
+TEST_F(GpuLaunchMemory, AllocatesTheNeedIfTwiceTheSizeFails) {
+  // The fake driver allocates at most 1 GiB at once.
   auto* stream = make_stream(primary(0));
   launch(stream, size_t{600} << 20);
   EXPECT_NE(launch(stream, size_t{700} << 20).first, nullptr);
@@ -106,30 +106,30 @@ TEST_F(GpuLaunchMemory, TakesTheNeedWhereTwiceTheSizeIsTooMuch) {
   const absl::Status status = driver_->launch(l.launch);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(message(status), HasSubstr("allocating a workspace of 21474"));
-  EXPECT_NE(launch(stream, size_t{700} << 20).first, nullptr) << "the stream keeps what it has";
+  EXPECT_NE(launch(stream, size_t{700} << 20).first, nullptr) << "the stream keeps its slab";
 }
 
-TEST_F(GpuLaunchMemory, DefaultStreamsHaveTheirOwn) {
+TEST_F(GpuLaunchMemory, DefaultStreamsHaveTheirOwnSlabs) {
   const auto legacy = launch(nullptr, 1000);
-  EXPECT_EQ(launch(reinterpret_cast<void*>(1), 1000), legacy) << "two names of one stream";
+  EXPECT_EQ(launch(reinterpret_cast<void*>(1), 1000), legacy) << "both handles mean the same stream";
   const auto mine = launch(reinterpret_cast<void*>(2), 1000);
   EXPECT_NE(mine, legacy);
   EXPECT_EQ(launch(reinterpret_cast<void*>(2), 1000), mine);
   std::set<char*> seen = {legacy.first, mine.first};
   for (int i = 0; i < 4; ++i)
     std::thread([&] { seen.insert(launch(reinterpret_cast<void*>(2), 1000).first); }).join();
-  EXPECT_EQ(seen.size(), 6u) << "each thread's default stream, threads that ended included";
+  EXPECT_EQ(seen.size(), 6u) << "one per thread, including threads that ended";
   context_stack() = {make_context(0)};
-  EXPECT_TRUE(seen.insert(launch(nullptr, 1000).first).second) << "another context's";
+  EXPECT_TRUE(seen.insert(launch(nullptr, 1000).first).second) << "another context has its own";
 }
 
-TEST_F(GpuLaunchMemory, CountersAreZeroedAgainAfterAFailedLaunch) {
+TEST_F(GpuLaunchMemory, ZeroesCountersAgainAfterAFailedLaunch) {
   auto* stream = make_stream(primary(0));
   const auto [workspace, counters] = launch(stream, 100, 7);
   EXPECT_EQ(state_->fills.size(), 1u) << "zeroed once";
   launch(stream, 100, 7);
   EXPECT_EQ(state_->fills.size(), 1u);
-  counters[3] = 9;  // as a kernel that was cut short leaves them
+  counters[3] = 9;  // as an interrupted kernel leaves them
   TestLaunch l(*kernel_);
   l.launch.stream = stream;
   l.launch.config = LaunchConfig();
@@ -138,7 +138,7 @@ TEST_F(GpuLaunchMemory, CountersAreZeroedAgainAfterAFailedLaunch) {
   EXPECT_FALSE(driver_->launch(l.launch).ok());
   launch(stream, 100, 7);
   ASSERT_EQ(state_->fills.size(), 2u);
-  EXPECT_EQ(state_->fills[1].stream, stream) << "in the stream's order";
+  EXPECT_EQ(state_->fills[1].stream, stream) << "it must be ordered by the stream";
   EXPECT_EQ(state_->fills[1].address, reinterpret_cast<uint64_t>(counters));
   EXPECT_GE(state_->fills[1].bytes, 7u * 4);
   EXPECT_EQ(counters[3], 0);
@@ -146,7 +146,7 @@ TEST_F(GpuLaunchMemory, CountersAreZeroedAgainAfterAFailedLaunch) {
   EXPECT_EQ(state_->fills.size(), 2u);
 }
 
-TEST_F(GpuLaunchMemory, ACallersWorkspaceHoldsTheCountersToo) {
+TEST_F(GpuLaunchMemory, CallersWorkspaceHoldsTheCounters) {
   LaunchConfig config;
   config.workspace_bytes = 1000;
   config.counters = 6;
@@ -171,8 +171,9 @@ TEST_F(GpuLaunchMemory, ACallersWorkspaceHoldsTheCountersToo) {
   EXPECT_THAT(message(status), HasSubstr("workspace of 1047 bytes < 1048"));
 }
 
-// Plans of different needs share it: none's results lie where another counts.
-TEST_F(GpuLaunchMemory, AZeroedWorkspaceCostsNoMemset) {
+// Plans with different needs share the workspace. The results of one must never overwrite the counters of
+// another.
+TEST_F(GpuLaunchMemory, ZeroedWorkspaceNeedsNoMemset) {
   alignas(256) static char memory[4096 + 48];
   std::fill(std::begin(memory), std::end(memory), 0);
   TestLaunch l(*kernel_);
@@ -200,7 +201,7 @@ TEST_F(GpuLaunchMemory, AZeroedWorkspaceCostsNoMemset) {
   EXPECT_THAT(message(refused), HasSubstr("workspace of 4567 bytes < twice 2284"));
 }
 
-TEST_F(GpuLaunchMemory, AZeroedWorkspaceIsZeroedAgainAfterAFailedLaunch) {
+TEST_F(GpuLaunchMemory, ZeroesAZeroedWorkspaceAgainAfterAFailedLaunch) {
   alignas(256) static char memory[1024];
   std::fill(std::begin(memory), std::end(memory), 0);
   TestLaunch l(*kernel_);
@@ -209,20 +210,20 @@ TEST_F(GpuLaunchMemory, AZeroedWorkspaceIsZeroedAgainAfterAFailedLaunch) {
   l.launch.workspace_bytes = sizeof memory;
   l.launch.workspace_is_zeroed = true;
   l.launch.config.counters = 7;
-  memory[512 + 5] = 1;  // as a kernel that was cut short leaves them
+  memory[512 + 5] = 1;  // as an interrupted kernel leaves them
   state_->fail_once["cuLaunchKernelEx"] = 701;
   const absl::Status failed = driver_->launch(l.launch);
   EXPECT_FALSE(failed.ok());
   EXPECT_THAT(message(failed), Not(HasSubstr("zero")));
   ASSERT_EQ(state_->fills.size(), 1u);
-  EXPECT_EQ(state_->fills[0].stream, l.launch.stream) << "in the stream's order";
+  EXPECT_EQ(state_->fills[0].stream, l.launch.stream) << "it must be ordered by the stream";
   EXPECT_THAT(std::vector<char>(std::begin(memory), std::end(memory)), Each(0));
   state_->fail_once["cuLaunchKernelEx"] = 701;
   state_->fail_once["cuMemsetD8Async"] = 719;
   EXPECT_THAT(message(driver_->launch(l.launch)), HasSubstr("the workspace is no longer zeroed: "));
 }
 
-TEST_F(GpuLaunchMemory, AZeroProductReadsZeros) {
+TEST_F(GpuLaunchMemory, ZeroProductReadsZeros) {
   TestLaunch l(*kernel_);
   l.args.a = l.args.b = nullptr;
   l.launch.zero_product = true;
@@ -235,24 +236,24 @@ TEST_F(GpuLaunchMemory, AZeroProductReadsZeros) {
   EXPECT_TRUE(a + 16 <= counters || a >= counters + 40);
 }
 
-TEST_F(GpuLaunchMemory, WarmUpSparesTheFirstLaunchItsAllocation) {
+TEST_F(GpuLaunchMemory, ReserveAllocatesBeforeTheFirstLaunch) {
   ASSERT_TRUE(driver_->reserve(0, 0).ok());
   EXPECT_EQ(state_->allocations.size(), 0u);
   ASSERT_TRUE(driver_->reserve(1 << 20, 100).ok());
   EXPECT_EQ(state_->allocations.size(), 1u);
   ASSERT_TRUE(driver_->reserve(4 << 20, 10).ok());
-  EXPECT_EQ(state_->allocations.size(), 1u) << "one no launch has seen is replaced";
+  EXPECT_EQ(state_->allocations.size(), 1u) << "an unused slab is replaced";
   ASSERT_TRUE(driver_->reserve(2 << 20, 50).ok());
   EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 2);
   auto* stream = make_stream(primary(0));
   const auto first = launch(stream, 100);
   EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 2);
   EXPECT_EQ(launch(stream, 4 << 20, 100).first, first.first);
-  EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 2) << "no growth up to what warm-up said";
+  EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 2) << "no growth up to the reserved size";
   const auto other = launch(make_stream(primary(0)), 100);
-  EXPECT_GE(holder(other.first).bytes, size_t{4} << 20) << "other streams' are as large";
+  EXPECT_GE(holder(other.first).bytes, size_t{4} << 20) << "slabs of other streams are as large";
   ASSERT_TRUE(driver_->reserve(4 << 20, 100).ok());
-  EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 3) << "nothing new was said";
+  EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 3) << "nothing larger was reserved";
   EXPECT_EQ(driver_->reserve(size_t{2} << 30, 0).code(), absl::StatusCode::kResourceExhausted);
 }
 
@@ -262,26 +263,26 @@ TEST_F(GpuLaunchMemory, WorksInsideACaptureWithoutDisturbingIt) {
   mine->capturing = theirs->capturing = true;
   EXPECT_TRUE(*driver_->is_capturing(mine));
   const auto slab = launch(mine, 1000, 10);
-  EXPECT_NE(launch(mine, 100000, 10), slab) << "grown";
-  // Loading, linking, allocating and unloading beside another thread's capture.
+  EXPECT_NE(launch(mine, 100000, 10), slab) << "it has grown";
+  // Load, link, allocate and unload during another thread's capture.
   state_->linked_image = "cubin\n";
   load(*driver_, artifact_of({step_of("late")})).reset();
   driver_->finish(artifact_of({step_of("k")}, CodeFormat::kPtx));
   ASSERT_TRUE(driver_->memory().release(*driver_->memory().allocate(64)).ok());
   EXPECT_EQ(state_->unsafe_in_capture, 0);
   EXPECT_FALSE(mine->invalidated || theirs->invalidated);
-  EXPECT_EQ(capture_mode(), 0) << "and the thread's mode is what it was";
-  // Counters were zeroed on a stream of the driver's own: no node of the caller's graph.
+  EXPECT_EQ(capture_mode(), 0) << "the thread's mode must be restored";
+  // Counters were zeroed on the driver's own stream, so they are not a node of the caller's graph.
   for (const fake_driver::Fill& fill : state_->fills) EXPECT_NE(fill.stream, mine);
 }
 
-TEST_F(GpuLaunchMemory, TellsWhetherAStreamIsCaptured) {
+TEST_F(GpuLaunchMemory, ReportsWhetherAStreamIsCaptured) {
   auto* stream = make_stream(primary(0));
   EXPECT_FALSE(*driver_->is_capturing(stream));
   EXPECT_FALSE(*driver_->is_capturing(nullptr));
   stream->capturing = true;
   EXPECT_TRUE(*driver_->is_capturing(stream));
-  EXPECT_TRUE(*driver_->is_capturing(nullptr)) << "the legacy stream may not be used then";
+  EXPECT_TRUE(*driver_->is_capturing(nullptr)) << "the legacy stream must not be used during a capture";
   EXPECT_FALSE(*driver_->is_capturing(reinterpret_cast<void*>(2)));
   stream->invalidated = true;
   EXPECT_TRUE(*driver_->is_capturing(stream));
@@ -289,8 +290,9 @@ TEST_F(GpuLaunchMemory, TellsWhetherAStreamIsCaptured) {
   EXPECT_EQ(driver_->is_capturing(stream).status().code(), absl::StatusCode::kInternal);
 }
 
-// Launches of one stream from several threads, of streams of their own, and growth among them.
-TEST_F(GpuLaunchMemory, ThreadsLaunchAtOnce) {
+// Several threads launch on a shared stream, on their own streams and on per-thread streams, while slabs
+// grow.
+TEST_F(GpuLaunchMemory, ThreadsLaunchConcurrently) {
   constexpr int kThreads = 4, kLaunches = 200;
   auto* shared = make_stream(primary(0));
   std::vector<std::thread> threads;
@@ -317,7 +319,8 @@ TEST_F(GpuLaunchMemory, ThreadsLaunchAtOnce) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failures.load(), 0);
   ASSERT_EQ(state_->launches.size(), static_cast<size_t>(kThreads * kLaunches));
-  // No workspace was seen on two streams; the per-thread one counts once a thread, which its M names.
+  // No workspace may be used by two streams. The per-thread stream counts once per thread, which M
+  // identifies.
   std::map<char*, std::pair<void*, int>> owners;
   for (const fake_driver::Launch& launch : state_->launches) {
     const bool per_thread = reinterpret_cast<uintptr_t>(launch.stream) == 2;
@@ -327,9 +330,9 @@ TEST_F(GpuLaunchMemory, ThreadsLaunchAtOnce) {
   }
 }
 
-// The kernel that merges a split reads what the partial one before it wrote where the stream's next launch
-// writes: no other thread's kernels come between them.
-TEST_F(GpuLaunchMemory, AThreadsMergeFollowsItsOwnPartialResults) {
+// The merge kernel reads what the partial kernel wrote to the stream's workspace. No other thread's kernels
+// may come between them.
+TEST_F(GpuLaunchMemory, MergeFollowsThePartialResultsOfItsOwnLaunch) {
   constexpr int kThreads = 4, kLaunches = 2000;
   Step merge = step_of("merge");
   merge.grid[1] = product(1, {{Var::kMerge, 1}});
@@ -355,13 +358,13 @@ TEST_F(GpuLaunchMemory, AThreadsMergeFollowsItsOwnPartialResults) {
     const fake_driver::Launch &partial = state_->launches[i], &merged = state_->launches[i + 1];
     ASSERT_EQ(partial.symbol, "partial") << i;
     ASSERT_EQ(merged.symbol, "merge") << i;
-    ASSERT_EQ(m_of(partial), m_of(merged)) << "M names the launch";
+    ASSERT_EQ(m_of(partial), m_of(merged)) << "M identifies the launch";
   }
 }
 
-// Launches of one kernel without the fake driver's own lock around each, which would hide what a launch
-// itself does not order.
-TEST_F(GpuLaunchMemory, ThreadsLaunchWithNothingBetweenThem) {
+// Launches of one kernel without the fake driver's lock around each, because the lock would hide missing
+// synchronisation in the launch itself.
+TEST_F(GpuLaunchMemory, ThreadsLaunchWithoutTheDriversLock) {
   constexpr int kThreads = 4, kLaunches = 2000;
   std::vector<fake_driver::Stream*> streams;
   for (int t = 0; t <= kThreads; ++t) streams.push_back(make_stream(primary(0)));
@@ -385,7 +388,7 @@ TEST_F(GpuLaunchMemory, ThreadsLaunchWithNothingBetweenThem) {
   state_->quiet = false;
   EXPECT_EQ(failures.load(), 0);
   EXPECT_TRUE(state_->launches.empty());
-  EXPECT_GE(state_->allocations.size(), 6u) << "five streams and the default one";
+  EXPECT_GE(state_->allocations.size(), 6u) << "five streams and the default stream";
 }
 
 }  // namespace

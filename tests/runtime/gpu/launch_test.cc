@@ -1,4 +1,4 @@
-// What a launch hands the driver: grid, block, attributes, parameters, tensor maps.
+// What a launch passes to the driver: grid, block, attributes, parameters, tensor maps.
 #include "fake_gpu.h"
 #include "runtime/gpu/kernel.h"
 
@@ -37,14 +37,14 @@ TEST_F(GpuLaunch, EvaluatesTheGridAndPassesTheBlock) {
   EXPECT_TRUE(last().attributes.empty());
 }
 
-// Offsets by hand, from the table in core/args.h.
+// The offsets are written by hand, from the table in core/args.h.
 TEST_F(GpuLaunch, PassesTheArgumentBlock) {
   const auto kernel = load(*driver_, artifact_of({step_of("k")}));
   TestLaunch l(*kernel);
   ArgumentBlock& a = l.args;
   void** pointers[] = {&a.a, &a.b, &a.c, &a.d, &a.bias, &a.residual, &a.values};
   for (uintptr_t i = 0; i < 7; ++i) *pointers[i] = TestLaunch::at(i + 1);
-  a.workspace = a.counters = a.scratch = TestLaunch::at(99);  // the driver's to fill
+  a.workspace = a.counters = a.scratch = TestLaunch::at(99);  // set by the driver
   void** scales[] = {&a.scale_a, &a.scale_b, &a.zero_a, &a.zero_b};
   for (uintptr_t i = 0; i < 4; ++i) *scales[i] = TestLaunch::at(i + 11);
   int64_t* longs[] = {&a.lda,      &a.ldb,      &a.ldc,      &a.ldd,      &a.ldr,          &a.stride_a,
@@ -102,7 +102,7 @@ TEST_F(GpuLaunch, SetsClusterAndDependentLaunch) {
   EXPECT_EQ(word(1, 0), 1u);
 }
 
-TEST_F(GpuLaunch, SplitsABatchThatPassesTheGridsLimit) {
+TEST_F(GpuLaunch, SplitsABatchThatExceedsTheGridLimit) {
   const auto kernel = load(*driver_, artifact_of({step_of("k"), step_of("second")}));
   TestLaunch l(*kernel);
   l.problem.c = DType::kF32;
@@ -121,7 +121,7 @@ TEST_F(GpuLaunch, SplitsABatchThatPassesTheGridsLimit) {
   int64_t done = 0;
   for (size_t i = 0; i < 6; ++i) {
     const fake_driver::Launch& part = state_->launches[i];
-    EXPECT_EQ(part.symbol, i % 2 == 0 ? "k" : "second") << "a part's steps follow each other";
+    EXPECT_EQ(part.symbol, i % 2 == 0 ? "k" : "second") << "the steps of a part follow each other";
     const int64_t count = part.parameter<int32_t>(208 + 3 * 4);
     EXPECT_EQ(part.grid[2], static_cast<unsigned>(count * 3));
     EXPECT_LE(part.grid[2], 65535u);
@@ -135,15 +135,15 @@ TEST_F(GpuLaunch, SplitsABatchThatPassesTheGridsLimit) {
     EXPECT_EQ(moved(1), 0);
     EXPECT_EQ(moved(2), done * 4000 * 4);
     EXPECT_EQ(moved(3), done * 3000 * 2);
-    EXPECT_EQ(moved(4), 0) << "the bias is the batch's";
+    EXPECT_EQ(moved(4), 0) << "the whole batch shares the bias";
     EXPECT_EQ(moved(5), done * 5000 * 2);
     if (i % 2 == 1) done += count;
   }
   EXPECT_EQ(done, batch);
-  EXPECT_EQ(state_->launches[0].grid[2], 65535u) << "as few parts as can be";
+  EXPECT_EQ(state_->launches[0].grid[2], 65535u) << "the number of parts must be minimal";
 }
 
-TEST_F(GpuLaunch, NamesTheLimitThatNoPartKeeps) {
+TEST_F(GpuLaunch, ReportsAGridThatExceedsTheLimitForOneMatrix) {
   Step step = step_of("k");
   step.grid = {constant(1), product(1, {{Var::kN, 1}}), constant(1)};
   const auto kernel = load(*driver_, artifact_of({step}));
@@ -157,7 +157,7 @@ TEST_F(GpuLaunch, NamesTheLimitThatNoPartKeeps) {
   EXPECT_EQ(last().grid[1], 65535u);
 }
 
-TEST_F(GpuLaunch, RefusesWhatIsNotItsOwn) {
+TEST_F(GpuLaunch, RejectsForeignKernelsMissingKernelsAndSlices) {
   const auto kernel = load(*driver_, artifact_of({step_of("k")}));
   auto other = open(1);
   TestLaunch l(*kernel);
@@ -169,7 +169,7 @@ TEST_F(GpuLaunch, RefusesWhatIsNotItsOwn) {
   EXPECT_EQ(driver_->workers(), 1);
 }
 
-TEST_F(GpuLaunch, ChecksTheAlignmentThatTheKernelNeeds) {
+TEST_F(GpuLaunch, RejectsMisalignedOperands) {
   Artifact artifact = artifact_of({step_of("k")});
   artifact.recipe.pointer_alignment = 16;
   const auto kernel = load(*driver_, artifact);
@@ -217,7 +217,7 @@ class GpuTensorMaps : public GpuLaunch {
   }
 };
 
-TEST_F(GpuTensorMaps, EncodesOperandsAndPassesThemBehindTheBlock) {
+TEST_F(GpuTensorMaps, EncodesOperandsAndPassesThemAfterTheBlock) {
   const auto kernel = kernel_of(
       {{"a", DType::kF16, Var::kK, Var::kM, 64, 128, 128}, {"d", DType::kF32, Var::kN, Var::kM, 8, 4, 32}});
   TestLaunch l(*kernel);
@@ -249,17 +249,16 @@ TEST_F(GpuTensorMaps, EncodesOperandsAndPassesThemBehindTheBlock) {
   EXPECT_EQ(d.strides[1] % 16, 0u);
   EXPECT_EQ(d.swizzle, 1);  // 32 bytes
 
-  // Where the code has them, as ptxas does: 768 and 896 bytes into the constant bank.
+  // The maps are where ptxas puts them: at 768 and 896 bytes in the constant bank.
   ASSERT_EQ(last().parameters.size(), 240u + 2 * 128);
   for (uint64_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(last().parameter<uint64_t>(240 + 128 * i), i)
-        << "the map's number, which the fake driver wrote";
+    EXPECT_EQ(last().parameter<uint64_t>(240 + 128 * i), i) << "the fake driver writes the map's number";
     EXPECT_EQ(last().parameter<uint64_t>(240 + 128 * i + 120), 0x5a5a5a5a5a5a5a5au);
   }
   EXPECT_EQ(last().parameter<void*>(0), TestLaunch::at(11));
 }
 
-TEST_F(GpuTensorMaps, EveryOperandHasItsOwnDistances) {
+TEST_F(GpuTensorMaps, EveryOperandHasItsOwnStrides) {
   const auto kernel = kernel_of({{"b", DType::kBF16, Var::kK, Var::kN, 32, 16, 64},
                                  {"c", DType::kF16, Var::kN, Var::kM, 8, 16, 0},
                                  {"residual", DType::kI8, Var::kN, Var::kM, 16, 16, 0}});
@@ -283,7 +282,7 @@ TEST_F(GpuTensorMaps, EveryOperandHasItsOwnDistances) {
   EXPECT_EQ(state_->maps[2].address, TestLaunch::at(25));
 }
 
-TEST_F(GpuTensorMaps, AreEncodedOnceAndAgainWhenAnythingChanges) {
+TEST_F(GpuTensorMaps, AreEncodedAgainOnlyAfterAChange) {
   const auto kernel = kernel_of({{"a", DType::kF16, Var::kK, Var::kM, 64, 128, 128}});
   TestLaunch l(*kernel);
   l.args.a = TestLaunch::at(31);
@@ -308,10 +307,10 @@ TEST_F(GpuTensorMaps, AreEncodedOnceAndAgainWhenAnythingChanges) {
   l.args.stride_a += 8;
   EXPECT_EQ(encodings(), 1u);
   l.resize(301, 4096, 640, 2);
-  EXPECT_EQ(encodings(), 0u) << "n is not of this map";
+  EXPECT_EQ(encodings(), 0u) << "this map does not depend on n";
 }
 
-TEST_F(GpuTensorMaps, NameTheOperandAndTheLimit) {
+TEST_F(GpuTensorMaps, ErrorNamesTheOperandAndTheLimit) {
   const auto kernel = kernel_of({{"b", DType::kF16, Var::kK, Var::kN, 64, 128, 128}});
   TestLaunch l(*kernel);
   l.resize(3, 32, 64, 2);
@@ -335,7 +334,7 @@ TEST_F(GpuTensorMaps, NameTheOperandAndTheLimit) {
   l.args.b = TestLaunch::at(41);
   EXPECT_THAT(message(driver_->launch(l.launch)), HasSubstr("tensor map of b: CUDA_ERROR_1 "));
   EXPECT_TRUE(state_->launches.empty());
-  EXPECT_TRUE(driver_->launch(l.launch).ok()) << "a failed encoding is not kept";
+  EXPECT_TRUE(driver_->launch(l.launch).ok()) << "a failed encoding must not be cached";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Opening a driver's library, listing devices, and the reasons why there are none.
+// Opening a driver's library, listing devices, and the errors if there are none.
 #include "runtime/gpu/library.h"
 
 #include "fake_gpu.h"
@@ -21,7 +21,7 @@ TEST_F(GpuLibrary, ReportsEveryMissingLibrary) {
   EXPECT_EQ(gpu::open(platform_, "cuda:0", {}).status(), status);
 }
 
-TEST_F(GpuLibrary, TriesLibrariesInTurn) {
+TEST_F(GpuLibrary, TriesLibrariesInOrder) {
   platform_.libraries = {"libabsent_gpu.so.1", LATHE_FAKE_CUDA};
   EXPECT_TRUE(gpu::enumerate(platform_).ok());
 }
@@ -35,10 +35,10 @@ TEST_F(GpuLibrary, ListsDevices) {
   const absl::Status beyond = gpu::open(platform_, "cuda:2", {}).status();
   EXPECT_EQ(beyond.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(message(beyond), HasSubstr("cuda:2: not available, because the driver finds 2 device(s)"));
-  EXPECT_TRUE(state_->retained.empty()) << "neither listing nor querying makes a context";
+  EXPECT_TRUE(state_->retained.empty()) << "listing and querying must not create a context";
 }
 
-TEST_F(GpuLibrary, ReportsADriverWithoutDevices) {
+TEST_F(GpuLibrary, ReportsDriverWithoutDevices) {
   state_->devices = 0;
   const absl::Status none = gpu::enumerate(platform_).status();
   EXPECT_EQ(none.code(), absl::StatusCode::kUnavailable);
@@ -48,13 +48,13 @@ TEST_F(GpuLibrary, ReportsADriverWithoutDevices) {
   state_->fail_always["cuInit"] = 100;
   const absl::Status failing = gpu::enumerate(platform_).status();
   EXPECT_EQ(failing.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(message(failing), HasSubstr("its initialisation answered error 100 (no device)"));
+  EXPECT_THAT(message(failing), HasSubstr("its initialisation failed: error 100 (no device)"));
   const absl::Status opened = gpu::open(platform_, "cuda:0", {}).status();
   EXPECT_EQ(opened.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(message(opened), HasSubstr("CUDA_ERROR_100 (as the fake driver says)"));
 }
 
-TEST_F(GpuLibrary, RefusesMalformedNames) {
+TEST_F(GpuLibrary, RejectsMalformedNames) {
   for (const char* name : {"cuda", "cuda:", "cuda:x", "cuda:-1", "cuda:0x0", "other:0", "cuda:99999999999"}) {
     EXPECT_EQ(gpu::open(platform_, name, {}).status().code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_EQ(gpu::query(platform_, name).status().code(), absl::StatusCode::kInvalidArgument) << name;
@@ -66,7 +66,7 @@ class OldestLibrary : public FakeGpu {
  protected:
   OldestLibrary() : FakeGpu(LATHE_FAKE_CUDA_BEFORE_11_8) {}
 };
-TEST_F(OldestLibrary, ReportsAMissingFunction) {
+TEST_F(OldestLibrary, ReportsMissingFunction) {
   EXPECT_TRUE(gpu::enumerate(platform_).ok()) << "listing does not need it";
   const absl::Status status = gpu::open(platform_, "cuda:0", {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);

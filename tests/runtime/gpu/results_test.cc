@@ -1,4 +1,4 @@
-// Every result of the CUDA driver, as a caller of a launch sees it.
+// Every result code of the CUDA driver, as the caller of a launch sees it.
 #include "base/status.h"
 #include "fake_gpu.h"
 #include "runtime/cuda/cuda_results.h"
@@ -12,34 +12,34 @@ using ::testing::Not;
 
 using absl::StatusCode;
 
-// CUresult as the CUDA Driver API's reference lists it, and what a caller is told: whose fault it is.
+// The CUresult codes of the CUDA Driver API's reference, and the status that each becomes.
 struct Expected {
   StatusCode code;
   std::vector<int> results;
-  bool lost = false;  // a context answers nothing else afterwards
+  bool lost = false;  // every later call in the context fails
 };
 const std::vector<Expected> kExpected = {
-    // What the caller handed over is not usable: a value, a stream, a context, a capture of his.
+    // The caller passed something unusable: a value, a stream, a context or a capture.
     {StatusCode::kInvalidArgument, {1, 101, 201, 400, 401, 709, 901, 902, 903, 904, 905, 907, 908, 917}},
     {StatusCode::kResourceExhausted, {2}},
-    // The machine as it is set up, or at the moment.
+    // The machine's installation or its current state.
     {StatusCode::kUnavailable,
      {3, 4, 34, 36, 46, 100, 102, 221, 222, 223, 800, 802, 803, 804, 805, 806, 807, 808, 809}},
     {StatusCode::kUnimplemented, {801}},
     {kCapturingCode, {900, 906}},
     {StatusCode::kDeadlineExceeded, {909}},
     {StatusCode::kInternal, {214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810}, true},
-    // Of calls that Lathe does not make, or that its own code must not provoke.
+    // Results of calls that Lathe does not make, or that its own code must not provoke.
     {StatusCode::kInternal,
      {5,   6,   7,   8,   200, 202, 205, 206, 207, 208, 209, 210, 211, 212, 213, 215, 216,
       217, 218, 219, 224, 225, 300, 301, 302, 303, 304, 402, 500, 600, 701, 703, 704, 705,
       708, 711, 712, 713, 720, 811, 812, 910, 911, 912, 913, 914, 915, 916, 999}},
-    {StatusCode::kInternal, {123456}},  // of a later driver
+    {StatusCode::kInternal, {123456}},  // from a later driver
 };
 
 class CudaResults : public FakeGpu {};
 
-TEST_F(CudaResults, ALaunchReportsEachByNameKernelAndCode) {
+TEST_F(CudaResults, LaunchReportsEachWithNameKernelAndCode) {
   auto driver = open();
   const auto kernel = load(*driver, artifact_of({step_of("tall_kernel")}));
   TestLaunch l(*kernel);
@@ -59,7 +59,7 @@ TEST_F(CudaResults, ALaunchReportsEachByNameKernelAndCode) {
     }
 }
 
-TEST_F(CudaResults, TheTableNamesNoResultTwiceAndNoneUnknown) {
+TEST_F(CudaResults, TableHasNoDuplicateOrUnknownResults) {
   std::set<int> known, seen;
   for (const Expected& expected : kExpected)
     for (int result : expected.results) EXPECT_TRUE(known.insert(result).second) << result;

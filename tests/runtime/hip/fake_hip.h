@@ -1,4 +1,4 @@
-// Tests of the HIP backend against the recording driver: eight MI300X.
+// A fixture for tests of the HIP backend with the fake driver: eight MI300X.
 #pragma once
 
 #include "fake_gpu.h"
@@ -9,8 +9,8 @@ namespace lathe {
 class FakeHip : public FakeGpu {
  protected:
   explicit FakeHip(const char* library = LATHE_FAKE_HIP) : FakeGpu(hip_platform(), library) {
-    // Of hip_runtime_api.h's hipDeviceAttribute_t: clock, L2, threads of a block, memory's width and clock,
-    // LDS; the values are what rocminfo prints of an MI300X.
+    // By the numbers of hipDeviceAttribute_t: clock, L2, threads per block, memory width and clock, LDS. The
+    // values are those that rocminfo prints for an MI300X.
     state_->attributes = {{5, 2100000}, {19, 4 << 20}, {56, 1024}, {59, 8192}, {60, 1300000}, {74, 65536}};
     state_->version = 60240092;
     set_isa("gfx942:sramecc+:xnack-");

@@ -1,4 +1,4 @@
-// In what HIP differs from CUDA: devices for contexts, hsaco, launches, pointers, and what old versions lack.
+// Where HIP differs from CUDA: devices instead of contexts, hsaco, launches, pointers, and old versions.
 #include "core/amd_targets.h"
 #include "fake_hip.h"
 #include "runtime/gpu/kernel.h"
@@ -48,7 +48,7 @@ TEST_F(HipDriver, LaunchesWithTheBlockInOneBuffer) {
   EXPECT_EQ(last().parameter<float>(232), 1.5f);
 }
 
-TEST_F(HipDriver, TheThreadsDeviceIsKeptWhateverFails) {
+TEST_F(HipDriver, RestoresTheThreadsDeviceAfterEveryFailure) {
   auto driver = open(2);
   Artifact artifact = hsaco_of({step_of("k")});
   artifact.recipe.workspace_bytes = constant(1000);
@@ -87,7 +87,7 @@ TEST_F(HipDriver, TheThreadsDeviceIsKeptWhateverFails) {
   EXPECT_EQ(state_->mismatched, 0);
 }
 
-TEST_F(HipDriver, WorkGoesToTheStreamsDevice) {
+TEST_F(HipDriver, LaunchRunsOnTheStreamsDevice) {
   auto first = open(0);
   auto second = open(1);
   const auto kernel = load(*second, hsaco_of({step_of("k")}));
@@ -97,13 +97,13 @@ TEST_F(HipDriver, WorkGoesToTheStreamsDevice) {
   EXPECT_EQ(last().context, primary(1));
   l.launch.stream = nullptr;
   ASSERT_TRUE(second->launch(l.launch).ok());
-  EXPECT_EQ(last().context, primary(1)) << "the default stream is the device's own";
+  EXPECT_EQ(last().context, primary(1)) << "the default stream belongs to the opened device";
   l.launch.stream = stream_of(0);
   EXPECT_THAT(message(second->launch(l.launch)), HasSubstr("the stream belongs to another device"));
   EXPECT_EQ(current_device(), 0);
 }
 
-TEST_F(HipDriver, TheLegacyStreamIsTheNullStream) {
+TEST_F(HipDriver, LegacyStreamIsTheNullStream) {
   auto driver = open();
   const auto kernel = load(*driver, hsaco_of({step_of("k")}));
   TestLaunch l(*kernel);
@@ -114,11 +114,11 @@ TEST_F(HipDriver, TheLegacyStreamIsTheNullStream) {
   }
 }
 
-TEST_F(HipDriver, TakesHsacoOfItsOwnTargetAlone) {
+TEST_F(HipDriver, AcceptsOnlyHsacoForItsOwnTarget) {
   auto driver = open();
   EXPECT_THAT(message(driver->load(artifact_of({step_of("k")})).status()),
               HasSubstr("code format cubin is not hsaco"));
-  // Another architecture's or mode's code object, as a cache might hold it: compiling again may help.
+  // A code object for another architecture or mode, as a cache might hold. Compiling again may help.
   for (const char* isa : {"gfx1100", "gfx942:sramecc+:xnack+", "gfx90a:sramecc+:xnack-"}) {
     const absl::Status status = driver->load(hsaco_of({step_of("k")}, isa)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << isa;
@@ -136,7 +136,7 @@ TEST_F(HipDriver, TakesHsacoOfItsOwnTargetAlone) {
   EXPECT_TRUE(state_->modules.empty());
 }
 
-TEST_F(HipDriver, RefusesWhatOnlyCudaHas) {
+TEST_F(HipDriver, RejectsWhatOnlyCudaHas) {
   auto driver = open();
   Step step = step_of("k");
   step.cluster = {2, 1, 1};
@@ -151,10 +151,10 @@ TEST_F(HipDriver, RefusesWhatOnlyCudaHas) {
   const auto mapped = driver->load(hsaco_of({step}));
   ASSERT_TRUE(mapped.ok());
   TestLaunch l(**mapped);
-  EXPECT_EQ(driver->launch(l.launch).code(), absl::StatusCode::kUnavailable) << "nobody encodes a tensor map";
+  EXPECT_EQ(driver->launch(l.launch).code(), absl::StatusCode::kUnavailable) << "HIP has no tensor maps";
 }
 
-TEST_F(HipDriver, SharedMemoryNeedsNoOptingIn) {
+TEST_F(HipDriver, SharedMemoryNeedsNoRequest) {
   auto driver = open();
   Step step = step_of("k");
   step.dynamic_shared_memory = constant(65536);
@@ -163,22 +163,22 @@ TEST_F(HipDriver, SharedMemoryNeedsNoOptingIn) {
   EXPECT_THAT(message(driver->load(hsaco_of({step})).status()), HasSubstr("shared memory 0 + 65537 > 65536"));
 }
 
-// The packet that the hardware reads counts a grid's threads along x in 32 bits.
-TEST_F(HipDriver, AGridOfTooManyThreadsIsLaunchedInParts) {
+// The hardware's dispatch packet counts a grid's threads along x in 32 bits.
+TEST_F(HipDriver, LaunchesAGridOfTooManyThreadsInParts) {
   auto driver = open();
   Step step = step_of("k");
   step.grid = {product(1, {{Var::kM, 1}, {Var::kBatch, 1}}), constant(1), constant(1)};
   step.block = {1024, 1, 1};
   const auto kernel = load(*driver, hsaco_of({step}));
   TestLaunch l(*kernel);
-  l.resize(1 << 20, 8, 8, 7);  // 2^30 threads a matrix: three fit
+  l.resize(1 << 20, 8, 8, 7);  // 2^30 threads per matrix, so three fit
   ASSERT_TRUE(driver->launch(l.launch).ok());
   ASSERT_EQ(state_->launches.size(), 3u);
   EXPECT_EQ(state_->launches[0].grid[0], 3u << 20);
   EXPECT_EQ(state_->launches[2].grid[0], 1u << 20);
 }
 
-TEST_F(HipDriver, Captures) {
+TEST_F(HipDriver, LaunchesAndLoadsDuringACapture) {
   auto driver = open();
   Artifact artifact = hsaco_of({step_of("k")});
   const auto kernel = load(*driver, artifact);
@@ -188,7 +188,7 @@ TEST_F(HipDriver, Captures) {
   stream->capturing = true;
   EXPECT_TRUE(*driver->is_capturing(stream));
   EXPECT_TRUE(*driver->is_capturing(nullptr)) << "work on the null stream would end the capture";
-  // The first launch with memory, and a load, while the stream is captured.
+  // The first launch with memory, and a load, while the stream is being captured.
   l.launch.stream = stream;
   l.launch.config.workspace_bytes = 4096;
   l.launch.config.counters = 3;
@@ -214,7 +214,7 @@ TEST_F(HipDriver, ValidatesPointersWhenAsked) {
   EXPECT_THAT(message(driver->launch(l.launch)), HasSubstr("a is in memory that no device can reach"));
 }
 
-TEST_F(HipDriver, OutOfMemory) {
+TEST_F(HipDriver, OutOfMemoryIsReportedAndRecoverable) {
   auto driver = open();
   const auto kernel = load(*driver, hsaco_of({step_of("k")}));
   TestLaunch l(*kernel);
@@ -238,22 +238,22 @@ TEST_F(HipDriver, ReportsEveryMissingLibrary) {
 }
 
 // Every member of a generic target and every other GPU opens by its own name.
-TEST_F(HipDriver, OpensEveryGpuThatKernelsAreMadeFor) {
+TEST_F(HipDriver, OpensEverySupportedGpu) {
   for (const AmdGpu& gpu : amd_gpus()) {
     set_isa(std::string(gpu.name));
     EXPECT_EQ(open()->facts().target, *parse_target(gpu.name)) << gpu.name;
   }
 }
 
-TEST_F(HipDriver, ReportsAHipWithoutDevices) {
+TEST_F(HipDriver, ReportsHipWithoutDevices) {
   state_->fail_always["hipInit"] = 100;
   EXPECT_THAT(message(gpu::open(platform_, "hip:0", {}).status()),
               AllOf(HasSubstr("hip: not available"), HasSubstr("hipError100 (as the fake driver says)")));
   EXPECT_THAT(message(gpu::enumerate(platform_).status()), HasSubstr("hipError100"));
 }
 
-// A CUDA driver under HIP's name has none of its functions.
-TEST_F(HipDriver, ReportsAMissingFunction) {
+// A CUDA driver that is loaded as HIP has none of HIP's functions.
+TEST_F(HipDriver, ReportsMissingFunction) {
   platform_.libraries = {LATHE_FAKE_CUDA};
   const absl::Status status = gpu::open(platform_, "hip:0", {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -266,7 +266,7 @@ class OldHip : public HipDriver {
  protected:
   OldHip() : HipDriver(LATHE_FAKE_HIP_5) {}
 };
-TEST_F(OldHip, FindsAStreamsDevice) {
+TEST_F(OldHip, FindsTheDeviceOfAStream) {
   auto first = open(0);
   auto second = open(1);
   const auto kernel = load(*second, hsaco_of({step_of("k")}));
@@ -277,7 +277,7 @@ TEST_F(OldHip, FindsAStreamsDevice) {
   EXPECT_EQ(state_->calls["hipGetStreamDeviceId"], 1);
   l.launch.stream = stream_of(0);
   EXPECT_THAT(message(second->launch(l.launch)), HasSubstr("the stream belongs to another device"));
-  l.launch.stream = TestLaunch::at(77);  // none
+  l.launch.stream = TestLaunch::at(77);  // not a stream
   EXPECT_EQ(second->launch(l.launch).code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -1,4 +1,4 @@
-// Facts of a HIP device against numbers of the devices' data sheets.
+// Compares the facts of HIP devices with the numbers in the devices' data sheets.
 #include "core/facts.h"
 #include "fake_hip.h"
 
@@ -22,7 +22,7 @@ class HipFacts : public FakeHip {
   }
 };
 
-TEST_F(HipFacts, AnMI300X) {
+TEST_F(HipFacts, MatchTheDataSheetOfAnMI300X) {
   const DeviceFacts facts = query();
   EXPECT_EQ(facts.name, "Imaginary 0");
   EXPECT_EQ(facts.target, *parse_target("gfx942"));
@@ -39,7 +39,7 @@ TEST_F(HipFacts, AnMI300X) {
   EXPECT_GT(facts.fact_or("launch_seconds", 0), 0);
 }
 
-TEST_F(HipFacts, AnRX7900XTX) {
+TEST_F(HipFacts, MatchTheDataSheetOfAnRX7900XTX) {
   set_isa("gfx1100", 96);
   for (fake_driver::HsaAgent& agent : state_->agents) agent.wave = 32;
   state_->attributes = {{5, 2500000}, {19, 6 << 20}, {56, 1024}, {59, 384}, {60, 1250000}, {74, 65536}};
@@ -52,8 +52,8 @@ TEST_F(HipFacts, AnRX7900XTX) {
   EXPECT_NEAR(facts.fact_or("flops_matrix_f16", 0), 122.8e12, 0.1e12);
 }
 
-// The facts files' numbers and those that a driver leads to are the same where both have them.
-TEST_F(HipFacts, AreWhatAFactsFileMayHold) {
+// Facts must survive being written to a facts file and read again.
+TEST_F(HipFacts, RoundTripThroughAFactsFile) {
   const DeviceFacts facts = query();
   auto read = facts_from_json(to_json(facts));
   ASSERT_TRUE(read.ok()) << read.status();
@@ -61,7 +61,7 @@ TEST_F(HipFacts, AreWhatAFactsFileMayHold) {
   for (const auto& [name, fact] : facts.facts) EXPECT_FALSE(fact.source.empty()) << name;
 }
 
-TEST_F(HipFacts, ModesAreOfTheTarget) {
+TEST_F(HipFacts, TargetIncludesTheModes) {
   for (const char* isa : {"gfx942:sramecc+:xnack+", "gfx942:sramecc-:xnack-", "gfx90a:sramecc+:xnack-",
                           "gfx950:sramecc+:xnack-", "gfx1201"}) {
     set_isa(isa);
@@ -69,41 +69,42 @@ TEST_F(HipFacts, ModesAreOfTheTarget) {
   }
 }
 
-TEST_F(HipFacts, TheAgentIsTheOneAtTheDevicesPlace) {
+TEST_F(HipFacts, FindsTheAgentByPciAddress) {
   state_->agents[3].isas[0] = "amdgcn-amd-amdhsa--gfx1100";
-  std::swap(state_->agents[3], state_->agents[6]);  // HSA's order is its own
+  std::swap(state_->agents[3], state_->agents[6]);  // HSA's order may differ from HIP's
   EXPECT_EQ(query("hip:3").target.arch, "gfx1100");
   EXPECT_EQ(query("hip:6").target.arch, "gfx942");
-  // A CPU's agent comes first, whatever its place says.
+  // A CPU agent comes first, with the PCI address of a GPU.
   fake_driver::HsaAgent cpu;
   cpu.type = 0;
   cpu.bdf = 0x10 << 8;
   state_->agents.insert(state_->agents.begin(), cpu);
   EXPECT_EQ(query().target.arch, "gfx942");
-  // The same bus of another domain is another device.
+  // The same bus in another PCI domain is another device.
   state_->attributes[69] = 1;
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("none of HSA's 8 GPU agent(s)"), HasSubstr("0001:10:00")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("HSA has 8 GPU agent(s), but none"), HasSubstr("0001:10:00")));
 }
 
-TEST_F(HipFacts, AnUnknownArchitectureIsNamed) {
+TEST_F(HipFacts, ErrorNamesTheUnknownArchitecture) {
   set_isa("gfx803");
   EXPECT_THAT(refusal(),
-              HasSubstr("hip:0: not available, because no kernels are made for its architecture, gfx803"));
+              HasSubstr("hip:0: not available, because Lathe has no kernels for its architecture, gfx803"));
   set_isa("sm_90a");
   EXPECT_THAT(refusal(), HasSubstr("sm_90a"));
   state_->agents[0].isas.clear();
-  EXPECT_THAT(refusal(), HasSubstr("HSA names no instruction set of the GPU at 0000:10:00"));
+  EXPECT_THAT(refusal(), HasSubstr("HSA reports no instruction set for the GPU at 0000:10:00"));
 }
 
-TEST_F(HipFacts, HsasFailuresAreReported) {
+TEST_F(HipFacts, ReportsFailuresOfHsa) {
   state_->fail_once["hsa_init"] = 0x1008;
-  EXPECT_THAT(refusal(), HasSubstr("hsa_init answered 0x1008"));
+  EXPECT_THAT(refusal(), HasSubstr("hsa_init failed with 0x1008"));
   state_->fail_once["hsa_iterate_agents"] = 0x1000;
-  EXPECT_THAT(refusal(), HasSubstr("hsa_iterate_agents answered 0x1000"));
-  EXPECT_EQ(state_->calls["hsa_init"], state_->calls["hsa_shut_down"] + 1) << "each that succeeded is undone";
+  EXPECT_THAT(refusal(), HasSubstr("hsa_iterate_agents failed with 0x1000"));
+  EXPECT_EQ(state_->calls["hsa_init"], state_->calls["hsa_shut_down"] + 1)
+      << "each successful init is undone";
 }
 
-TEST_F(HipFacts, WhatTheDriverDoesNotKnowIsAbsent) {
+TEST_F(HipFacts, UnknownAttributesAreAbsent) {
   state_->attributes.erase(60);
   const DeviceFacts facts = query();
   EXPECT_EQ(facts.facts.count("memory_bytes_per_second"), 0u);

@@ -1,4 +1,4 @@
-// Every result of HIP, as a caller of a launch sees it.
+// Every result code of HIP, as the caller of a launch sees it.
 #include "runtime/hip/hip_results.h"
 
 #include "base/status.h"
@@ -11,18 +11,18 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// hipError_t of HIP 5.2 and 6.2 (hip_runtime_api.h), which number alike.
+// The hipError_t codes of HIP 5.2 and 6.2 (hip_runtime_api.h), which have the same numbers.
 constexpr int kAll[] = {1,   2,   3,   4,   5,   6,   7,   8,   9,   12,  13,  17,  21,   35,   52,
                         53,  98,  100, 101, 200, 201, 202, 205, 206, 207, 208, 209, 210,  211,  212,
                         213, 214, 215, 216, 217, 218, 219, 300, 301, 302, 303, 304, 400,  401,  500,
                         600, 700, 701, 702, 704, 705, 708, 709, 710, 712, 713, 719, 720,  801,  900,
                         901, 902, 903, 904, 905, 906, 907, 908, 910, 911, 912, 999, 1052, 1053, 1054};
-// After these the device answers nothing else.
+// After these every later call on the device fails.
 constexpr int kLost[] = {53, 214, 700, 702, 710, 719, 1052, 1053};
 
 class HipResults : public FakeHip {};
 
-TEST_F(HipResults, TheTableHasEachOnce) {
+TEST_F(HipResults, TableHasEachResultOnce) {
   std::set<int> seen;
   for (const gpu::ResultRow& row : hip_results()) {
     EXPECT_TRUE(seen.insert(row.result).second) << row.result;
@@ -31,7 +31,7 @@ TEST_F(HipResults, TheTableHasEachOnce) {
   EXPECT_EQ(seen, std::set<int>(std::begin(kAll), std::end(kAll)));
 }
 
-TEST_F(HipResults, ALaunchReportsEachByNameAndKernel) {
+TEST_F(HipResults, LaunchReportsEachWithNameAndKernel) {
   auto driver = open();
   const auto kernel = load(*driver, hsaco_of({step_of("tall_kernel")}));
   TestLaunch l(*kernel);
@@ -53,7 +53,7 @@ TEST_F(HipResults, ALaunchReportsEachByNameAndKernel) {
   }
 }
 
-TEST_F(HipResults, CodesThatCallersTellApart) {
+TEST_F(HipResults, ResultsBecomeTheRightStatusCodes) {
   auto driver = open();
   const auto kernel = load(*driver, hsaco_of({step_of("k")}));
   TestLaunch l(*kernel);

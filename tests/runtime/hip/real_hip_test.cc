@@ -1,5 +1,5 @@
-// The HIP library of this machine, if it has one: without a device, opening "hip:0" is an error that says so;
-// with one, its facts are whole. Exits with 77, which CTest counts as skipped, where there is no library.
+// Tests the HIP library of this machine. Without a device, opening "hip:0" must be an error that says so;
+// with one, its facts must be complete. Exits with 77 (skipped for CTest) if there is no library.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace lathe {
 namespace {
 
-TEST(RealHip, AnswersWithoutADevice) {
+TEST(RealHip, ReportsTheReasonWithoutADevice) {
   const auto names = enumerate_hip();
   const auto driver = open_hip("hip:0", {});
   const auto facts = query_hip("hip:0", {});
@@ -26,14 +26,14 @@ TEST(RealHip, AnswersWithoutADevice) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(std::string(status.message()),
                 ::testing::StartsWith("hip: not available, because the driver is "));
-    // The library's own words for its answer.
+    // The message must quote the library's own error.
     EXPECT_THAT(std::string(status.message()),
                 ::testing::AnyOf(::testing::HasSubstr("hipError"), ::testing::HasSubstr("finds no device")));
   }
 }
 
-// HIP's library leads to HSA's functions, without the name of its file.
-TEST(RealHip, LeadsToHsa) {
+// HSA's functions must be found through HIP's library, without the name of HSA's file.
+TEST(RealHip, FindsHsaThroughHip) {
   for (const char* name : hip_platform().libraries) {
     if (void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
       for (const char* function : {"hsa_init", "hsa_shut_down", "hsa_iterate_agents", "hsa_agent_get_info",

@@ -1,5 +1,5 @@
-/* The argument block as a kernel sees it, written by hand: a change of src/core/args.h alone fails these
- * tests. */
+/* The argument block as a kernel sees it, written by hand, so that a change of src/core/args.h alone fails
+ * these tests. */
 #pragma once
 
 typedef long long i64;

@@ -1,6 +1,6 @@
 #include "block.h"
 
-// More than the memory of any machine.
+// Larger than the memory of any machine.
 char huge[1ull << 46];
 
 void first(const block* x, i64 task) {

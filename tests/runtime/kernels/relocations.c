@@ -1,5 +1,5 @@
-/* Needs constants, tables of pointers, writable and zeroed data, and calls between functions: what a linker
- * fixes. */
+/* Uses everything that a linker must relocate: constants, tables of pointers, initialised and zeroed data,
+ * and calls between functions. */
 #include "block.h"
 
 static const float table[4] = {0.5f, 1.5f, 2.5f, 3.5f};

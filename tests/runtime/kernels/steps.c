@@ -1,5 +1,5 @@
-/* Kernels that leave a trace of how they were launched. a: counters of the first step, b: of the second, c:
- * one counter of errors. lda: tasks of the first step; ldb: bytes of scratch that are wanted. */
+/* Kernels that record how they were launched. a: counters of the first step; b: counters of the second step;
+ * c: one counter of errors; lda: tasks of the first step; ldb: bytes of scratch. */
 #include "block.h"
 
 static void error(const block* x) { __atomic_fetch_add((i64*)x->c, 1, __ATOMIC_RELAXED); }
@@ -9,7 +9,7 @@ void nothing(const block* x, i64 task) {
   (void)task;
 }
 
-/* Counts itself, and finds out whether another task writes to its scratch meanwhile. */
+/* Counts itself, and checks that no other task writes to its scratch meanwhile. */
 void first(const block* x, i64 task) {
   __atomic_fetch_add(&((i64*)x->a)[task], 1, __ATOMIC_RELAXED);
   volatile unsigned char* scratch = x->scratch;
@@ -21,7 +21,7 @@ void first(const block* x, i64 task) {
     if (scratch[i] != (unsigned char)(task + i)) error(x);
 }
 
-/* Runs after every task of `first`. */
+/* Checks that every task of `first` has run. */
 void second(const block* x, i64 task) {
   for (i64 i = 0; i < x->lda; ++i)
     if (__atomic_load_n(&((i64*)x->a)[i], __ATOMIC_RELAXED) != 1) error(x);
@@ -36,7 +36,7 @@ void merge(const block* x, i64 task) {
   ((i64*)x->d)[task] = sum;
 }
 
-/* Stores what the driver sets. */
+/* Stores the pointers that the driver sets. */
 void report_memory(const block* x, i64 task) {
   void** out = (void**)x->a + 4 * task;
   out[0] = x->workspace;

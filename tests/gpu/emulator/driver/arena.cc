@@ -11,8 +11,8 @@ namespace lathe::emulator {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kOffset =
-    256;  // start of an allocation in its first page: a multiple of 256 bytes, but of no larger power of two
+// An allocation starts here in its first page: aligned to 256 bytes, but not to more.
+constexpr uint64_t kOffset = 256;
 // Poisoning touches memory. Beyond this size, only the two ends of an allocation are poisoned.
 constexpr uint64_t kPoison = uint64_t{64} << 20;
 

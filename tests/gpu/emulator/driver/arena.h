@@ -20,7 +20,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // 0 if there is no room. The address is a multiple of 256, as the device guarantees, and of no larger power of two.
+  // 0 if there is no room. The address is aligned to 256 bytes, as the device guarantees, but not to more.
   uint64_t allocate(uint64_t bytes);
   // False if no allocation starts at the address.
   bool release(uint64_t address);

@@ -23,7 +23,7 @@ class AddressMap {
   }
   // The range that contains the address as {start, size}; size 0 if there is none.
   std::pair<uint64_t, uint64_t> range(uint64_t address) const;
-  // A message such as "0x... is 16 bytes behind the end of <label> [0x..., 0x...)".
+  // A message such as "0x... is 16 bytes past the end of <label> [0x..., 0x...)".
   std::string describe(uint64_t address) const;
 
  private:

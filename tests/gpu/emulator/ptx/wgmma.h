@@ -24,10 +24,9 @@ struct PendingProduct {
   uint32_t first_value = 0, values = 0;  // the numbers of its accumulators
   // For each thread and accumulator: its initial value, either the bits or the number of a value in flight.
   std::vector<uint32_t> initial, initial_value;
-  // For each thread and accumulator: how many registers will hold the result. consumed: a later product starts from
-  // these results.
+  // For each thread and accumulator: how many registers will hold the result.
   std::vector<uint8_t> holders;
-  bool consumed = false;
+  bool consumed = false;  // a later product starts from these results
 };
 
 struct WarpgroupMma {

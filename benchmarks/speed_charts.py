@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Charts and tables of docs/cpu-speed.md, made from benchmarks/matmul-*.csv.
+"""Charts and tables of docs/cpu-speed.md and docs/gpu-speed.md, made from benchmarks/matmul-*.csv and cuda-h200.csv.
 
-    cpu_charts.py [--check]
+    speed_charts.py [--check]
 
-Writes docs/cpu-<machine>.svg and prints the tables of the document as Markdown. --check writes nothing: exit status 1
-if a chart or a row of a table in docs/ differs from what the CSV files say.
+Writes docs/cpu-<machine>.svg and docs/gpu-h200.svg, and prints the tables of the documents as Markdown. --check writes
+nothing: exit status 1 if a chart or a row of a table in docs/ differs from what the CSV files say.
 """
 import csv
 import math
@@ -12,8 +12,7 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-DOCUMENT = "cpu-speed.md"
-# A chart, its title, and the CSV files in it with what their rows and panels are called.
+# A chart of the CPU, its title, and the CSV files in it with what their rows and panels are called.
 CHARTS = [
     ("zen4", "Zen 4", [("zen4", "")]),
     ("zen5", "Zen 5", [("zen5", "")]),
@@ -21,6 +20,11 @@ CHARTS = [
     ("zen3", "Zen 3", [("zen3", "")]),
     ("avx2", "AVX2 instructions only", [("avx2", "Zen 4: "), ("avx2-zen5", "Zen 5: ")]),
 ]
+
+GPU_FILE, GPU_TITLE = "cuda-h200", "NVIDIA H200"
+GPU_DTYPES = [("bf16", "bf16"), ("fp8", "f8_e4m3"), ("int8", "i8")]
+GPU_M = (1, 8, 16, 512, 2048, 8192)
+FIRST, BEST = "vs first", "vs best"
 
 # Columns of the CSV files.
 PEER, PACKED_PEER, OWN = "vs best peer", "packed vs best peer", "vs own f32"
@@ -63,9 +67,9 @@ def ratio(text):
     return float(text[:-1]) / 100 if text.endswith("%") else None
 
 
-def read(machine):
-    """The rows of a CSV file as dicts. Its second column of a name is that of packed weights."""
-    with open(ROOT / f"benchmarks/matmul-{machine}.csv", encoding="utf-8", newline="") as file:
+def read(name):
+    """The rows of a CSV file as dicts. The second column of a name is for packed weights."""
+    with open(ROOT / f"benchmarks/{name}.csv", encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     names = ["packed " + name if name in header[:i] else name for i, name in enumerate(header)]
     table = [dict(zip(names, row)) for row in rows]
@@ -123,7 +127,7 @@ def markdown(cells):
 
 def rows_of(machine, prefix):
     """The lines of a Markdown table that a CSV file gives."""
-    table = read(machine)
+    table = read(f"matmul-{machine}")
     plain = (1, "nt", "f32", LAYER)
     lines = []
     for name, *filters in ROWS:
@@ -141,27 +145,53 @@ def table_of(parts):
     return head + [line for machine, prefix in parts for line in rows_of(machine, prefix)]
 
 
+def gpu_table():
+    table = read(GPU_FILE)
+    lines = [markdown(["", "M = 1", *(str(m) for m in GPU_M[1:])]), "|" + "-|" * (len(GPU_M) + 1)]
+    for name, dtype in GPU_DTYPES:
+        for title, column in ((", over the first answer", FIRST), (", over the best of eight", BEST)):
+            points = points_of(table, column, 1, "nt", dtype, LAYER)
+            lines.append(markdown([name + title, *(cell(in_group(points, ("", m, m))) for m in GPU_M)]))
+    return lines
+
+
+def gpu_weights_table():
+    """bf16: microseconds and the ratio to the first answer."""
+    rows = [row for row in read(GPU_FILE) if row["dtype"] == "bf16" and row["sizes"] == LAYER]
+    lines = [markdown(["weight", "N x K", "M = 1", *(str(m) for m in GPU_M[1:])]), "|" + "-|" * (len(GPU_M) + 2)]
+    for weight in dict.fromkeys(row["weight"] for row in rows):
+        of = {row["M"]: row for row in rows if row["weight"] == weight}
+        cells = []
+        for m in GPU_M:
+            microseconds = float(of[m]["lathe us"])
+            digits = max(0, 2 - math.floor(math.log10(microseconds)))
+            cells.append(f"{microseconds:.{min(digits, 1)}f}, {of[m][FIRST]}")
+        lines.append(markdown([weight, f"{of[1]['N']} x {of[1]['K']}", *cells]))
+    return lines
+
+
 # Charts.
 
 WIDTH, LEFT, TOP, PANEL_WIDTH, PANEL_HEIGHT, GAP = 940, 56, 66, 156, 190, 20
 GREY, ORANGE, BLUE = "#8c8c8c", "#d55e00", "#0072b2"
-M_TICKS = (1, 4, 16, 64, 512)
+CPU_TICKS, GPU_TICKS = (1, 4, 16, 64, 512), (1, 8, 64, 512, 8192)
 
 
 class Axes:
-    """A panel: both axes logarithmic, M from 1 to 512."""
+    """A panel: both axes logarithmic, M from 1 to the last tick."""
 
-    def __init__(self, x, y, width, height, low, high):
-        self.x, self.y, self.width, self.height, self.low, self.high = x, y, width, height, low, high
+    def __init__(self, x, y, width, low, high, ticks=CPU_TICKS):
+        self.x, self.y, self.width, self.height, self.low, self.high = x, y, width, PANEL_HEIGHT, low, high
+        self.ticks = ticks
 
     def at(self, m, value):
         inner = self.width - 16
         share = (math.log2(value) - self.low) / (self.high - self.low)
-        return self.x + 8 + math.log2(m) / 9 * inner, self.y + self.height - share * self.height
+        return self.x + 8 + math.log2(m) / math.log2(self.ticks[-1]) * inner, self.y + self.height - share * self.height
 
     def frame(self, title, with_values):
         out = [f'<text x="{self.x}" y="{self.y - 8}" font-weight="bold">{title}</text>'] if title else []
-        for m in M_TICKS:
+        for m in self.ticks:
             x, _ = self.at(m, 1)
             out.append(f'<line x1="{x:.1f}" y1="{self.y}" x2="{x:.1f}" y2="{self.y + self.height}" stroke="#eeeeee"/>')
             out.append(f'<text x="{x:.1f}" y="{self.y + self.height + 15}" text-anchor="middle">{m}</text>')
@@ -195,11 +225,15 @@ def title_at(y, text):
     return f'<text x="{LEFT}" y="{y}" font-size="16">{text}</text>'
 
 
-def legend(x, y):
+def legend(x, y, dots, lines):
     out = []
-    for at, colour, text in ((x, GREY, "one weight"), (x + 90, ORANGE, "a router (8 to 256 columns)")):
-        out.append(f'<circle cx="{at}" cy="{y - 4}" r="2.5" fill="{colour}"/><text x="{at + 8}" y="{y}">{text}</text>')
-    return out + [line_with_name(x + 272, y, BLUE, "geometric mean")]
+    for colour, text in dots:
+        out.append(f'<circle cx="{x}" cy="{y - 4}" r="2.5" fill="{colour}"/><text x="{x + 8}" y="{y}">{text}</text>')
+        x += 26 + 6.6 * len(text)
+    for colour, text in lines:
+        out.append(line_with_name(x, y, colour, text))
+        x += 50 + 6.6 * len(text)
+    return out
 
 
 def line_with_name(x, y, colour, name):
@@ -211,16 +245,17 @@ def chart_of(heading, parts):
     filters = {name: rest for name, *rest in ROWS}
     panels, lines = [], []
     for machine, prefix in parts:
-        table = read(machine)
+        table = read(f"matmul-{machine}")
         panels += [(prefix + title, points_of(table, *filters[name])) for title, name in PANELS]
         lines += [(prefix + name.split(" / ")[0].replace("`", ""), means_of(points_of(table, *filters[name])), colour)
                   for name, colour in LINES]
     panels, lines = [panel for panel in panels if panel[1]], [line for line in lines if line[1]]
     out = [title_at(24, f"{heading}: time of the best peer over Lathe's (above 1x, Lathe is faster)"),
-           *legend(LEFT + 4, 44)]
+           *legend(LEFT + 4, 44, [(GREY, "one weight"), (ORANGE, "a router (8 to 256 columns)")],
+                   [(BLUE, "geometric mean")])]
     low, high = powers_around([value for _, points in panels for _, value, _ in points])
     for i, (title, points) in enumerate(panels):
-        axes = Axes(LEFT + i * (PANEL_WIDTH + GAP), TOP + 14, PANEL_WIDTH, PANEL_HEIGHT, low, high)
+        axes = Axes(LEFT + i * (PANEL_WIDTH + GAP), TOP + 14, PANEL_WIDTH, low, high)
         out += axes.frame(title, i == 0)
         out += axes.dots([p for p in points if "router" not in p[2]], GREY)
         out += axes.dots([p for p in points if "router" in p[2]], ORANGE)
@@ -230,26 +265,53 @@ def chart_of(heading, parts):
         out.append(title_at(height + 20, f"{heading}: time of Lathe's own f32 over its time for other types, "
                                          "one thread, geometric means"))
         low, high = powers_around([value for _, means, _ in lines for _, value in means])
-        axes = Axes(LEFT, height + 36, 560, PANEL_HEIGHT, low, high)
+        axes = Axes(LEFT, height + 36, 560, low, high)
         out += axes.frame("", True)
         for i, (title, means, colour) in enumerate(lines):
             out += axes.line(means, colour)
             out.append(line_with_name(LEFT + 580, height + 52 + 22 * i, colour, title))
         height += 36 + PANEL_HEIGHT + 44
+    return svg(height, out)
+
+
+def gpu_chart():
+    table = read(GPU_FILE)
+    panels = [(name, *(points_of(table, column, 1, "nt", dtype, LAYER) for column in (FIRST, BEST)))
+              for name, dtype in GPU_DTYPES]
+    out = [title_at(24, f"{GPU_TITLE}: time of cuBLASLt over Lathe's (above 1x, Lathe is faster)"),
+           *legend(LEFT + 4, 44, [(GREY, "one weight, first answer")],
+                   [(BLUE, "geometric mean, first answer"), (ORANGE, "geometric mean, best of eight")])]
+    low, high = powers_around([value for _, first, _ in panels for _, value, _ in first])
+    for i, (title, first, best) in enumerate(panels):
+        axes = Axes(LEFT + i * (240 + GAP), TOP + 14, 240, low, high, GPU_TICKS)
+        out += axes.frame(title, i == 0) + axes.dots(first, GREY)
+        out += axes.line(means_of(best), ORANGE) + axes.line(means_of(first), BLUE)
+    return svg(TOP + 14 + PANEL_HEIGHT + 44, out)
+
+
+def svg(height, elements):
     head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
             f'font-size="12">\n<rect width="{WIDTH}" height="{height}" fill="white"/>\n')
-    return head + "\n".join(out) + "\n</svg>\n"
+    return head + "\n".join(elements) + "\n</svg>\n"
+
+
+def made():
+    """Every chart and every table: document, file name of the chart, its text, heading, tables."""
+    for name, heading, parts in CHARTS:
+        yield "cpu-speed.md", f"cpu-{name}.svg", chart_of(heading, parts), heading, [table_of(parts)]
+    yield "gpu-speed.md", "gpu-h200.svg", gpu_chart(), GPU_TITLE, [gpu_table(), gpu_weights_table()]
 
 
 def check():
-    text = (ROOT / "docs" / DOCUMENT).read_text(encoding="utf-8")
     problems = []
-    for name, heading, parts in CHARTS:
-        path = ROOT / f"docs/cpu-{name}.svg"
-        if not path.exists() or path.read_text(encoding="utf-8") != chart_of(heading, parts):
-            problems.append(f"{path} differs from benchmarks/matmul-*.csv: run benchmarks/cpu_charts.py")
-        problems += [f"docs/{DOCUMENT} lacks a row of {heading}: {row}" for row in table_of(parts) if row not in text]
-    print("\n".join(problems) or f"{len(CHARTS)} charts and tables")
+    for document, file, chart, heading, tables in made():
+        text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+        path = ROOT / "docs" / file
+        if not path.exists() or path.read_text(encoding="utf-8") != chart:
+            problems.append(f"{path} differs from the CSV files: run benchmarks/speed_charts.py")
+        rows = [row for table in tables for row in table]
+        problems += [f"docs/{document} lacks a row of {heading}: {row}" for row in rows if row not in text]
+    print("\n".join(problems) or "charts and tables agree with the CSV files")
     return 1 if problems else 0
 
 
@@ -259,9 +321,10 @@ def main():
     if len(sys.argv) > 1:
         print(__doc__, file=sys.stderr)
         return 2
-    for name, heading, parts in CHARTS:
-        (ROOT / f"docs/cpu-{name}.svg").write_text(chart_of(heading, parts), encoding="utf-8")
-        print(f"\n## {heading}\n", *table_of(parts), sep="\n")
+    for _, file, chart, heading, tables in made():
+        (ROOT / "docs" / file).write_text(chart, encoding="utf-8")
+        for table in tables:
+            print(f"\n## {heading}\n", *table, sep="\n")
     return 0
 
 
