@@ -9,7 +9,8 @@ namespace {
 using namespace mlir;
 
 // The field of the argument block that a payload value stands for; empty if it is not an argument of the
-// payload. `attribute` selects another string attribute of that argument. Looks through the shared outputs of a forall, inside and after it.
+// payload. `attribute` selects another string attribute of that argument. Looks through the shared outputs of a
+// forall, inside and after it.
 StringRef operand_name(Value v, StringRef attribute = ir::kOperandAttr) {
   if (auto forall = v.getDefiningOp<scf::ForallOp>())
     return operand_name(forall.getOutputs()[cast<OpResult>(v).getResultNumber()], attribute);
