@@ -25,8 +25,8 @@ endforeach()
 set(LATHE_UKERNEL_FLAGS_gfx11 ${rocm} -mcpu=gfx1100)
 # The flags keep the bitcode independent of the place and time of its compilation. The code is inlined and optimised
 # again together with the kernel, so no vectorisation is needed here.
-set(LATHE_UKERNEL_FLAGS -c -emit-llvm -O2 -std=c99 -Wall -Wextra -Werror -ffreestanding -fno-builtin -nostdlibinc -fno-exceptions
-    -fno-unwind-tables -fno-asynchronous-unwind-tables -fno-vectorize -fno-slp-vectorize
+set(LATHE_UKERNEL_FLAGS -c -emit-llvm -O2 -std=c99 -Wall -Wextra -Werror -ffreestanding -fno-builtin -nostdlibinc
+    -fno-exceptions -fno-unwind-tables -fno-asynchronous-unwind-tables -fno-vectorize -fno-slp-vectorize
     -ffp-contract=off -Qn)
 
 file(GLOB LATHE_UKERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*/ukernel/*.[ch])

@@ -1,7 +1,9 @@
-"""lathe dump of the best candidate of a form: dump.py LATHE [FIELD=VALUE...] VERB ARGUMENTS...
+"""Runs lathe dump for the best candidate with given config fields.
 
-A test names the kernel it is about by fields of its config (kernel=mma split=2, as 'lathe explain --json' shows them;
-'splits' is the factor), not by a rank that moves whenever a price does.
+Usage: dump.py LATHE [FIELD=VALUE...] VERB ARGUMENTS...
+
+The fields are those of 'lathe explain --json', such as kernel=mma split=2; 'splits' is the number of splits. A test
+selects its kernel by fields and not by rank, because the rank changes with every change of a cost model.
 """
 import json
 import subprocess
@@ -21,7 +23,7 @@ def rank_of(candidates, form):
         if candidate["legal"] and all(str(fields[name]) == value for name, value in form.items()):
             return candidate["rank"]
     legal = sum(candidate["legal"] for candidate in candidates)
-    sys.exit(f"none of {legal} legal candidates is {form}")
+    sys.exit(f"none of {legal} legal candidates has {form}")
 
 
 def main():
@@ -31,7 +33,7 @@ def main():
         name, _, value = arguments.pop(0).partition("=")
         form[name] = value
     request = arguments[:]
-    if "--stage" in request:  # of dump alone
+    if "--stage" in request:  # explain does not have this flag
         at = request.index("--stage")
         del request[at:at + 2]
     explained = json.loads(run([lathe, "explain", *request, "--json"]))

@@ -1,4 +1,4 @@
-# How lit runs these tests: RUN lines of a shell's form, with %dump for dump.py and FileCheck.
+# The configuration of lit for these tests. RUN lines are shell commands; %dump runs dump.py.
 import os
 import shlex
 
@@ -9,7 +9,7 @@ config.test_format = lit.formats.ShTest()
 config.suffixes = [".test"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = lit_config.params["output"]
-# PTX is looked at before an assembler sees it.
+# The tests check PTX, so no assembler may be used.
 config.environment["LATHE_PTXAS"] = ""
 config.environment["LATHE_CACHE_DIR"] = ""
 config.environment["LATHE_COMPILER_LIBRARY"] = lit_config.params["compiler"]

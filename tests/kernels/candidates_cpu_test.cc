@@ -1,4 +1,5 @@
-// The CPU's matmul: a prediction worked out by hand, and what measuring all candidates found.
+// The CPU's matmul candidates: one prediction computed by hand, and the choices that measurements of all
+// candidates found best on each CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,13 +16,14 @@
 namespace lathe {
 namespace {
 
-// 1x512x1024 f32, one worker, 1 GHz, 1 GB/s: four tasks of 128 columns.
-//   a task: 16 groups of 8 columns x (64 vectors of K x 7.45 cycles + 8 sums x 5 to add their lanes) = 8268.8
-//   cycles, where 7.45 = 8 FMAs that wait for 5 cycles of latency, a tenth of 9 loads at 2 a cycle, and A's
-//   line out of L2, since A and 8 rows of B are more than L1; it reads 129 rows of 4096 bytes and writes 512:
-//   528,896 bytes, 528.896 us, and for every byte of B 600 / 4096 more for rows side by side and 4.1e-12 *
-//   1e9 for each of A's bytes, an eighth; a quarter of the 8.2688 us shows; and costs 0.2 us to start.
-TEST(Candidates, DotPredictionByHand) {
+// M = 1, N = 512, K = 1024 in f32 with one worker at 1 GHz and 1 GB/s: four tasks of 128 columns each.
+//   Compute: 16 groups of 8 columns x (64 vectors of K x 7.45 cycles + 8 accumulators x 5 cycles to add the
+//   lanes) = 8268.8 cycles. The 7.45 are 5 for the latency of the FMAs, a tenth of the 4.5 for 9 loads, and 2
+//   for A's line from L2, because L1 does not hold A and 8 rows of B. A quarter of this time is not hidden.
+//   Memory: 129 rows of 4096 bytes read and 512 bytes written, 528.896 us. This grows by 600 / 4096 because 8
+//   rows are read side by side, and by 4.1e-12 s/B * 1e9 B/s / 8 because A is read again for every 8 rows.
+//   Starting a task costs 0.2 us.
+TEST(Candidates, DotPredictionMatchesHandCalculation) {
   const DeviceFacts f = synthetic("x86-64-avx512", {{"clock_hz", 1e9},
                                                     {"fma_units", 2},
                                                     {"l1d_bytes", 32768},
@@ -53,7 +55,7 @@ DeviceFacts zen4() {
                                          {"pace_bytes_per_second", 35e9}});
 }
 
-// Twice the FMAs of Zen 4, and a core that reads faster.
+// Zen 5 has twice the FMA units of Zen 4, and one core reads faster.
 DeviceFacts zen5() {
   return synthetic("x86-64-avx512bf16", {{"clock_hz", 3.9e9},
                                          {"fma_units", 2},
@@ -65,8 +67,8 @@ DeviceFacts zen5() {
                                          {"pace_bytes_per_second", 43e9}});
 }
 
-// By AVX2, without the second level's megabyte; fetching ahead holds the buffers that its prefetchers leave
-// free.
+// Zen 3 has AVX2 and half of Zen 4's L2. Software prefetch costs bandwidth: it takes the buffers that the
+// hardware prefetchers need.
 DeviceFacts zen3() {
   return synthetic("x86-64-avx2", {{"clock_hz", 3.2e9},
                                    {"fma_units", 2},
@@ -78,7 +80,7 @@ DeviceFacts zen3() {
                                    {"ahead_bytes_per_second", 12e9}});
 }
 
-// The config of least predicted time.
+// The config with the shortest predicted time.
 CompileConfig cheapest(const ProblemClass& c, const DeviceFacts& facts) {
   const std::vector<RankedPlan> all = candidates(c, facts);
   const RankedPlan* best = nullptr;
@@ -86,7 +88,7 @@ CompileConfig cheapest(const ProblemClass& c, const DeviceFacts& facts) {
     if (r.rejection.empty() && (!best || r.plan.predicted_seconds < best->plan.predicted_seconds)) best = &r;
   return best ? best->plan.config : CompileConfig();
 }
-// The same for M rows of a Linear layer.
+// The same for M rows of a linear layer (B stored N by K).
 CompileConfig cheapest(DType type, int64_t m, int64_t n, int64_t k, const DeviceFacts& facts = zen4()) {
   ProblemClass c = matmul_class(type, type, n, k, {m, m});
   c.trans_b = 1;
@@ -94,7 +96,7 @@ CompileConfig cheapest(DType type, int64_t m, int64_t n, int64_t k, const Device
   return cheapest(c, facts);
 }
 
-// Emerald Rapids.
+// Emerald Rapids, a CPU with AMX.
 DeviceFacts tiles() {
   return synthetic("x86-64-amx", {{"clock_hz", 2.7e9},
                                   {"fma_units", 2},
@@ -106,8 +108,8 @@ DeviceFacts tiles() {
                                   {"stream_bytes_per_second", 13e9}});
 }
 
-// 16 columns of a weight by all of K in one run, and where there is more to multiply rows copied into L1.
-TEST(Candidates, TilesMultiplyBf16AndBytes) {
+// With few rows a kernel reads 16 columns of B over the whole K in one run. With many it uses 2x2 tiles.
+TEST(Candidates, ChoosesAmxForBf16AndI8) {
   for (DType type : {DType::kBF16, DType::kI8}) {
     for (int64_t m : {16, 64, 512}) EXPECT_EQ(cheapest(type, m, 4096, 4096, tiles()).kernel, "amx_t") << m;
     EXPECT_EQ(cheapest(type, 1, 4096, 4096, tiles()).kernel, "dot");
@@ -120,7 +122,7 @@ TEST(Candidates, TilesMultiplyBf16AndBytes) {
   EXPECT_NE(cheapest(DType::kF32, 512, 4096, 4096, tiles()).kernel.substr(0, 3), "amx");
 }
 
-TEST(Candidates, WhyTilesAreRefused) {
+TEST(Candidates, AmxRejectionsGiveReasons) {
   const auto reason = [](const ProblemClass& c, absl::string_view kernel) {
     std::string why;
     for (const RankedPlan& r : candidates(c, tiles()))
@@ -134,7 +136,7 @@ TEST(Candidates, WhyTilesAreRefused) {
   c.trans_b = 1;
   EXPECT_EQ(reason(c, "amx_t"), "");
   EXPECT_EQ(reason(c, "amx_packed"), "B is not packed");
-  for (const RankedPlan& r : candidates(c, tiles()))  // K is no multiple of 32
+  for (const RankedPlan& r : candidates(c, tiles()))  // K is not a multiple of 32
     if (r.plan.config.kernel == "amx_t" && r.rejection.empty())
       EXPECT_EQ(r.plan.config.stages, static_cast<int32_t>(CpuFetch::kCopied));
   c.packed_b = kColumns16;
@@ -152,8 +154,9 @@ TEST(Candidates, WhyTilesAreRefused) {
             "operands are not i8, or bf16 multiplied in pairs");
 }
 
-// What a short row of B is costs a single row of A more than waiting for one column's sum.
-TEST(Candidates, ASingleRowReadsShortRowsOneAfterTheOther) {
+// With M = 1 and short rows of B, one column at a time reads B sequentially. Columns side by side lose what was
+// prefetched at the end of each row; this costs more than the FMA latency of a single accumulator.
+TEST(Candidates, SingleRowReadsShortColumnsOneByOne) {
   for (const auto& [type, k] :
        {std::pair{DType::kF32, 512}, {DType::kF32, 1024}, {DType::kBF16, 1536}, {DType::kI8, 4096}}) {
     const CompileConfig c = cheapest(type, 1, 8192, k);
@@ -163,12 +166,12 @@ TEST(Candidates, ASingleRowReadsShortRowsOneAfterTheOther) {
   EXPECT_GT(cheapest(DType::kF32, 1, 4096, 4096).register_n, 1);
 }
 
-// 5 rows of 1024 and as much of 2 columns lie in 32 KiB, of 4 they do not.
-TEST(Candidates, FewColumnsLeaveARowsInL1) { EXPECT_EQ(cheapest(DType::kF32, 5, 8192, 1024).register_n, 2); }
+// L1 (32 KiB) holds 5 rows of A and 2 columns of B with K = 1024, but not 4 columns.
+TEST(Candidates, KeepsRowsOfAInL1) { EXPECT_EQ(cheapest(DType::kF32, 5, 8192, 1024).register_n, 2); }
 
-// What measuring all candidates found there: a core that reads slowly gains by more rows of B side by side,
-// and what L1 takes of 4 rows and 6 columns fits beside their products, while A and B fit L2.
-TEST(Candidates, FewRowsOnZen4) {
+// A core that reads memory slowly gains from more rows of B side by side. The L1 fills of a 4x6 tile overlap with
+// its FMAs as long as L2 holds A and the columns.
+TEST(Candidates, ChoosesMeasuredBestForFewRowsOnZen4) {
   const auto best = [](int64_t m, int64_t n, int64_t k) { return cheapest(DType::kF32, m, n, k); };
   EXPECT_EQ(best(1, 4096, 4096).register_n, 8);
   EXPECT_EQ(best(2, 4096, 4096).register_n, 8);
@@ -180,7 +183,7 @@ TEST(Candidates, FewRowsOnZen4) {
   for (int64_t m : {1, 2, 3})
     EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(CpuFetch::kAhead)) << m;
   EXPECT_EQ(best(4, 4096, 14336).stages,
-            static_cast<int32_t>(CpuFetch::kAhead));  // L2 would lose what is next
+            static_cast<int32_t>(CpuFetch::kAhead));  // L2 would evict the next columns before they are read
   for (int64_t m : {4, 8, 12})
     EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(CpuFetch::kNext)) << m;
   EXPECT_EQ(best(6, 4096, 4096).register_m, 6);
@@ -188,14 +191,13 @@ TEST(Candidates, FewRowsOnZen4) {
   EXPECT_EQ(best(8, 8192, 1024).register_m, 8);
   for (int64_t m : {16, 32, 64}) {
     EXPECT_EQ(best(m, 4096, 4096).kernel, "direct") << m;
-    EXPECT_EQ(best(m, 4096, 4096).tile_k, 65536 / m) << m;  // a quarter of L2
+    EXPECT_EQ(best(m, 4096, 4096).tile_k, 65536 / m) << m;  // the panel takes a quarter of L2
   }
 }
 
-// What converted rows wait for their first lines is little where they are short, and the sums of many rows
-// have no registers beside blocks (Zen 4: f16 weights, M = 16 by 8192 x 1024, 8x3 by whole rows 2.6 ms, in
-// blocks 2.9; q4_0, M = 24 by 4096 x 4096, 8x2 9.5 ms, 11x2 17.0).
-TEST(Candidates, ConvertedRowsOnZen4) {
+// Converting f16 leaves memory time to deliver the first lines of a row, so whole rows beat blocks of K. Decoding
+// q4_0 takes registers, so at most 8 rows of accumulators fit beside it.
+TEST(Candidates, ChoosesMeasuredBestForConvertedWeightsOnZen4) {
   const auto best = [](DType b, int64_t m, int64_t n, int64_t k) {
     ProblemClass c = matmul_class(DType::kF32, DType::kF32, n, k, {m, m});
     c.b = b;
@@ -211,8 +213,9 @@ TEST(Candidates, ConvertedRowsOnZen4) {
   for (const int64_t m : {12, 16, 24, 32}) EXPECT_LE(best(DType::kQ4_0, m, 4096, 4096).register_m, 8) << m;
 }
 
-// K by N, rows of A a multiple of 4 KiB apart: more of them than a set of L1 has ways cost what L2 does.
-TEST(Candidates, RowsInOneSetOfL1AreNotTakenManyAtOnce) {
+// Rows of A that are a multiple of 4 KiB apart fall into one set of L1. More rows than the set has ways must be
+// read from L2 at every step.
+TEST(Candidates, AvoidsManyRowsInOneL1Set) {
   const auto best = [](int64_t k, int32_t rows, int32_t columns) {
     double seconds = 1;
     for (const RankedPlan& r :
@@ -228,9 +231,9 @@ TEST(Candidates, RowsInOneSetOfL1AreNotTakenManyAtOnce) {
   EXPECT_LT(best(4112, 16, 16), 1.1 * best(4112, 8, 48));
 }
 
-// Loops that would outrun memory are held to its rate, in whole links of a chain: those that the arithmetic
-// or a weight in blocks holds longer are not, nor is any where no rate is known.
-TEST(Candidates, LoopsOverMemoryAreHeldToItsRate) {
+// A loop that could run faster than memory is paced to the memory's rate, in whole links of a dependency chain.
+// A loop that is slower anyway is not paced: many rows, or weights in blocks. Nor is any if the rate is unknown.
+TEST(Candidates, PacesLoopsToMemoryRate) {
   const DeviceFacts held = zen4();
   DeviceFacts free = held;
   free.facts.erase("pace_bytes_per_second");
@@ -238,12 +241,12 @@ TEST(Candidates, LoopsOverMemoryAreHeldToItsRate) {
     const CompileConfig c = cheapest(DType::kF32, m, 6144, 4096, held);
     EXPECT_GT(c.pace, 0) << m;
     EXPECT_EQ(c.pace % kPaceLinkCycles, 0) << m;
-    // Of the columns' lines, one each, at 3.55 GHz / 35 GB/s a byte.
+    // Each turn reads a cache line of every column, and a byte takes 3.55 GHz / 35 GB/s cycles.
     EXPECT_NEAR(c.pace, c.unroll_k * c.register_n * 64 * 3.55 / 35, kPaceLinkCycles) << m;
     EXPECT_EQ(cheapest(DType::kF32, m, 6144, 4096, free).pace, 0) << m;
   }
   EXPECT_EQ(cheapest(DType::kF32, 16, 6144, 4096, held).pace, 0);
-  // A row of an odd number of lines goes line by line, in half a link more.
+  // A row with an odd number of cache lines is read line by line, which needs half a link.
   const CompileConfig even = cheapest(DType::kI8, 1, 5120, 2944, held);
   const CompileConfig odd = cheapest(DType::kI8, 1, 5120, 2880, held);
   for (const CompileConfig& c : {even, odd}) EXPECT_EQ(c.register_n, 1);
@@ -252,7 +255,7 @@ TEST(Candidates, LoopsOverMemoryAreHeldToItsRate) {
   EXPECT_EQ(odd.unroll_k, 1);
   EXPECT_EQ(odd.pace, 6);
   EXPECT_EQ(cheapest(DType::kI8, 1, 5120, 2880, free).unroll_k, 2);
-  // A rate that no request could carry is as good as the slowest that one can.
+  // A compile request cannot carry a pace above kMostPace, so a slower memory gets kMostPace.
   DeviceFacts slow = held;
   slow.facts["pace_bytes_per_second"].value = 1e6;
   ProblemClass streamed = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {1, 1});
@@ -273,9 +276,9 @@ TEST(Candidates, LoopsOverMemoryAreHeldToItsRate) {
   EXPECT_GT(found, 0);
 }
 
-// Where fetching ahead is a loss a row by itself is left to the core's prefetchers, as is one pass over lines
-// that share sets; several passes share what comes next. Without that fact nothing changes.
-TEST(Candidates, FetchingOnZen3) {
+// Where prefetching ahead costs bandwidth, the hardware prefetchers serve a single row, and a single pass over
+// lines that share cache sets. Several passes share the prefetch of the next lines. `indifferent` has no such cost.
+TEST(Candidates, ChoosesPrefetchOnZen3) {
   DeviceFacts indifferent = zen3();
   indifferent.facts["ahead_bytes_per_second"].value = 20e9;
   const auto stages = [](int64_t m, int64_t n, int64_t k, const DeviceFacts& facts) {
@@ -290,15 +293,15 @@ TEST(Candidates, FetchingOnZen3) {
     for (int64_t m : {16, 64, 512}) EXPECT_EQ(stages(m, 4096, k, indifferent), CpuFetch::kNext) << k;
     for (int64_t m : {32, 64, 512}) EXPECT_EQ(stages(m, 4096, k, zen3()), CpuFetch::kSpread) << m << " " << k;
   }
-  // A quarter of L2 for the panel, and what it leaves for the sums.
+  // The panel takes a quarter of L2; the accumulators must fit beside it.
   const CompileConfig c = cheapest(DType::kF32, 512, 4096, 4096, zen3());
   EXPECT_EQ(c.tile_k, 512);
   EXPECT_LT(c.tile_n, 2048);
 }
 
-// A core that reads fast leaves one row to its prefetchers, fetches a few near, held to its rate, and what
-// comes next by all passes over a tile's columns where blocks of K keep A in L1, but for K of two blocks.
-TEST(Candidates, FetchingOnZen5) {
+// On a core that reads fast the hardware prefetchers serve one row. A few rows prefetch into L1 and are paced.
+// More rows multiply in blocks of K that keep A in L1, and all passes share the prefetch of the next columns.
+TEST(Candidates, ChoosesPrefetchOnZen5) {
   for (int64_t k : {1024, 2880, 4096, 8192}) {
     const auto of = [&](int64_t m) { return cheapest(DType::kF32, m, 4096, k, zen5()); };
     const auto fetch = [&](int64_t m) { return static_cast<CpuFetch>(of(m).stages); };
@@ -315,16 +318,16 @@ TEST(Candidates, FetchingOnZen5) {
       if (c.tile_k == 0) continue;
       EXPECT_EQ(fetch(m), CpuFetch::kSpread) << m << " " << k;
       EXPECT_GT(c.pace, 0) << m << " " << k;
-      // A, a tile's columns and those fetched; no rows a quarter of a way apart.
+      // L1 holds A, the tile's columns and the prefetched ones. Rows a quarter of a way apart would share sets.
       EXPECT_LE((c.tile_m + c.register_n + 6) * int64_t{c.tile_k} * 4, 48 << 10) << m << " " << k;
       EXPECT_NE(c.tile_k % 256, 0) << m << " " << k;
     }
   }
 }
 
-// Weights stored K by N: a row is left to the core's prefetchers, a few fetch tiles ahead into L1 and some
-// into L2, many the next block's rows one after the other.
-TEST(Candidates, WeightsStoredKByNOnZen5) {
+// With M = 1 the hardware prefetchers do the work. A few rows prefetch tiles ahead into L1, more rows into L2, and
+// many rows prefetch the next block row by row.
+TEST(Candidates, ChoosesPrefetchForKByNWeightsOnZen5) {
   for (int64_t k : {1024, 2880, 4096}) {
     const auto of = [&](int64_t m, const DeviceFacts& facts) {
       return cheapest(matmul_class(DType::kF32, DType::kF32, 4096, k, {m, m}), facts);
@@ -342,10 +345,9 @@ TEST(Candidates, WeightsStoredKByNOnZen5) {
   }
 }
 
-// By 4096 x 4096 M = 512 "direct_a" 71.4 ms, "panel" 77; "outer" as far as L2 holds its sums beside two
-// blocks of B: 240 columns of M and twice 128 rows in three quarters of it, M = 563 of 1 MiB, 153 of half of
-// one.
-TEST(Candidates, ManyRowsByWeightsStoredKByN) {
+// "outer" is legal while three quarters of L2 hold its accumulators (M rows by 240 columns) and two blocks of B
+// (128 rows by 240 columns each): up to M = 563 with 1 MiB of L2, and M = 153 with half of that.
+TEST(Candidates, ChoosesFamilyForManyRowsOfKByNWeights) {
   const auto kernel = [](int64_t m, const DeviceFacts& facts) {
     return cheapest(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {m, m}), facts).kernel;
   };
@@ -361,17 +363,17 @@ TEST(Candidates, ManyRowsByWeightsStoredKByN) {
   EXPECT_EQ(why, "sums and blocks of 399360 bytes > 393216 of L2");
 }
 
-// What is packed is waited for in the first block of K alone: of a router's 32 columns 369 KB (M = 64 on Zen
-// 5 by blocks of 512, 2048 and 2880 62, 70 and 66 us). A weight that is not packed takes longer ones.
-TEST(Candidates, BlocksOfAFewColumnsAreShort) {
+// Nothing prefetches the first block of K that is packed, so a small weight that is packed (a router with 32
+// columns) gets short blocks. A weight that is read in place gets longer ones.
+TEST(Candidates, PacksSmallWeightsInShortBlocks) {
   const CompileConfig router = cheapest(DType::kF32, 64, 32, 2880, zen5());
   EXPECT_EQ(router.kernel, "direct_a");
   EXPECT_LE(router.tile_k, 512);
   EXPECT_GE(cheapest(DType::kF32, 64, 4096, 4096, zen5()).tile_k, 1024);
 }
 
-// Panels that B comes in are made into f32 ones for many rows of f32 where a core reads fast.
-TEST(Candidates, ManyRowsByPackedWeights) {
+// On a core that reads fast, many rows of f32 convert the packed panels of B into f32 panels first.
+TEST(Candidates, ConvertsPackedPanelsForManyF32Rows) {
   const auto kernel = [](DType a, DType b, int64_t m, const DeviceFacts& facts) {
     ProblemClass c = matmul_class(a, b, 4096, 4096, {m, m});
     c.trans_b = 1, c.packed_b = kColumns16;
@@ -389,9 +391,8 @@ TEST(Candidates, ManyRowsByPackedWeights) {
   EXPECT_EQ(cheapest(turned, zen5()).kernel, "packed");
 }
 
-// Rows that are converted there are read one after the other by a row of A that L1 holds, a longer one meets
-// four side by side.
-TEST(Candidates, OneRowByWeightsOf16BitsOnZen5) {
+// If L1 holds the row of A, the columns of B are read one by one in wide vectors; otherwise four side by side.
+TEST(Candidates, ChoosesMeasuredBestForOneRowOf16BitWeightsOnZen5) {
   for (DType type : {DType::kF16, DType::kBF16}) {
     for (int64_t k : {1024, 2880, 4096, 8192, 14336}) {
       ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, k, {1, 1});
@@ -407,8 +408,8 @@ TEST(Candidates, OneRowByWeightsOf16BitsOnZen5) {
   }
 }
 
-// The columns of blocks that come next are fetched into L1 where a core reads fast.
-TEST(Candidates, BytesByBlocksOnZen5) {
+// The next columns are prefetched into L1 on a core that reads fast, and into L2 on others.
+TEST(Candidates, ChoosesPrefetchForInt8MathOnBlockWeights) {
   ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {4, 4});
   c.trans_b = 1;
   c.b = DType::kQ4_0;
@@ -419,8 +420,7 @@ TEST(Candidates, BytesByBlocksOnZen5) {
   EXPECT_EQ(static_cast<CpuFetch>(cheapest(c, zen4()).stages), CpuFetch::kNext);
 }
 
-// Long blocks make a core wait that reads fast.
-TEST(Candidates, RowsAreReadInShortBlocksOnZen5) {
+TEST(Candidates, ArgmaxReadsShortBlocksOnZen5) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
     const ProblemClass c = argmax_class(type, row_buckets().back());
     EXPECT_EQ(cheapest(c, zen5()).ukernel.function, absl::StrCat("lathe_argmax_short_", name_of(type)));
@@ -428,8 +428,8 @@ TEST(Candidates, RowsAreReadInShortBlocksOnZen5) {
   }
 }
 
-// Where one stream is read slowly, a row is read in parts.
-TEST(Candidates, RowsAreReadInPartsOnZen3AndEmeraldRapids) {
+// These cores read a single stream slowly, so the kernel reads several parts of a row at once.
+TEST(Candidates, ArgmaxReadsRowsInPartsOnZen3AndEmeraldRapids) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (const Bucket& bucket : row_buckets()) {
       const ProblemClass c = argmax_class(type, bucket);
@@ -439,20 +439,19 @@ TEST(Candidates, RowsAreReadInPartsOnZen3AndEmeraldRapids) {
   }
 }
 
-// Few columns: the rows of A, of which there are more, are streamed.
-TEST(Candidates, NarrowWeightsAreMultipliedTurned) {
+// With few columns and many rows the kernel streams A, which is then the larger operand.
+TEST(Candidates, ChoosesDotTForFewColumns) {
   for (int64_t n : {8, 17}) {
     const CompileConfig c = cheapest(DType::kF32, 512, n, 4096);
     EXPECT_EQ(c.kernel, "dot_t") << n;
-    EXPECT_EQ(c.pace, 0) << "A comes from caches";
+    EXPECT_EQ(c.pace, 0) << "A is read from caches";
   }
   EXPECT_NE(cheapest(DType::kF32, 8, 17, 4096).kernel, "dot_t");
 }
 
-// What measuring all candidates found there: a pass takes all of a few rows, many rows and few columns are
-// fetched near and next, padding 8 rows to 16 costs what one pass over B does not save, and seven rows of B
-// lose lines of L1.
-TEST(Candidates, FewRowsOnZen5) {
+// One pass multiplies all rows up to 12, since a "direct" kernel would pad them to 16. Tiles of many rows and few
+// columns prefetch into L1 and L2. More than 6 columns of "direct" would evict each other from L1.
+TEST(Candidates, ChoosesMeasuredBestForFewRowsOnZen5) {
   const auto best = [](int64_t m) { return cheapest(DType::kF32, m, 4096, 4096, zen5()); };
   for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12}) {
     EXPECT_EQ(best(m).kernel, "dot") << m;
@@ -467,9 +466,9 @@ TEST(Candidates, FewRowsOnZen5) {
   }
 }
 
-// Sixteen rows by lines that share no sets of L1: eight of them by one vector, read in one run. Elsewhere
-// there is no such tile.
-TEST(Candidates, SixteenRowsOnZen5) {
+// Columns of K = 2880 do not share sets of L1, so Zen 5 multiplies 16 rows by eight columns over the whole K. This
+// tile is offered only to cores that read fast.
+TEST(Candidates, ChoosesEightColumnsForSixteenRowsOnZen5) {
   const CompileConfig best = cheapest(DType::kF32, 16, 5760, 2880, zen5());
   EXPECT_EQ(best.kernel, "direct");
   EXPECT_EQ(best.register_m, 16);
@@ -483,7 +482,7 @@ TEST(Candidates, SixteenRowsOnZen5) {
   }
 }
 
-TEST(Candidates, BlocksOfKAreAsLongAsEachOther) {
+TEST(Candidates, DividesKIntoEqualBlocks) {
   ProblemClass c = matmul_class(DType::kF32, DType::kF32, 8192, 1024, {5, 5});
   c.trans_b = 1;
   int found = 0;

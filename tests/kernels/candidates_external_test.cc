@@ -41,7 +41,7 @@ std::vector<RankedPlan> ranked(const ProblemClass& c, const DeviceFacts& facts, 
   return answer.ok() ? answer->ranked : std::vector<RankedPlan>();
 }
 
-// The first plan of that library, or of any; an empty one where there is none.
+// The first plan of that library, or of any if `provider` is empty. An empty plan if there is none.
 RankedPlan of_library(const std::vector<RankedPlan>& plans, const std::string& provider = "") {
   for (const RankedPlan& p : plans)
     if (!p.plan.config.external.provider.empty() &&
@@ -52,8 +52,8 @@ RankedPlan of_library(const std::vector<RankedPlan>& plans, const std::string& p
 
 const DType kIn[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI8};
 
-// Every row is met by a class that it serves, and says so in the plan that the key is made of.
-TEST(ExternalRows, EachServesItsClass) {
+// The plan names the library and the routine, because the cache key is made of the plan.
+TEST(ExternalRows, EachRowServesAClass) {
   for (const ExternalRow& row : external_rows()) {
     const char* device = row.backend == Backend::kCpu    ? "xeon-8592plus"
                          : row.backend == Backend::kCuda ? "h200"
@@ -71,8 +71,8 @@ TEST(ExternalRows, EachServesItsClass) {
   }
 }
 
-// Off is the default: listed with a price, chosen never.
-TEST(ExternalPolicyTest, OffRejectsAllAndShowsThePrice) {
+// Off is the default. `lathe explain` still shows the predicted times of the libraries.
+TEST(ExternalPolicyTest, OffRejectsAllButPredictsTimes) {
   for (const DType in : kIn) {
     const DType out = in == DType::kI8 ? DType::kI32 : in;
     const std::vector<RankedPlan> off = ranked(product(in, out), facts("xeon-8592plus"), OraclePolicy());
@@ -99,20 +99,20 @@ TEST(ExternalPolicyTest, AllowRanksByTime) {
   EXPECT_EQ(legal, (std::set<std::string>{"", "openblas", "onednn"}));
 }
 
-TEST(ExternalPolicyTest, PreferTakesTheLibraryOrLathesOwn) {
+TEST(ExternalPolicyTest, PreferFallsBackToLathesOwnPlans) {
   const DeviceFacts xeon = facts("xeon-8592plus");
   const ProblemClass f32 = product(DType::kF32, DType::kF32);
   for (const ExternalId id : {ExternalId::kOpenBlas, ExternalId::kOneDnn})
     EXPECT_EQ(ranked(f32, xeon, policy(ExternalUse::kPrefer, id)).front().plan.config.external.provider,
               name_of(id));
-  // A library that does no f16.
+  // Lathe calls oneDNN for no f16 matmul.
   const std::vector<RankedPlan> f16 =
       ranked(product(DType::kF16, DType::kF16), xeon, policy(ExternalUse::kPrefer, ExternalId::kOneDnn));
   EXPECT_EQ(f16.front().plan.config.external.provider, "");
   EXPECT_EQ(f16.front().rejection, "");
 }
 
-TEST(ExternalPolicyTest, RequireLeavesNothingElse) {
+TEST(ExternalPolicyTest, RequireRejectsLathesOwnPlans) {
   const DeviceFacts xeon = facts("xeon-8592plus");
   for (const RankedPlan& p : ranked(product(DType::kF32, DType::kF32), xeon, policy(ExternalUse::kRequire)))
     if (p.rejection.empty()) EXPECT_NE(p.plan.config.external.provider, "");
@@ -121,7 +121,7 @@ TEST(ExternalPolicyTest, RequireLeavesNothingElse) {
   EXPECT_EQ(none.status().code(), absl::StatusCode::kUnimplemented);
 }
 
-TEST(ExternalPolicyTest, AnAbsentLibraryIsRejectedWithWhatTheLoaderSaid) {
+TEST(ExternalPolicyTest, RejectsAbsentLibraryWithTheLoadersMessage) {
   OraclePolicy p = policy(ExternalUse::kPrefer, ExternalId::kOpenBlas);
   p.external.found[0].absent = "libopenblas.so.0: cannot open shared object file";
   const std::vector<RankedPlan> plans = ranked(product(DType::kF32, DType::kF32), facts("xeon-8592plus"), p);
@@ -133,8 +133,7 @@ TEST(ExternalPolicyTest, AnAbsentLibraryIsRejectedWithWhatTheLoaderSaid) {
       "");
 }
 
-// Classes whose promise a library does not keep.
-TEST(ExternalRows, RefuseWhatTheyCannotDo) {
+TEST(ExternalRows, RejectUnsupportedClasses) {
   struct Case {
     const char* device;
     DType in, out;
@@ -175,16 +174,15 @@ TEST(ExternalRows, RefuseWhatTheyCannotDo) {
     t.change(&c);
     for (const RankedPlan& p : ranked(c, facts(t.device), policy(ExternalUse::kAllow))) {
       if (p.plan.config.external.provider.empty()) continue;
-      // oneDNN has a bias of f32 and bf16 alone, OpenBLAS none.
+      // The bias: oneDNN takes only f32 and bf16, OpenBLAS takes none.
       EXPECT_NE(p.rejection.find(t.reason), std::string::npos)
-          << t.device << " " << p.plan.config.external.provider << ": '" << p.rejection << "' is not of "
-          << t.reason;
+          << t.device << " " << p.plan.config.external.provider << ": '" << p.rejection
+          << "' does not contain '" << t.reason << "'";
     }
   }
 }
 
-// Off or on, the order of Lathe's own plans is the same.
-TEST(ExternalPolicyTest, LathesOwnPlansKeepTheirOrder) {
+TEST(ExternalPolicyTest, DoesNotReorderLathesOwnPlans) {
   const auto own = [](const std::vector<RankedPlan>& plans) {
     std::vector<CompileConfig> configs;
     for (const RankedPlan& p : plans)

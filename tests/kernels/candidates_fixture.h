@@ -1,4 +1,4 @@
-// What the tests of the families' tables share.
+// Helpers of the tests of the kernel families' candidate tables.
 #pragma once
 
 #include <map>
@@ -9,6 +9,7 @@
 
 namespace lathe {
 
+// Every candidate of every family that serves this class on this backend, rejected ones included.
 inline std::vector<RankedPlan> candidates(const ProblemClass& c, const DeviceFacts& facts,
                                           int32_t workers = 1, int32_t split_k = 0) {
   std::vector<RankedPlan> out;
@@ -18,6 +19,7 @@ inline std::vector<RankedPlan> candidates(const ProblemClass& c, const DeviceFac
   return out;
 }
 
+// A device with these facts only.
 inline DeviceFacts synthetic(const std::string& target, const std::map<std::string, double>& values) {
   DeviceFacts f;
   f.name = "synthetic";

@@ -1,5 +1,5 @@
-// The families' tables: every legal row keeps the device's limits, no prediction beats the device's roofline,
-// and one is worked out by hand.
+// The candidate tables of all kernel families: every legal candidate keeps within the limits of the device, no
+// prediction beats the roofline, and one prediction is computed by hand.
 #include "kernels/candidates.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
     const int rows = c.register_m / 16, columns = c.register_n / 16;
     EXPECT_LE(rows * columns + std::min(rows, columns) + 1, 8);
   } else {
-    // What is read as vectors: columns of D, and its rows in the transposed form.
+    // The kernel reads columns of D as vectors, or rows in the transposed form.
     const bool transposed = c.kernel == "panel_t" || c.kernel == "direct";
     const int scalars = transposed ? c.register_n : c.register_m;
     const int vector_elements = transposed ? c.register_m : c.register_n;
@@ -66,14 +66,14 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
   if (c.kernel == "panel" || c.kernel == "panel_t") {
     EXPECT_GT(c.tile_k, 0);
     const bool pairs = p.a == DType::kBF16 && (f.target.has("avx512bf16") || f.target.has("bf16"));
-    const int per_lane = p.a == DType::kI8 ? 4 : pairs ? 2 : 1;  // of 4 bytes
+    const int per_lane = p.a == DType::kI8 ? 4 : pairs ? 2 : 1;  // elements in a lane of 4 bytes
     EXPECT_EQ(c.tile_k % (lanes * per_lane), 0);
     const int packed = c.kernel == "panel" ? c.tile_n + c.register_m : c.tile_m + c.register_n;
     EXPECT_LE(packed * c.tile_k * 4.0 / per_lane, 0.75 * f.fact_or("l2_bytes", 0));
   }
 }
 
-// Tiles of warps, stages of both operands in shared memory.
+// The tile is divided among warps; shared memory holds `stages` blocks of both operands.
 void check_mma_limits(const CompileConfig& c, const ProblemClass& p, const DeviceFacts& f) {
   const int wave = wave_size(f.target), edge = c.kernel == "mma32" ? 32 : 16;
   EXPECT_TRUE(f.target.backend == Backend::kRocm || c.kernel == "mma");
@@ -90,21 +90,21 @@ void check_mma_limits(const CompileConfig& c, const ProblemClass& p, const Devic
   EXPECT_LE(c.register_m * c.register_n / wave, 128);
 }
 
-// The tile is all of K; the ukernel stages unroll_k of it at a time.
+// The tile covers the whole K; the micro-kernel stages unroll_k of it at a time.
 void check_ukernel_limits(CompileConfig c, const ProblemClass& p, const DeviceFacts& f) {
   EXPECT_GE(c.tile_k, p.k);
   c.kernel = "mma", c.tile_k = c.unroll_k;
   check_mma_limits(c, p, f);
 }
 
-// Subgroups of 16 lanes, matrix instructions of 8 x 16 x 16, 128 registers of 16 lanes a thread.
+// Subgroups have 16 lanes, matrix instructions are 8 x 16 x 16, and a thread has 128 registers of 16 lanes.
 void check_xegpu_limits(const CompileConfig& c, const ProblemClass& p, const DeviceFacts& f) {
   EXPECT_TRUE(f.target.arch == "pvc" || f.target.arch == "bmg") << f.target.arch;
   EXPECT_TRUE(p.a == DType::kF16 || p.a == DType::kBF16);
   EXPECT_EQ(p.trans_a, 0);
   EXPECT_EQ(p.alignment, Alignment::k16);
-  EXPECT_GE(std::min(p.k, p.trans_b ? p.k : p.n), 32) << "rows of 64 bytes";
-  EXPECT_EQ((p.k | (p.trans_b ? p.k : p.n)) % 2, 0) << "rows of whole 4 bytes";
+  EXPECT_GE(std::min(p.k, p.trans_b ? p.k : p.n), 32) << "rows have at least 64 bytes";
+  EXPECT_EQ((p.k | (p.trans_b ? p.k : p.n)) % 2, 0) << "rows are multiples of 4 bytes";
   EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n) * 16, c.threads);
   EXPECT_EQ(c.tile_m % c.register_m, 0);
   EXPECT_EQ(c.tile_n % c.register_n, 0);
@@ -112,7 +112,7 @@ void check_xegpu_limits(const CompileConfig& c, const ProblemClass& p, const Dev
   EXPECT_EQ(c.register_n % 16, 0);
   EXPECT_EQ(c.tile_k % 16, 0);
   EXPECT_LE(c.threads, f.fact_or("max_workgroup_size", 0));
-  // Sums, and both operands of one step of K.
+  // The accumulators, and both operands of one step along K.
   EXPECT_LE((c.register_m * c.register_n + (c.register_m + c.register_n) * 16 / 2) / 16, 128);
 }
 
@@ -129,7 +129,7 @@ void check_simt_limits(const CompileConfig& c, const DeviceFacts& f) {
   EXPECT_LE(c.register_m * c.register_n + c.register_m + c.register_n, 255);
 }
 
-TEST(Candidates, LegalRowsKeepTheDevicesLimits) {
+TEST(Candidates, LegalPlansKeepDeviceLimits) {
   for (const DeviceFacts& f : shipped_facts())
     for (const ProblemClass& c : sample_classes())
       for (const RankedPlan& r : candidates(c, f, 4)) {
@@ -148,13 +148,13 @@ TEST(Candidates, LegalRowsKeepTheDevicesLimits) {
         EXPECT_GE(r.plan.launch.splits, 1);
         EXPECT_LE(r.plan.launch.splits, c.k);
         EXPECT_FALSE(r.plan.numeric_recipe.empty());
-        // The text takes longer than the checks: written for a failure alone.
+        // Writing the plan takes longer than checking it, so SCOPED_TRACE is too slow here.
         if (HasFailure())
           FAIL() << f.name << " " << to_json(c).dump() << " " << to_json(r.plan.config).dump();
       }
 }
 
-// Neither the arithmetic nor the bytes that must move can be had faster, whatever the kernel.
+// No kernel can do the arithmetic faster than the peak rate, or move the operands faster than the bandwidth.
 TEST(Candidates, NoPredictionBeatsTheRoofline) {
   constexpr int32_t kWorkers = 8;
   for (const DeviceFacts& f : shipped_facts()) {
@@ -164,12 +164,12 @@ TEST(Candidates, NoPredictionBeatsTheRoofline) {
       const double flops_f32 =
           cpu ? kWorkers * 2.0 * vector_lanes(f.target) * f.fact_or("fma_units", 0) * f.fact_or("clock_hz", 0)
               : f.fact_or("flops_f32", 0);
-      // CDNA's matrix units multiply f32 too, at a quarter of f16's rate at most (CDNA2's).
+      // CDNA's matrix units multiply f32 too, at no more than a quarter of the f16 rate (CDNA 2).
       const double matrix = f.fact_or("flops_matrix_f16", 0);
       const double f32_most =
           f.target.backend == Backend::kRocm ? std::max(flops_f32, matrix / 4) : flops_f32;
-      // AVX512-BF16 multiplies twice as many bf16, AVX512-VNNI four times as many bytes, AMX eight times
-      // these.
+      // Peak rates relative to f32: AVX512-BF16 has 2 times as many products, AVX512-VNNI 4 times, and AMX 8 times
+      // those.
       const double wider = c.a == DType::kBF16 && f.target.has("amx-bf16")                                ? 16
                            : c.a == DType::kI8 && f.target.has("amx-int8")                                ? 32
                            : c.a == DType::kBF16 && (f.target.has("avx512bf16") || f.target.has("bf16"))  ? 2
@@ -181,7 +181,7 @@ TEST(Candidates, NoPredictionBeatsTheRoofline) {
         const double bytes = (m * k + k * n) * size_of(c.a) + m * n * size_of(c.d);
         return std::max(2 * m * n * k / flops, bytes / bandwidth);
       };
-      // The lower end of the bucket: less work than whichever M stands for it.
+      // The bucket's smallest M has the least work, whichever M the cost model uses for the bucket.
       const double floor = floor_at(c.m_lo, flops_most);
       double best = 1e9;
       for (const RankedPlan& r : candidates(c, f, kWorkers)) {
@@ -191,15 +191,15 @@ TEST(Candidates, NoPredictionBeatsTheRoofline) {
             << f.name << " " << to_json(c).dump() << " " << to_json(r.plan.config).dump();
         best = std::min(best, r.plan.predicted_seconds);
       }
-      // Nor may the best be absurd: 2048 rows, the most that is priced, over 8 columns waste half of every
-      // vector. Operands aligned to an element alone may have to do without matrix instructions.
+      // The best prediction must be plausible too. The bound is loose: narrow weights waste half of every vector,
+      // and operands without alignment may have no matrix instructions. The model prices at most 2048 rows.
       const double most = floor_at(std::min<double>(c.m_hi, 2048), flops_f32);
       ASSERT_LT(best, 20 * most + 50e-6) << f.name << " " << to_json(c).dump();
     }
   }
 }
 
-TEST(Candidates, HalfPrecisionWeightsStreamFaster) {
+TEST(Candidates, PredictsFasterStreamsForF16Weights) {
   const DeviceFacts& f = shipped_facts("x86-64-avx512bf16");
   auto best = [&](DType t) {
     ProblemClass c = matmul_class(t, DType::kF32, 4096, 4096, {1, 1});
@@ -213,9 +213,9 @@ TEST(Candidates, HalfPrecisionWeightsStreamFaster) {
   EXPECT_GT(best(DType::kF16), 0.45 * best(DType::kF32));
 }
 
-// 64x640x1024 f32 on ten units at 1 GHz and 128 FMA lanes: one workgroup of 64x64 a unit, 8 waves, FMAs at
-// 0.85 of 16 / (16 + 4) for the loads beside them: 8,388,608 flops at 0.68 of 256e9 a second.
-TEST(Candidates, SimtPredictionByHand) {
+// M = 64, N = 640, K = 1024 in f32 on ten units at 1 GHz with 128 FMA lanes each: every unit gets one workgroup of
+// 64x64. Its 8 waves do 8,388,608 flops at 0.68 of 256e9 a second: 16 / (16 + 4) for the loads, times 0.85.
+TEST(Candidates, SimtPredictionMatchesHandCalculation) {
   const DeviceFacts f = synthetic("sm_90a", {{"compute_units", 10},
                                              {"clock_hz", 1e9},
                                              {"memory_bytes_per_second", 1e12},
@@ -233,14 +233,14 @@ TEST(Candidates, SimtPredictionByHand) {
         g.split != 0)
       continue;
     ++found;
-    // Every unit stages 1024 elements of 64 rows and 64 columns: 10 instructions for each 32, 2.5 a cycle.
+    // Every unit stages 1024 elements of 64 rows and 64 columns. 32 elements take 10 instructions at 2.5 a cycle.
     const double staging = 1024 * 128 * 10 / (32 * 2.5e9);
     EXPECT_NEAR(r.plan.predicted_seconds, 1e-6 + 8388608 / (256e9 * 0.68) + staging, 1e-12);
   }
   EXPECT_EQ(found, 1);
 }
 
-TEST(Candidates, RejectionsNameLimitAndValue) {
+TEST(Candidates, RejectionsStateLimitAndValue) {
   std::string all;
   for (const RankedPlan& r :
        candidates(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {65, 128}), shipped_facts("gfx942")))
@@ -250,14 +250,13 @@ TEST(Candidates, RejectionsNameLimitAndValue) {
   for (const RankedPlan& r :
        candidates(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {4, 4}), shipped_facts("x86-64-avx2")))
     all += r.plan.config.kernel + ": " + r.rejection + "\n";
-  EXPECT_THAT(all, HasSubstr("panel: registers 31 > 16"));  // 14 x 2 sums, 2 of B, 1 of A
+  EXPECT_THAT(all, HasSubstr("panel: registers 31 > 16"));  // 14 x 2 accumulators, 2 of B, 1 of A
   EXPECT_THAT(all, HasSubstr("panel: register rows 6 > M 4"));
   EXPECT_THAT(all, HasSubstr("panel: packed panels"));  // 1024 columns * 256 * 4 > 3/4 of 512 KB
   EXPECT_THAT(all, HasSubstr("dot: B is not K-contiguous"));
 }
 
-// Idle workers are given splits of a long K, one worker never.
-TEST(Candidates, SplitsFillIdleWorkers) {
+TEST(Candidates, SplitsLongKForIdleWorkers) {
   const DeviceFacts& f = shipped_facts("x86-64-avx512bf16");
   const ProblemClass c = matmul_class(DType::kF32, DType::kF32, 456, 51234, m_bucket(123));
   auto best = [&](int32_t workers) {
@@ -274,9 +273,8 @@ TEST(Candidates, SplitsFillIdleWorkers) {
   EXPECT_LT(best(8).predicted_seconds, best(1).predicted_seconds);
 }
 
-// 16-bit operands that are aligned to their elements alone: tensor cores, from where their tile is not mostly
-// empty.
-TEST(Candidates, TensorCoresServeUnalignedOperandsToo) {
+// 16-bit operands without 16-byte alignment still use tensor cores, once M is large enough to fill the tile.
+TEST(Candidates, PrefersTensorCoresForUnalignedOperands) {
   for (const DeviceFacts& facts : shipped_facts()) {
     if (sm_version(facts.target) < 80) continue;
     for (int64_t m : {64, 512, 4000}) {
@@ -295,9 +293,9 @@ TEST(Candidates, TensorCoresServeUnalignedOperandsToo) {
   }
 }
 
-// 64 tiles of 16 x 64 against weights of 32 MiB, twice what half of L2 holds: all at once they read
-// everything once, and as often if eight workgroups share each tile's K.
-TEST(Candidates, SplitsReadNoWeightTwice) {
+// 64 tiles of 16 x 64; the weights (32 MiB) are twice what the model allots of L2. Tiles that run at the same time
+// read everything once, also if eight workgroups share the K of each tile.
+TEST(Candidates, CountsWeightsOnceForSplits) {
   DeviceFacts facts = shipped_facts("sm_90a");
   facts.facts["l2_bytes"].value = 32 << 20;
   const GpuRates rates(facts);
@@ -307,14 +305,14 @@ TEST(Candidates, SplitsReadNoWeightTwice) {
     EXPECT_NEAR(gpu_read_bytes(rates, sizes, {16, 64, splits}, /*slots=*/1024, /*high=*/1),
                 weights + activations, 1)
         << splits;
-  // Two waves of 32 need A twice; rows in four tiles, a wave each, need B four times.
+  // Two waves of 32 tiles read A twice. Four tiles along M, one per wave, read B four times.
   EXPECT_NEAR(gpu_read_bytes(rates, sizes, {16, 64, 1}, /*slots=*/32, /*high=*/1), weights + 2 * activations,
               1);
   EXPECT_NEAR(gpu_read_bytes(rates, sizes, {4, 64, 1}, /*slots=*/64, /*high=*/1), 4 * weights + activations,
               1);
 }
 
-TEST(Candidates, ArgmaxSplitsLongRowsOnly) {
+TEST(Candidates, ArgmaxSplitsOnlyLongRows) {
   for (const DeviceFacts& f : shipped_facts())
     for (const Bucket& row : row_buckets())
       for (DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
@@ -328,7 +326,8 @@ TEST(Candidates, ArgmaxSplitsLongRowsOnly) {
           if (row.lo <= 1024) EXPECT_EQ(config.split, kNoSplit);
           EXPECT_TRUE(r.plan.launch.splits == 1 || config.split != kNoSplit);
           EXPECT_TRUE(config.tile_m == 1 || config.split == kNoSplit);
-          // Several L2s: nothing has shown yet that what one workgroup stored is seen by another in time.
+          // CDNA GPUs have several L2 caches. No test on hardware has shown yet that the last workgroup sees the
+          // others' partial results, so a second step merges them.
           if (wave_size(f.target) == 64) EXPECT_LE(config.split, kMergeStep) << f.name;
           if (cpu) {
             EXPECT_EQ(config.split, row.lo > 1024);
@@ -346,8 +345,8 @@ TEST(Candidates, ArgmaxSplitsLongRowsOnly) {
       }
 }
 
-// On CUDA: short rows a warp each, long ones split, and one launch in any case.
-TEST(Candidates, ArgmaxIsOneLaunchOnCuda) {
+// A warp takes each short row, long rows are split, and all of it is one launch.
+TEST(Candidates, ArgmaxTakesOneLaunchOnCuda) {
   for (const DeviceFacts& f : shipped_facts()) {
     if (f.target.backend != Backend::kCuda) continue;
     for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte})
@@ -364,10 +363,10 @@ TEST(Candidates, ArgmaxIsOneLaunchOnCuda) {
           ASSERT_NE(best, nullptr);
           const CompileConfig& config = best->plan.config;
           EXPECT_NE(config.split, kMergeStep) << f.name;
-          // Read element by element a row is long.
+          // Reading element by element takes longer, so more threads share a short row.
           if (row.hi <= 1024 && alignment != Alignment::kByte)
             EXPECT_EQ(config.threads / config.tile_m, 32) << f.name;
-          // A few units draw all that an L4's memory gives.
+          // On an L4 a few units saturate the memory bandwidth, so splitting gains nothing.
           if (row.lo > 16384 && f.fact_or("memory_bytes_per_second", 0) > 1e12)
             EXPECT_EQ(config.split, kMergeLast) << f.name;
         }

@@ -1,4 +1,4 @@
-// What the oracle's tests run over: the shipped facts files and the real layer shapes.
+// Test data for the kernel families and the oracle: the shipped facts files and the layer shapes of real models.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace lathe {
 
-// Every one, by the names of their files.
+// All shipped devices, in the order of their file names.
 inline const std::vector<DeviceFacts>& shipped_facts() {
   static const std::vector<DeviceFacts> kFacts = [] {
     std::set<std::filesystem::path> paths;
@@ -34,7 +34,7 @@ inline const std::vector<DeviceFacts>& shipped_facts() {
   return kFacts;
 }
 
-// The first of that target.
+// The first shipped device with that target.
 inline const DeviceFacts& shipped_facts(const std::string& target) {
   for (const DeviceFacts& f : shipped_facts())
     if (f.target == parse_target(target).value()) return f;

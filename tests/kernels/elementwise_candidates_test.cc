@@ -1,5 +1,5 @@
-// The elementwise tables: every row's elements make up its tile, vectors are for aligned operands alone, no
-// prediction beats memory, and there is nothing to split.
+// The candidate tables of elementwise kernels: threads and registers make up the tile, only aligned operands get
+// vectors, no prediction beats the memory bandwidth, and nothing is split.
 #include <gmock/gmock.h>
 
 #include "core/elementwise.h"
@@ -27,7 +27,7 @@ struct Element {
 };
 constexpr Element kElements[] = {{"i8", 1}, {"bf16", 2}, {"f32", 4}, {"i64", 8}};
 
-TEST(ElementwiseCandidates, EveryRowIsWhatItsKernelDoes) {
+TEST(ElementwiseCandidates, LegalPlansAreConsistent) {
   for (const DeviceFacts& facts : shipped_facts())
     for (const Element& element : kElements)
       for (Alignment alignment : {Alignment::kElement, Alignment::k16, Alignment::kByte}) {
@@ -59,7 +59,7 @@ TEST(ElementwiseCandidates, EveryRowIsWhatItsKernelDoes) {
       }
 }
 
-TEST(ElementwiseCandidates, NothingIsSplit) {
+TEST(ElementwiseCandidates, RejectsForcedSplits) {
   OraclePolicy policy;
   policy.workers = 4;
   policy.split_k = 2;
@@ -68,7 +68,7 @@ TEST(ElementwiseCandidates, NothingIsSplit) {
   EXPECT_THAT(std::string(answer.status().message()), HasSubstr("split_k 2: nothing is summed"));
 }
 
-TEST(ElementwiseCandidates, AWeightIsOneClassForEachAlignment) {
+TEST(ElementwiseCandidates, HasOneClassForEachAlignment) {
   const ProblemClass c = class_for("f32", Alignment::kElement);
   EXPECT_EQ(classes_of_weight(c, 8192, Backend::kCuda).size(), 3u);
   EXPECT_EQ(classes_of_weight(c, 8192, Backend::kCpu).size(), 1u);

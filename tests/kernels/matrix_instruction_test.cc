@@ -1,4 +1,4 @@
-// Cycles of AMD's matrix instructions against what AMD says a compute unit does.
+// Compares the cycles of AMD's matrix instructions with the rates that AMD states for a compute unit.
 #include "kernels/matmul/matrix_instruction.h"
 
 #include "tests/kernels/device_files.h"
@@ -6,9 +6,9 @@
 namespace lathe {
 namespace {
 
-// Operations a clock of a compute unit: CDNA 2, 3 and 4 white papers, table 1 (8-bit floats on gfx950 at half
-// of it, but for the scaled instructions, which are not used); GPUOpen, "Using the Matrix Cores of AMD RDNA 4
-// architecture GPUs"; 8-bit floats there: AMD Matrix Instruction Calculator.
+// Operations per clock of a compute unit. Sources: table 1 of the CDNA 2, 3 and 4 white papers; GPUOpen, "Using
+// the Matrix Cores of AMD RDNA 4 architecture GPUs"; AMD Matrix Instruction Calculator (RDNA 4, 8-bit floats).
+// gfx950 reaches its stated fp8 rate only with the scaled instructions; Lathe uses the others, at half of it.
 double stated(const std::string& arch, DType type) {
   const bool f32 = type == DType::kF32, i8 = type == DType::kI8, half = size_of(type) == 2;
   if (f32) return 256;
@@ -19,7 +19,7 @@ double stated(const std::string& arch, DType type) {
   return half ? 1024 : 2048;
 }
 
-TEST(MatrixInstructions, CyclesComeToTheStatedRates) {
+TEST(MatrixInstructions, CyclesMatchStatedRates) {
   int devices = 0;
   for (const DeviceFacts& f : shipped_facts()) {
     if (f.target.backend != Backend::kRocm) continue;

@@ -1,5 +1,5 @@
-// The "wgmma" family's table: shapes worked out by hand, the device's limits, reasons, and the sense of
-// predictions.
+// The candidate table of the "wgmma" family: shapes computed by hand, device limits, rejections, and predictions
+// that follow the facts of the device.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -51,18 +51,18 @@ WgmmaInput large_tile() {
   return in;
 }
 
-TEST(WgmmaShape, LargeTile) {
+TEST(WgmmaShape, LargeTileMatchesHandCalculation) {
   const WgmmaShape s(large_tile());
   EXPECT_EQ(s.defect(), "");
   EXPECT_EQ(s.consumers, 2);
   EXPECT_EQ(s.blocks, 1);
-  EXPECT_EQ(s.steps, 4);   // 64 of K in products of 16
-  EXPECT_EQ(s.sums, 128);  // 64 x 256 over 128 threads
+  EXPECT_EQ(s.steps, 4);   // instructions take 16 of the 64 along K
+  EXPECT_EQ(s.sums, 128);  // 128 threads share 64 x 256
   EXPECT_EQ(s.stage_bytes, (128 + 256) * 64 * 2);
   EXPECT_EQ(s.patches_at, 4 * 49152);
   EXPECT_EQ(s.shared_bytes, 4 * 49152 + 8 * 16 * 40 * 4 + 4 * 16);
   EXPECT_EQ(s.resident, 1);
-  // 504 registers for a thread of each of three warpgroups, in steps of 8.
+  // Three threads, one of each warpgroup, share 504 registers in steps of 8.
   EXPECT_EQ(s.producer_registers, 24);
   EXPECT_EQ(s.consumer_registers, 240);
   EXPECT_EQ(s.a.boxes, 1);
@@ -71,9 +71,8 @@ TEST(WgmmaShape, LargeTile) {
   EXPECT_EQ(s.b.box_columns, 64);
 }
 
-// Where the multiplying threads begin with as many registers as they may have there is nothing to hand over
-// (PTX ISA: setmaxnreg.inc to fewer is undefined).
-TEST(WgmmaShape, RegistersAreHandedToThreadsThatHaveFewerAlone) {
+// setmaxnreg.inc to fewer registers than a thread has is undefined (PTX ISA).
+TEST(WgmmaShape, DoesNotMoveRegistersToThreadsThatHaveEnough) {
   for (const bool plain : {false, true}) {
     WgmmaInput in = large_tile();
     in.element_bytes = 1, in.promotes = true;
@@ -89,7 +88,7 @@ TEST(WgmmaShape, RegistersAreHandedToThreadsThatHaveFewerAlone) {
   }
 }
 
-TEST(WgmmaShape, OperandAlongMOrNIsCopiedInColumnsOf64) {
+TEST(WgmmaShape, CopiesOperandAlongMOrNInColumnsOf64) {
   WgmmaInput in = large_tile();
   in.b_k_major = false;
   in.cluster_m = 2;
@@ -97,11 +96,11 @@ TEST(WgmmaShape, OperandAlongMOrNIsCopiedInColumnsOf64) {
   EXPECT_EQ(s.defect(), "");
   EXPECT_EQ(s.b.box_columns, 64);
   EXPECT_EQ(s.b.box_rows, 64);
-  EXPECT_EQ(s.b.boxes, 2);  // 256 columns are four; the neighbour copies the other two
+  EXPECT_EQ(s.b.boxes, 2);  // 256 columns take four boxes; the other workgroup of the cluster copies two
   EXPECT_EQ(s.stage_bytes, 49152);
 }
 
-TEST(WgmmaShape, SmallMIsAlongKAlone) {
+TEST(WgmmaShape, SmallMRequiresContiguousK) {
   WgmmaInput in;
   in.tile_m = 8, in.tile_n = 64, in.tile_k = 128, in.stages = 4, in.threads = 256, in.swap = true;
   const WgmmaShape along_k(in);
@@ -109,13 +108,13 @@ TEST(WgmmaShape, SmallMIsAlongKAlone) {
   EXPECT_EQ(along_k.p().width, 64);
   EXPECT_EQ(along_k.q().width, 8);
   EXPECT_EQ(along_k.stage_bytes, (64 + 8) * 128 * 2);
-  EXPECT_EQ(along_k.a.boxes, 2);  // 128 of K in rows of 64
+  EXPECT_EQ(along_k.a.boxes, 2);  // tile_k 128 is two rows of 64 elements
   EXPECT_EQ(along_k.sums, 4);
   in.a_k_major = false;
   EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("8 along M or N fill no rows of 64"));
 }
 
-TEST(WgmmaShape, NamesItsDefects) {
+TEST(WgmmaShape, ReportsUnsupportedShapes) {
   WgmmaInput in = large_tile();
   in.tile_m = 96;
   EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("96 rows"));
@@ -133,7 +132,7 @@ TEST(WgmmaShape, NamesItsDefects) {
   EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("contiguous along K"));
 }
 
-TEST(WgmmaCandidates, KeepTheDevicesLimits) {
+TEST(WgmmaCandidates, LegalPlansKeepDeviceLimits) {
   for (int64_t m : {1, 9, 40, 64, 100, 300, 5000})
     for (const auto& [n, k] :
          std::vector<std::pair<int64_t, int64_t>>{{4096, 4096}, {456, 51232}, {8, 8}, {128256, 4096}})
@@ -169,7 +168,7 @@ TEST(WgmmaCandidates, KeepTheDevicesLimits) {
             EXPECT_LE(f.persistent, s.resident * h200().fact_or("compute_units", 0));
             EXPECT_EQ(f.split != kNoSplit, r.plan.launch.splits > 1);
             EXPECT_EQ(f.cluster_k, f.split == kMergeCluster ? r.plan.launch.splits : 1);
-            // What a launch makes of the splits: chunks of whole blocks.
+            // A launch rounds the chunks of K up to whole blocks; the number of splits must not change.
             Recipe recipe;
             recipe.k_granularity = f.tile_k;
             EXPECT_EQ(make_launch_config(recipe, c, {m, n, k, 1}, r.plan.launch.splits).splits,
@@ -179,7 +178,7 @@ TEST(WgmmaCandidates, KeepTheDevicesLimits) {
         }
 }
 
-TEST(WgmmaCandidates, SayWhyNot) {
+TEST(WgmmaCandidates, RejectionsGiveReasons) {
   ProblemClass c = aligned_class(100, 4096, 4096);
   EXPECT_EQ(only_reason(c, shipped_facts("gfx942")), "gfx942 has no wgmma");
   c.alignment = Alignment::kElement;
@@ -210,26 +209,26 @@ TEST(WgmmaCandidates, NoPredictionBeatsTheRoofline) {
     }
 }
 
-// Large products come within sight of the matrix rate, small ones of the memory's.
-TEST(WgmmaCandidates, PredictionsAreWithinSightOfTheRoofline) {
+// Large products must come close to the peak matrix rate, small ones to the memory bandwidth.
+TEST(WgmmaCandidates, PredictionsComeCloseToTheRoofline) {
   const double large = best(aligned_class(5000, 8192, 8192)).plan.predicted_seconds;
   EXPECT_LE(large, 1.6 * 2 * 2048. * 8192 * 8192 / h200().fact_or("flops_matrix_f16", 0));
   const double small = best(aligned_class(16, 28672, 8192)).plan.predicted_seconds;
   EXPECT_LE(small, 1.4 * 2. * 28672 * 8192 / h200().fact_or("memory_bytes_per_second", 0));
 }
 
-TEST(WgmmaCandidates, SplitsWhereTilesAreFewAndKIsLong) {
+TEST(WgmmaCandidates, SplitsKIfTilesAreFewAndKIsLong) {
   EXPECT_GT(best(aligned_class(64, 512, 32768)).plan.launch.splits, 1);
   EXPECT_EQ(best(aligned_class(5000, 8192, 2048)).plan.launch.splits, 1);
   EXPECT_EQ(best(aligned_class(64, 128256, 4096)).plan.launch.splits, 1);
 }
 
-TEST(WgmmaCandidates, SmallMTakesTheTransposedProduct) {
+TEST(WgmmaCandidates, SmallMSwapsOperands) {
   for (int64_t m : {1, 8, 16}) EXPECT_EQ(best(aligned_class(m, 8192, 8192)).plan.config.swap, 1) << m;
   EXPECT_EQ(best(aligned_class(5000, 8192, 8192)).plan.config.swap, 0);
 }
 
-TEST(WgmmaCandidates, MoreUnitsAreNoSlower) {
+TEST(WgmmaCandidates, PredictsNoSlowdownFromMoreUnits) {
   DeviceFacts larger = h200();
   for (const char* name : {"compute_units", "flops_matrix_f16", "memory_bytes_per_second"})
     larger.facts[name].value *= 2;
@@ -239,9 +238,9 @@ TEST(WgmmaCandidates, MoreUnitsAreNoSlower) {
   }
 }
 
-// Plans that differ in their stages alone: both depths are there, and what the deeper one costs is seen where
-// the shallower has several times what memory has on its way to a unit (Little's law, at 2 us) without it.
-TEST(WgmmaCandidates, DepthHasAPrice) {
+// Compares plans that differ only in their stages. If fewer stages already keep enough bytes in flight to hide a
+// memory latency of 2 us (Little's law), more stages must cost time.
+TEST(WgmmaCandidates, ExtraStagesCostTime) {
   const double units = h200().fact_or("compute_units", 0),
                way = h200().fact_or("memory_bytes_per_second", 0) / units * 2e-6;
   int pairs = 0;
@@ -264,7 +263,7 @@ TEST(WgmmaCandidates, DepthHasAPrice) {
   EXPECT_GT(pairs, 0);
 }
 
-TEST(WgmmaCandidates, FasterMemoryIsReadThroughDeeperPipelines) {
+TEST(WgmmaCandidates, FasterMemoryGetsDeeperPipelines) {
   DeviceFacts faster = h200();
   faster.facts["memory_bytes_per_second"].value *= 3;
   for (int64_t m : {8, 16}) {

@@ -1,5 +1,5 @@
-// batch_invariant, from the plans themselves: whatever M is, every plan that a tuner might take adds the
-// products of an element up in one order, on every device.
+// Determinism batch_invariant, checked on the plans of every GPU: for every M, every plan that a tuner might
+// choose sums the products of an element in the same order.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,10 +13,9 @@
 namespace lathe {
 namespace {
 
-// All that the order of K depends on, read off what the kernel is built from and not off the recipe's text.
-// "simt" adds one product after the other, K ascending; "mma" keeps its sums in registers from the first
-// matrix instruction to the last, each of which takes `step` of K. Neither tile, stages nor warps matter to
-// an element; another kind, a split, the swapped product or a cluster along K would.
+// Everything that determines the order of the sum over K, taken from the config and not from the recipe's text.
+// "simt" adds one product after the other; "mma" adds `step` elements of K with every matrix instruction. The
+// tile, the stages and the number of warps do not change this order.
 struct Order {
   std::string kind;
   int64_t step = 0, splits = 1, split = 0, cluster_k = 1, swap = 0;
@@ -34,7 +33,7 @@ std::ostream& operator<<(std::ostream& out, const Order& o) {
 Order order_of(const Plan& plan, DType type) {
   const CompileConfig& c = plan.config;
   Order order;
-  // matmul's ukernels add up as mma does (tests/conformance/ukernel_test.cc compares their bits).
+  // The micro-kernels of matmul sum in the order of "mma" (tests/conformance/ukernel_test.cc compares the bits).
   order.kind = c.kernel == "ukernel" ? "mma" : c.kernel;
   order.step = order.kind == "mma"    ? kMmaSyncInstruction.step_bytes() / static_cast<int64_t>(size_of(type))
                : order.kind == "simt" ? 1
@@ -56,11 +55,11 @@ constexpr Type kTypes[] = {
     {DType::kBF16, DType::kF32, Math::kStrict},  {DType::kF8E4M3, DType::kBF16, Math::kStrict},
     {DType::kF8E5M2, DType::kF32, Math::kStrict}};
 
-// The orders of every legal plan of every M up to `most_m`, every layout and every alignment.
+// The orders of all legal plans for every M up to `most_m`, every layout and every alignment.
 std::set<Order> orders_of(const DeviceFacts& f, const Type& type, int64_t n, int64_t k,
                           Determinism determinism, int64_t most_m, size_t* plans) {
   std::set<Order> orders;
-  std::map<int64_t, int64_t> buckets;  // each once
+  std::map<int64_t, int64_t> buckets;  // from the smallest M to the largest
   for (int64_t m = 1; m <= most_m; ++m) buckets[m_bucket(m).lo] = m_bucket(m).hi;
   for (const auto& [lo, hi] : buckets)
     for (int layout = 0; layout < 4; ++layout)
@@ -82,7 +81,7 @@ std::set<Order> orders_of(const DeviceFacts& f, const Type& type, int64_t n, int
 
 class BatchInvariance : public ::testing::TestWithParam<Type> {};
 
-TEST_P(BatchInvariance, OneOrderForEveryMOfAWeight) {
+TEST_P(BatchInvariance, SumsInOneOrderForEveryM) {
   std::vector<Shape> shapes = {{"long", 456, 51234}, {"thin", 8, 4096}, {"odd", 131, 1021}, {"tiny", 1, 1}};
   for (const Shape& layer : layer_shapes())
     if (shapes.size() < 10) shapes.push_back(layer);
@@ -102,7 +101,8 @@ TEST_P(BatchInvariance, OneOrderForEveryMOfAWeight) {
       if (shape.name == "thin")
         fast = orders_of(f, GetParam(), shape.n, shape.k, Determinism::kFast, 256, &unused);
     }
-    EXPECT_GT(fast.size(), 1u) << f.name << ": without the promise plans differ, or this test sees nothing";
+    EXPECT_GT(fast.size(), 1u)
+        << f.name << ": determinism fast must give different orders, or this test proves nothing";
   }
   EXPECT_GE(devices, 6u);
   EXPECT_GT(plans, 10000u);

@@ -1,4 +1,4 @@
-// What the oracle chooses on CPUs, where the choice follows from the class alone.
+// How the oracle prices CPU plans for a bucket of M.
 #include <gtest/gtest.h>
 
 #include "oracle/oracle.h"
@@ -7,7 +7,7 @@
 namespace lathe {
 namespace {
 
-// Predicted seconds of the best "direct" plan with vectors of so many rows; 0: there is none.
+// Predicted seconds of the best "direct" plan with `register_m` rows in a pass; 0 if there is none.
 double direct_seconds(const OracleAnswer& answer, int32_t register_m) {
   for (size_t i = 0; i < answer.legal; ++i) {
     const RankedPlan& r = answer.ranked[i];
@@ -17,11 +17,10 @@ double direct_seconds(const OracleAnswer& answer, int32_t register_m) {
   return 0;
 }
 
-// A kernel serves every M of its bucket. Those of 65 to 128 lie in two tiles of 64 rows, of which the second
-// is multiplied by as many vectors as it has, so that no width loses more than others; but where all passes
-// fetch, as on Zen 3, two vectors of eight rows pad it to a multiple of 16: on average 104 rows, by one
-// vector 100.
-TEST(CpuPlans, RowsOfABucketArePaddedToWideVectorsWhereAllPassesFetch) {
+// A kernel serves every M of its bucket, here 65 to 128 in two tiles of 64 rows. A last pass normally multiplies
+// only the vectors that it needs, so the width of a pass does not matter. On Zen 3, where all passes prefetch, a
+// pass of 16 rows pads M to a multiple of 16 (104 rows on average), and a pass of 8 rows to a multiple of 8 (100).
+TEST(CpuPlans, PricesPaddingOfWidePassesOnlyIfAllPassesPrefetch) {
   const auto loss_by_bucket = [](const DeviceFacts& f, int64_t size, int32_t wide, int32_t narrow) {
     ProblemClass c = matmul_class(DType::kF32, DType::kF32, size, size, m_bucket(96));
     c.trans_b = 1;

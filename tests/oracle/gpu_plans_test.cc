@@ -1,5 +1,5 @@
-// Plans for the shipped CUDA devices over real layers: none that the device could not run, by bounds worked
-// out here from the plan's own words.
+// Plans for real layers on the shipped CUDA devices. Each must be one that the device can run; the test computes
+// the limits from the fields of the plan, independently of the kernel families.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,25 +14,27 @@ namespace {
 
 int version_of(const DeviceFacts& f) { return std::stoi(f.target.arch.substr(3)); }
 
-// Bytes of shared memory that the tiles of a plan take at least, whatever else its kernel keeps there.
+// The least shared memory in bytes that the tiles of a plan need. The kernel may use more.
 double least_shared_bytes(const ProblemClass& c, const CompileConfig& f) {
   const double element = f.kernel == "simt" ? 4 : double(size_of(c.a));
-  const double rows = f.tile_m, columns = f.kernel == "skinny" ? 0 : f.tile_n;  // weights stay in registers
+  const double rows = f.tile_m,
+               columns = f.kernel == "skinny" ? 0 : f.tile_n;  // "skinny" holds B in registers
   return (rows + columns) * f.tile_k * element * f.stages;
 }
 
-// Registers in which a thread keeps its sums.
+// The accumulator registers of a thread.
 double sums_of_thread(const CompileConfig& f) {
   if (f.kernel == "simt") return double(f.register_m) * f.register_n;
   if (f.kernel == "mma") return double(f.register_m) * f.register_n / 32;
-  if (f.kernel == "wgmma") return double(f.tile_m) * f.tile_n / (f.threads - 128);  // one warpgroup copies
+  if (f.kernel == "wgmma")
+    return double(f.tile_m) * f.tile_n / (f.threads - 128);  // one warpgroup only copies
   return 1;
 }
 
-// What is wrong with running the plan on that device; "" if nothing is.
+// Why the device cannot run the plan; "" if it can.
 std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& plan) {
   CompileConfig f = plan.config;
-  // matmul's ukernels are mma's product: their tile is all of K, of which unroll_k is staged at a time.
+  // The micro-kernels of matmul work like "mma", but their tile covers the whole K and stages unroll_k at a time.
   if (f.kernel == "ukernel") f.kernel = "mma", f.tile_k = f.unroll_k;
   const int version = version_of(facts);
   const double clusters = double(f.cluster_m) * f.cluster_n * f.cluster_k, sums = sums_of_thread(f);
@@ -42,38 +44,42 @@ std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& 
     bool wrong;
     const char* what;
   } const checks[] = {
-      {f.tile_m < 1 || f.tile_n < 1 || f.tile_k < 1 || f.stages < 1, "no tile"},
-      {f.threads < 32 || f.threads % 32 != 0, "threads are no whole warps"},
-      {f.threads > facts.fact_or("max_workgroup_size", 0), "threads"},
-      {f.threads > facts.fact_or("threads_per_unit", 0), "threads of a unit"},
-      {least_shared_bytes(c, f) > facts.fact_or("shared_memory_bytes", 0), "shared memory"},
-      {sums + 16 > kRegistersOfThread, "registers of a thread"},
-      {sums * f.threads > facts.fact_or("registers_per_unit", 0), "registers of a workgroup"},
-      {f.kernel == "wgmma" && facts.target.arch != "sm_90a", "wgmma"},
-      {f.kernel == "wgmma" && (f.threads % 128 != 0 || f.threads < 256), "warpgroups"},
-      {f.kernel == "mma" && version < 80, "asynchronous copies"},
-      {f.kernel != "simt" && (is_fnuz(c.a) || (is_f8(c.a) && version < 89)), "matrix instructions of fp8"},
-      {(f.kernel == "skinny" ? f.swap != 0 : f.kernel != "simt") && c.a == DType::kF32, "rounds f32"},
-      {copies && c.alignment != Alignment::k16, "copies of 16 bytes"},
-      {f.kernel == "skinny" && (c.m_lo != c.m_hi || c.m_hi > 16), "rows"},
-      {clusters > kPortableCluster, "cluster"},
-      {clusters > 1 && version < 90, "no clusters"},
-      {clusters > facts.fact_or("compute_units", 0), "a cluster of more units than there are"},
-      {f.persistent == 0 && std::ceil(double(c.n) / f.tile_n) > 65535, "grid"},
-      {(f.split == kNoSplit) != (plan.launch.splits == 1), "splits and who merges them"},
-      {f.split == kMergeCluster && f.cluster_k != plan.launch.splits, "splits of a cluster"},
-      {f.split != kMergeCluster && f.cluster_k != 1, "a cluster along K without its splits"},
+      {f.tile_m < 1 || f.tile_n < 1 || f.tile_k < 1 || f.stages < 1, "empty tile"},
+      {f.threads < 32 || f.threads % 32 != 0, "threads are not whole warps"},
+      {f.threads > facts.fact_or("max_workgroup_size", 0), "too many threads for a workgroup"},
+      {f.threads > facts.fact_or("threads_per_unit", 0), "too many threads for a unit"},
+      {least_shared_bytes(c, f) > facts.fact_or("shared_memory_bytes", 0), "too much shared memory"},
+      {sums + 16 > kRegistersOfThread, "too many registers for a thread"},
+      {sums * f.threads > facts.fact_or("registers_per_unit", 0), "too many registers for a unit"},
+      {f.kernel == "wgmma" && facts.target.arch != "sm_90a", "no wgmma instruction"},
+      {f.kernel == "wgmma" && (f.threads % 128 != 0 || f.threads < 256), "threads are not whole warpgroups"},
+      {f.kernel == "mma" && version < 80, "no asynchronous copies"},
+      {f.kernel != "simt" && (is_fnuz(c.a) || (is_f8(c.a) && version < 89)), "no matrix instruction for fp8"},
+      {(f.kernel == "skinny" ? f.swap != 0 : f.kernel != "simt") && c.a == DType::kF32,
+       "f32 would be rounded"},
+      {copies && c.alignment != Alignment::k16, "copies of 16 bytes need alignment"},
+      {f.kernel == "skinny" && (c.m_lo != c.m_hi || c.m_hi > 16), "skinny needs one M of at most 16"},
+      {clusters > kPortableCluster, "cluster too large"},
+      {clusters > 1 && version < 90, "no clusters on this GPU"},
+      {clusters > facts.fact_or("compute_units", 0), "cluster has more workgroups than there are units"},
+      {f.persistent == 0 && std::ceil(double(c.n) / f.tile_n) > 65535, "grid too large"},
+      {(f.split == kNoSplit) != (plan.launch.splits == 1), "number of splits contradicts the merge"},
+      {f.split == kMergeCluster && f.cluster_k != plan.launch.splits,
+       "cluster_k is not the number of splits"},
+      {f.split != kMergeCluster && f.cluster_k != 1, "cluster along K without merge in the cluster"},
       {plan.launch.splits > c.k, "empty splits"},
-      {f.persistent % std::max(1, f.cluster_m * f.cluster_n) != 0, "clusters of persistent workgroups"},
-      {f.persistent > 0 && (f.split == kMergeLast || f.split == kMergeCluster), "persistent and merged"},
+      {f.persistent % std::max(1, f.cluster_m * f.cluster_n) != 0,
+       "persistent workgroups are not whole clusters"},
+      {f.persistent > 0 && (f.split == kMergeLast || f.split == kMergeCluster),
+       "persistent workgroups cannot merge splits"},
   };
   for (const auto& check : checks)
     if (check.wrong) return check.what;
   return "";
 }
 
-// A device that has less of something than those that "wgmma" was made for.
-TEST(GpuPlans, WgmmaKeepsToWhatADeviceHas) {
+// The device has less of one resource than the ones that "wgmma" was written for.
+TEST(GpuPlans, WgmmaRejectsPlansBeyondDeviceLimits) {
   const ProblemClass c = [] {
     ProblemClass made = matmul_class(DType::kBF16, DType::kBF16, 7168, 8192, m_bucket(4096));
     made.trans_b = 1;
@@ -83,7 +89,7 @@ TEST(GpuPlans, WgmmaKeepsToWhatADeviceHas) {
     const char* fact;
     double value;
     const char* why;
-    bool every;  // whether it refuses all of them
+    bool every;  // no "wgmma" plan is legal
   } cases[] = {{"max_workgroup_size", 256, "threads 384 > 256", false},
                {"threads_per_unit", 256, "threads 384 > 256", false},
                {"registers_per_unit", 32768, "registers 65536 > 32768", true},
@@ -105,8 +111,8 @@ TEST(GpuPlans, WgmmaKeepsToWhatADeviceHas) {
   }
 }
 
-// What ptxas would spill is refused, by name, where it would and nowhere else.
-TEST(GpuPlans, WhatWouldSpillIsRefused) {
+// ptxas spills registers for these forms only on these targets. Neighbouring forms stay legal.
+TEST(GpuPlans, RejectsFormsThatWouldSpill) {
   struct Form {
     const char* target;
     DType type;
@@ -159,13 +165,14 @@ TEST(GpuPlans, WhatWouldSpillIsRefused) {
   }
 }
 
-// A device that has less than any family was made for; and a weight of more rows than a grid has tiles for.
-TEST(GpuPlans, NoneIsBeyondALesserDevice) {
+// Devices with fewer resources than any family was written for, and weights with too many columns for a grid.
+TEST(GpuPlans, LegalPlansFitSmallerDevices) {
   const std::pair<const char*, double> less[] = {
       {"compute_units", 1},      {"compute_units", 7},          {"max_workgroup_size", 128},
       {"threads_per_unit", 256}, {"registers_per_unit", 32768}, {"shared_memory_bytes", 32768}};
   size_t plans = 0;
-  constexpr int64_t kMostRows = int64_t{65535} * 128;  // of tiles that every M and type has
+  constexpr int64_t kMostRows =
+      int64_t{65535} * 128;  // a full grid of the tile width that every M and type has
   const auto check = [&](const DeviceFacts& f, const ProblemClass& c) {
     const auto answer = rank_plans(c, f, {1, 0});
     if (!answer.ok() && c.n > kMostRows) {
@@ -198,8 +205,8 @@ TEST(GpuPlans, NoneIsBeyondALesserDevice) {
   EXPECT_GT(plans, 10000u);
 }
 
-// Every legal plan, since a tuner may take any, of every layer and M on every device; forms by turns.
-TEST(GpuPlans, NoneIsBeyondItsDevice) {
+// Checks every legal plan, because a tuner may choose any of them. The forms take turns to save time.
+TEST(GpuPlans, LegalPlansFitTheirDevice) {
   struct Form {
     DType in, out;
     int trans_b;
@@ -216,7 +223,7 @@ TEST(GpuPlans, NoneIsBeyondItsDevice) {
     size_t turn = 0;
     for (const Shape& shape : layer_shapes())
       for (const Bucket& m : m_buckets(8192))
-        // Bf16 of aligned rows always, and another.
+        // Aligned bf16 always, and one of the other forms.
         for (const Form& form : {forms[0], forms[1 + turn++ % (std::size(forms) - 1)]}) {
           ProblemClass c = matmul_class(form.in, form.out, shape.n, shape.k, m);
           c.trans_b = form.trans_b;

@@ -1,5 +1,5 @@
-// The sense of what the oracle thinks of GPUs: what more of a device buys, how tiles fill it, and when
-// splitting K pays.
+// Whether the cost model of GPUs makes sense: what more resources gain, how tiles fill the units, and when
+// splitting K pays off.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -39,7 +39,7 @@ Plan best(const ProblemClass& c, const DeviceFacts& f, int32_t split_k = 0) {
   return legal(c, f, split_k).at(0);
 }
 
-// The first plan, in the oracle's order, that `is` holds of.
+// The plan ranked highest among those for which `is` is true.
 template <typename Is>
 Plan best_that(const std::vector<Plan>& plans, Is is) {
   for (const Plan& p : plans)
@@ -52,7 +52,7 @@ const char* const kDevices[] = {"a100", "h200", "l4", "b200", "rtx-4090"};
 const Shape kShapes[] = {
     {"", 4096, 4096}, {"", 7168, 2048}, {"", 1280, 8192}, {"", 28672, 8192}, {"", 4096, 14336}};
 
-// The plan on a device, for failures.
+// Describes the plan in failure messages.
 std::string text(const std::string& device, const ProblemClass& c, const Plan& p) {
   std::ostringstream out;
   out << device << " m " << c.m_hi << " n " << c.n << " k " << c.k << ": " << to_json(p.config).dump()
@@ -65,9 +65,9 @@ double workgroups(const ProblemClass& c, const Plan& p) {
          p.launch.splits;
 }
 
-// More of anything is no slower. A table has the tiles it has, and stages and splits are offered to suit the
-// device, so that not every plan of the smaller one is there: that may cost 5%.
-TEST(GpuPrices, MoreOfADeviceIsNoSlower) {
+// The stages and splits on offer depend on the device, so the larger device may lack the best plan of the smaller
+// one. The test allows 5% for this.
+TEST(GpuPrices, PredictsNoSlowdownFromMoreResources) {
   const std::vector<std::string> more[] = {{"memory_bytes_per_second"},
                                            {"flops_f32", "flops_matrix_f16"},
                                            {"compute_units", "flops_f32", "flops_matrix_f16"},
@@ -90,9 +90,8 @@ TEST(GpuPrices, MoreOfADeviceIsNoSlower) {
         }
 }
 
-// With memory that is never short, more multiprocessors take more workgroups, which few tiles can be given by
-// splitting K alone.
-TEST(GpuPrices, MoreUnitsTakeMoreSplits) {
+// Memory is fast enough here never to be the limit. With few tiles only splits of K give more units work.
+TEST(GpuPrices, ChoosesMoreSplitsForMoreUnits) {
   for (const char* name : kDevices)
     for (int64_t m : {32, 64, 128})
       for (const Shape& s : {Shape{"", 256, 16384}, Shape{"", 512, 16384}}) {
@@ -111,8 +110,8 @@ TEST(GpuPrices, MoreUnitsTakeMoreSplits) {
       }
 }
 
-// A longer K takes no less time, and where few tiles leave units idle it is split where a short one is not.
-TEST(GpuPrices, LongerKTakesLongerAndIsSplit) {
+// The few tiles leave units idle, so a long K is split and a short one is not.
+TEST(GpuPrices, LongKTakesLongerAndIsSplit) {
   for (const char* name : {"a100", "h200", "b200"})
     for (int64_t m : {32, 64, 128}) {
       const DeviceFacts f = device(name);
@@ -127,14 +126,14 @@ TEST(GpuPrices, LongerKTakesLongerAndIsSplit) {
     }
 }
 
-// Multiply-adds along M and N of the busiest multiprocessor, by K: whole waves of workgroups, each a tile.
+// Multiply-adds of the busiest unit for each element of K: its waves of workgroups times the tile.
 double busiest(const ProblemClass& c, const Plan& p, double units) {
   return std::ceil(workgroups(c, p) / units) * p.config.tile_m * p.config.tile_n / p.launch.splits;
 }
 
-// Large products: as N grows a tile falls into and out of step with the device, and the choice follows. What
-// its busiest multiprocessor does is within a quarter of the least that tiles of that size come to.
-TEST(GpuPrices, TilesAreChosenToFillTheirLastWave) {
+// As N grows, the last wave of a given tile is sometimes full and sometimes nearly empty. The busiest unit of the
+// chosen plan must not do over 1.25 times the work that the best of the large tiles gives it.
+TEST(GpuPrices, ChoosesTilesThatFillTheLastWave) {
   for (const char* name : {"h200", "a100"}) {
     const DeviceFacts f = device(name);
     const double units = f.fact_or("compute_units", 0);
@@ -150,9 +149,9 @@ TEST(GpuPrices, TilesAreChosenToFillTheirLastWave) {
   }
 }
 
-// 512 rows on 132 multiprocessors: 66 columns of tiles of 256x128 are one wave; two more, and a second wave
-// would hold 4 workgroups: smaller tiles, that take two waves for less.
-TEST(GpuPrices, ANearlyEmptyLastWaveIsAvoided) {
+// 512 rows on 132 units: with N = 66 * 128, tiles of 256x128 fill one wave. With N = 68 * 128 a second wave would
+// hold only 4 workgroups, so smaller tiles are faster.
+TEST(GpuPrices, AvoidsNearlyEmptyLastWave) {
   const DeviceFacts f = device("h200");
   const auto is_large = [](const Plan& p) { return p.config.tile_m * p.config.tile_n == 256 * 128; };
   const Plan full = best(linear(512, 66 * 128, 8192), f), beyond = best(linear(512, 68 * 128, 8192), f);
@@ -169,11 +168,10 @@ TEST(GpuPrices, ANearlyEmptyLastWaveIsAvoided) {
 
 bool is_split(const Plan& p) { return p.launch.splits > 1; }
 
-// "It pays where K >= 8192, or K >= 4096 and K / N >= 0.6": published of kernels with one tile, 128 columns
-// wide, and few rows. So far as such tiles leave multiprocessors idle, the oracle agrees of every such tile.
-// (Not of L4 and RTX 4090: a few of their multiprocessors draw all that their memory gives. A quarter of
-// H100's do.)
-TEST(GpuPrices, SplittingALongKPays) {
+// A published rule for kernels with few rows and one tile of 128 columns: splitting pays off if K >= 8192, or if
+// K >= 4096 and K / N >= 0.6. The model must agree wherever such tiles leave most units idle. L4 and RTX 4090 are
+// not tested, because a few of their units already saturate the memory bandwidth.
+TEST(GpuPrices, SplittingLongKPaysOff) {
   int agreed = 0;
   for (const char* name : {"a100", "h200", "h100", "b200"})
     for (int64_t m : {32, 64, 128})
@@ -197,10 +195,9 @@ TEST(GpuPrices, SplittingALongKPays) {
   EXPECT_GE(agreed, 40);
 }
 
-// K = 2048 and N = 7168: it costs, a factor of about four where it is done blindly. (Not on A100, B200
-// and T4 at M = 128, where the products by mma.sync and by FMAs take longer than the weights: idle
-// multiprocessors are worth a merge.)
-TEST(GpuPrices, SplittingAShortKCosts) {
+// With K = 2048 and N = 7168 splitting costs time, and 32 forced splits cost a lot. The exception is M = 128 on
+// A100, B200 and T4: they multiply more slowly than they read the weights, so using idle units is worth a merge.
+TEST(GpuPrices, SplittingShortKCostsTime) {
   const ProblemClass c = linear(128, 7168, 2048);
   for (const char* name : {"a100", "h200", "h100", "l4", "rtx-4090"}) {
     for (int64_t m : {1, 8, 16, 32, 64, 128}) {
@@ -214,10 +211,10 @@ TEST(GpuPrices, SplittingAShortKCosts) {
   }
 }
 
-// Any plan pays for one launch: a second step follows the first on the device and costs less than a launch
-// from the host. It merges with every unit, the last workgroups to arrive with theirs alone, so a large sum
-// of few tiles takes a second step and a small one is merged in the launch.
-TEST(GpuPrices, MergesArePricedByTheFacts) {
+// Every plan pays for one launch, because the device starts the second step itself. The second step merges with
+// all units, the last workgroups to arrive only with their own. So large outputs merge in a second step, and small
+// ones in the launch.
+TEST(GpuPrices, PricesMergesByTheFacts) {
   constexpr double kMore = 5e-6;
   const ProblemClass c = linear(64, 512, 16384);
   const DeviceFacts f = device("h200");
@@ -227,7 +224,7 @@ TEST(GpuPrices, MergesArePricedByTheFacts) {
   std::map<int32_t, int> seen;
   for (const Plan& p : before) {
     const Plan q = best_that(after, [&](const Plan& x) { return x.config == p.config; });
-    // A ukernel's price is a twentieth above that of the kernel it stands in for.
+    // The model adds 5% to the time of a micro-kernel.
     const double launches = p.config.kernel == "ukernel" ? 1.05 : 1.0;
     EXPECT_NEAR(q.predicted_seconds - p.predicted_seconds, launches * kMore, 1e-9) << text("h200", c, p);
     ++seen[p.config.split];
@@ -243,8 +240,9 @@ TEST(GpuPrices, MergesArePricedByTheFacts) {
   EXPECT_EQ(kind(legal(linear(1, 512, 16384), f, 8)), kMergeLast);
 }
 
-// AMD: CDNA's parts have an L2 each, so that a second step merges there until hardware has shown otherwise.
-TEST(GpuPrices, WhoMergesOnAmd) {
+// CDNA GPUs have several L2 caches. Until a test on hardware shows that a workgroup sees the others' results in
+// time, a second step merges there.
+TEST(GpuPrices, CdnaMergesOnlyInSecondStep) {
   const std::pair<const char*, bool> devices[] = {{"mi210", false},      {"mi250x", false},
                                                   {"mi300x", false},     {"mi355x", false},
                                                   {"rx-7900-xtx", true}, {"rx-9070-xt", true}};

@@ -1,4 +1,5 @@
-// The oracle over every shipped device and every real layer: complete, pure, ordered, with reasons kept.
+// The oracle on every shipped device and for real layers: it finds plans, depends on nothing but its arguments,
+// sorts by predicted time, and keeps the reason of every rejection.
 #include "oracle/oracle.h"
 
 #include <gmock/gmock.h>
@@ -40,8 +41,8 @@ void expect_well_formed(const OracleAnswer& answer) {
   }
 }
 
-// A sample, smaller under AddressSanitizer, by steps that share no factor with what is counted: all take
-// minutes.
+// Ranking all classes takes minutes, so the test ranks every 7th, and fewer under AddressSanitizer. The steps divide
+// none of the loop counts, so the sample meets all values of every loop.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define LATHE_SMALL_SAMPLE
@@ -89,8 +90,8 @@ TEST(Oracle, PlansEveryArgmaxOnEveryDevice) {
       }
 }
 
-// The same answer again, from facts built in another order, and under another environment.
-TEST(Oracle, IsPure) {
+// Neither the order in which the facts were added, nor their sources, nor the environment changes the answer.
+TEST(Oracle, DependsOnlyOnItsArguments) {
   const ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, 4096, m_bucket(100));
   for (const DeviceFacts& f : shipped_facts()) {
     const std::string first = text_of(rank_plans(c, f, {4, 0}).value());
@@ -107,8 +108,7 @@ TEST(Oracle, IsPure) {
   }
 }
 
-// Asked for the first alone, the oracle says what it ranks first, or why there is none.
-TEST(Oracle, FirstPlanIsTheFirstOfTheRanking) {
+TEST(Oracle, FirstPlanMatchesTheRanking) {
   const std::pair<DType, DType> types[] = {{DType::kF32, DType::kF32},   {DType::kF16, DType::kF16},
                                            {DType::kBF16, DType::kBF16}, {DType::kI8, DType::kI8},
                                            {DType::kF32, DType::kF16},   {DType::kF32, DType::kQ4_0}};
@@ -137,8 +137,7 @@ TEST(Oracle, FirstPlanIsTheFirstOfTheRanking) {
   EXPECT_GT(legal, met / 7 / 4);
 }
 
-// What a plan shapes must follow the facts: another cache, another plan.
-TEST(Oracle, ListensToTheFacts) {
+TEST(Oracle, SmallerL2GetsSmallerPanels) {
   const ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, 4096, m_bucket(2048));
   DeviceFacts f = shipped_facts("x86-64-avx512bf16");
   const CompileConfig large = rank_plans(c, f, {1, 0})->ranked[0].plan.config;
@@ -147,7 +146,7 @@ TEST(Oracle, ListensToTheFacts) {
   EXPECT_LT(small.tile_n * small.tile_k, large.tile_n * large.tile_k);
 }
 
-// Caches smaller than any panel, or none: slower plans, never no plan.
+// Caches that are smaller than any panel, or absent, make plans slower but never illegal.
 TEST(Oracle, PlansWithoutCaches) {
   DeviceFacts f = shipped_facts("x86-64-avx2");
   for (const char* features : {"", "+avx,+avx2,+fma"})
@@ -170,8 +169,8 @@ TEST(Oracle, PlansWithoutCaches) {
     }
 }
 
-// Predictions that overflow are refused as such, not sorted.
-TEST(Oracle, RefusesPredictionsThatAreNoNumbers) {
+// Infinities and NaNs must not reach the sort.
+TEST(Oracle, RejectsPredictionsThatAreNotFinite) {
   for (const char* target : {"x86-64-avx512bf16", "sm_90a"}) {
     DeviceFacts f = shipped_facts(target);
     for (auto& [name, fact] : f.facts) fact.value = 1e-320;
@@ -184,8 +183,8 @@ TEST(Oracle, RefusesPredictionsThatAreNoNumbers) {
   }
 }
 
-// The largest and smallest facts that a file may state: whatever is legal is in order.
-TEST(Oracle, SortsUnderExtremeFacts) {
+// The smallest and largest values that a facts file may contain.
+TEST(Oracle, SortsLegalPlansUnderExtremeFacts) {
   for (const DeviceFacts& shipped : shipped_facts())
     for (const auto& [name, unused] : shipped.facts)
       for (double value : {1e-300, 1e-9, 9e17}) {
@@ -202,7 +201,7 @@ TEST(Oracle, SortsUnderExtremeFacts) {
       }
 }
 
-TEST(Oracle, ReasonsThatDifferInNumbersAreToldOnce) {
+TEST(Oracle, ListsReasonsThatDifferOnlyInNumbersOnce) {
   DeviceFacts f = shipped_facts("sm_90a");
   f.facts["shared_memory_bytes"].value = 1;
   const std::string message(
@@ -225,7 +224,7 @@ TEST(Oracle, EveryRejectionHasAReason) {
   }
 }
 
-// One recipe for all M of a weight, however many workers there are; fast plans do change theirs.
+// The recipe must not depend on M or on the number of workers. Recipes of "fast" plans do.
 TEST(Oracle, BatchInvariantRecipeIsSharedByAllBuckets) {
   for (const DeviceFacts& f : shipped_facts())
     for (const Shape& shape :
@@ -240,7 +239,7 @@ TEST(Oracle, BatchInvariantRecipeIsSharedByAllBuckets) {
             fast.insert(rank_plans(c, f, {workers, 0})->ranked[0].plan.numeric_recipe);
             c.determinism = Determinism::kBatchInvariant;
             const OracleAnswer answer = rank_plans(c, f, {workers, 0}).value();
-            // Not the winner alone: a tuner may take any of them.
+            // All legal plans, because a tuner may choose any of them.
             for (size_t i = 0; i < answer.legal; ++i) {
               invariant.insert(answer.ranked[i].plan.numeric_recipe +
                                std::to_string(answer.ranked[i].plan.config.tile_k));
@@ -253,8 +252,8 @@ TEST(Oracle, BatchInvariantRecipeIsSharedByAllBuckets) {
     }
 }
 
-// Of Lathe's own kernels; external libraries promise less, and say so.
-TEST(Oracle, RunToRunPlansAsFastDoes) {
+// Lathe's own kernels are always deterministic from run to run. External libraries are not, and are rejected.
+TEST(Oracle, RunToRunGetsThePlansOfFast) {
   const auto own_plans = [](const ProblemClass& c, const DeviceFacts& f) {
     OracleAnswer answer = rank_plans(c, f, {2, 0}).value();
     const auto is_external = [](const RankedPlan& r) { return !r.plan.config.external.provider.empty(); };
@@ -270,9 +269,8 @@ TEST(Oracle, RunToRunPlansAsFastDoes) {
   }
 }
 
-// A forced factor is taken by every candidate and comes out as the launch would normalise it: no split is
-// empty.
-TEST(Oracle, ForcedSplitsAreNormalised) {
+// Every candidate takes the forced number of splits. It is reduced, as in a launch, until no split is empty.
+TEST(Oracle, NormalizesForcedSplits) {
   struct Case {
     int64_t k;
     int32_t forced, splits;
@@ -286,7 +284,7 @@ TEST(Oracle, ForcedSplitsAreNormalised) {
       for (size_t i = 0; i < answer.legal; ++i) {
         const CompileConfig& config = answer.ranked[i].plan.config;
         int64_t splits = test.splits;
-        if (config.kernel == "mma" || config.kernel == "mma32") {  // begin at 16 bytes of K
+        if (config.kernel == "mma" || config.kernel == "mma32") {  // splits begin at multiples of 16 bytes
           const int64_t chunk = round_up(ceil_div(test.k, test.forced), 4);
           splits = ceil_div(test.k, chunk);
         }
@@ -300,7 +298,7 @@ TEST(Oracle, ForcedSplitsAreNormalised) {
     }
 }
 
-TEST(Oracle, NoLegalCandidateListsTheReasons) {
+TEST(Oracle, ListsReasonsIfNoPlanIsLegal) {
   ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {1, 1});
   c.determinism = Determinism::kBatchInvariant;
   for (const DeviceFacts& f : shipped_facts()) {
@@ -311,7 +309,7 @@ TEST(Oracle, NoLegalCandidateListsTheReasons) {
   }
 }
 
-TEST(Oracle, RefusesWhatIsNoProblem) {
+TEST(Oracle, RejectsInvalidProblems) {
   const DeviceFacts& f = shipped_facts("x86-64-avx512bf16");
   const ProblemClass good = matmul_class(DType::kF32, DType::kF32, 16, 16, {1, 1});
   EXPECT_TRUE(rank_plans(good, f, {1, 0}).ok());
@@ -327,9 +325,8 @@ TEST(Oracle, RefusesWhatIsNoProblem) {
   EXPECT_EQ(rank_plans(c, f, {1, 0}).status().code(), absl::StatusCode::kUnimplemented);
 }
 
-// Each M of 1..8192 falls in exactly one class of the weight at every alignment, and nothing but bucket and
-// alignment differs.
-TEST(Oracle, ClassesOfAWeightCoverEveryMOnce) {
+// The classes differ only in their bucket and alignment.
+TEST(Oracle, ClassesOfWeightCoverEveryMOnce) {
   ProblemClass c = matmul_class(DType::kBF16, DType::kBF16, 6144, 4096, {77, 77});
   c.trans_b = 1;
   c.bias = DType::kF32;

@@ -1,16 +1,17 @@
-// matmul on CUDA and ROCm with f32 FMAs: "simt". A workgroup stages tile_m x tile_k of A and tile_k x tile_n
-// of B in shared memory as f32, each thread keeps register_m x register_n sums.
+// "simt" on GPUs: matmul with f32 FMAs (i8: i32). A workgroup stages tile_m x tile_k of A and tile_k x tile_n
+// of B in shared memory as f32; each thread accumulates register_m x register_n of the tile.
+#include "kernels/matmul/candidates.h"
+
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
-#include "kernels/matmul/candidates.h"
 
 namespace lathe {
 namespace {
 
-// wave64, wave32: registers of a thread on AMD, in waves of so many lanes: the most that LLVM 22.1 gave over
-// tests/gpu's sweep, whose scheduler follows occupancy rather than need.
+// wave64, wave32: registers of a thread on AMD, in waves of 64 and of 32 lanes. They are the most that LLVM
+// 22.1 used in tests/gpu's sweep; its scheduler aims at an occupancy, so it may use more than the kernel needs.
 struct Row {
   int32_t tile_m, tile_n, tile_k, threads, register_m, register_n, stages, wave64, wave32;
 };
@@ -30,26 +31,25 @@ constexpr Row kRows[] = {
 constexpr int32_t kInvariantDepth = 16;  // batch_invariant: one K order for all M
 
 constexpr int32_t kMaxThreadRegisters = 255;  // CUDA Programming Guide, table of technical specifications
-// What is left of the FMA rate beside barriers and addresses, and how many waves keep a unit busy.
+// Share of the FMA rate that barriers and address arithmetic leave; waves that keep an SM or a CU busy.
 constexpr double kEfficiency = 0.85, kBusyWaves = 8;
-// Shared memory serves 128 bytes a cycle on both (CUDA: 32 banks of 4; CDNA3 ISA guide: 128 bytes); rows of a
-// wave share their operand, so that about half of what is asked for is moved.
+// Shared memory delivers 128 bytes a cycle (CUDA: 32 banks of 4 bytes; CDNA3 ISA guide: 128 bytes). Lanes of
+// a wave that read the same row share the read, so that about half of the requested bytes are moved.
 constexpr double kSharedBytesPerCycle = 128, kSharedReuse = 2;
-// Elements are fetched one by one: load, mask, conversion, store and their addresses, for each (estimate).
+// Instructions to stage one element: load, mask, convert, store, and the addresses (estimate).
 constexpr double kStagingInstructions = 10;
-// Of the memory's rate, reading element by element; loads of 16 bytes reach 0.85 to 0.93 (estimate).
+// Share of memory bandwidth when elements are read one by one; loads of 16 bytes reach 0.85 to 0.93 (estimate).
 constexpr double kMemoryEfficiency = 0.75;
 
-// As ptxas 13.0 needs them for sm_90a at most, within a tenth (16x128x16: 96 to 141; 64x128x16 by 128
-// threads: 160 to 200; 128x128x8: 127 to 159; less for one row, 1x128x32: 90 to 128): sums, operands, each
-// element on its way with its address, and the rest.
+// The most that ptxas 13.0 needs for sm_90a: accumulators, operands, each staged element with its address,
+// and the rest.
 int32_t thread_registers(const GpuRates& rates, const Row& r) {
   if (rates.rocm) return rates.wave == 64 ? r.wave64 : r.wave32;
   const int32_t staged = static_cast<int32_t>(ceil_div((r.tile_m + r.tile_n) * r.tile_k, r.threads));
   return r.register_m * r.register_n + r.register_m + r.register_n + 3 * staged + 48;
 }
-// As emit_simt.cc allocates: rows of either operand are one load's vector longer than the tile, against bank
-// conflicts, and B's part starts on a whole vector.
+// As simt/emit.cc allocates: rows of both operands are padded by one vector against bank conflicts, and B
+// starts at a whole vector.
 double shared_bytes(const Row& r) {
   constexpr int64_t kVector = 4;
   const int64_t a = int64_t{r.tile_m + std::gcd(r.register_m, kVector)} * r.tile_k;
@@ -75,7 +75,7 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
   if (resident_of(rates, r) < 1) return kNoPlace;
   if (s.batch_invariant && r.tile_k != kInvariantDepth)
     return absl::StrCat("batch_invariant: tile_k ", r.tile_k, ", the recipe has ", kInvariantDepth);
-  // An eighth of a tile is the least that is worth launching; the smallest row serves M of 1.
+  // Reject tiles of which less than an eighth would be used, except those of at most 8 rows, which serve M = 1.
   if (!s.batch_invariant && r.tile_m > 8 && r.tile_m > 8 * s.m)
     return absl::StrCat("tile_m ", r.tile_m, " > 8 * M ", s.m);
   return "";
@@ -87,19 +87,19 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double
   const double groups = row_tiles * column_tiles * splits, k = std::ceil(double(s.k) / splits);
   const double steps = std::ceil(k / r.tile_k);
   const double resident = resident_of(rates, r);
-  const double per_unit = std::ceil(groups / rates.units);  // workgroups the busiest unit runs
+  const double per_unit = std::ceil(groups / rates.units);  // workgroups that the busiest SM runs
   const double waves = std::min(resident, per_unit) * r.threads / rates.wave;
-  // Loads from shared memory, two values each, take issue slots from the FMAs.
+  // Loads from shared memory, of two values each, take issue slots from the FMAs.
   const double fmas = r.register_m * r.register_n, loads = (r.register_m + r.register_n) / 2.0;
   const double efficiency = kEfficiency * fmas / (fmas + loads) * std::min(1.0, waves / kBusyWaves);
 
-  // CDNA's rate is of packed FMAs; LLVM packs none of these (tests/gpu/amd_sweep_test.cc).
+  // CDNA's rate assumes packed FMAs, which LLVM does not form here (tests/gpu/amd_sweep_test.cc).
   const double rate = rates.rocm && rates.wave == 64 ? rates.flops / 2 : rates.flops;
   const double flops = 2.0 * r.tile_m * r.tile_n * steps * r.tile_k;
   const double compute = per_unit * flops / (rate / rates.units * efficiency);
   const double shared = per_unit * r.threads * (r.register_m + r.register_n) * 4.0 * steps * r.tile_k /
                         kSharedReuse / (kSharedBytesPerCycle * rates.clock_hz);
-  const double staged = (double(r.tile_m) + r.tile_n) * r.tile_k;  // elements a step
+  const double staged = (double(r.tile_m) + r.tile_n) * r.tile_k;  // elements per step
   const double staging =
       per_unit * steps * staged * kStagingInstructions / rates.wave / (kIssuePerCycle * rates.clock_hz);
   const double latency = std::ceil(per_unit / resident) * (steps + 2) * kMemorySeconds / r.stages;
@@ -134,7 +134,7 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
       continue;
     }
     const double tiles = double(ceil_div(s.m, r.tile_m)) * ceil_div(s.n, r.tile_n);
-    // A wave of workgroups is what fills every unit with a few of them.
+    // A few workgroups on every SM or CU.
     constexpr double kGroupsPerUnit = 4;
     for (int32_t splits :
          split_options(context, s.k, tiles, kGroupsPerUnit * rates.units, 4 * int64_t{r.tile_k})) {

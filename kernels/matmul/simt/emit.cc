@@ -1,7 +1,7 @@
-// One workgroup computes one tile. For every tile_k of K its threads fetch the tile's parts of A and B into
-// registers, store them as f32 (i8: as i32) to shared memory with K outermost, and multiply from there; the
-// next parts are on their way while the products of these are summed. A thread's register_m x register_n sums
-// lie in groups of up to four neighbours, so that four operands come with one load.
+// One workgroup computes one tile. For every tile_k of K its threads load parts of A and B into registers,
+// store them to shared memory as f32 (i8: as i32) with K outermost, and multiply from there; the next parts
+// are loaded during the multiplication. A thread's register_m x register_n accumulators form groups of up to
+// four adjacent rows and columns, so that one load fetches four operands.
 #include <algorithm>
 #include <numeric>
 
@@ -12,18 +12,17 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-// The innermost loop's body: FMAs enough to hide its loads and few enough to compile fast, and no more steps
-// of k than leave registers for the operands, all of which LLVM loads first (32 steps took 258 VGPRs on
-// gfx942).
+// Limits of the innermost loop's body: FMAs enough to hide its loads and few enough to compile fast, and few
+// enough steps of k to keep their operands in registers, because LLVM loads those of all steps first.
 constexpr int64_t kFmasPerBody = 256, kStepsPerBody = 8;
-// Products of i8 on AMD, which LLVM makes for all of a body before it adds them: 256 spilled 420 bytes on
-// gfx1100.
+// FMAs per body for i8 on AMD: LLVM computes all products of a body before it adds them, and more would spill
+// on gfx1100.
 constexpr int64_t kIntegersPerBody = 64;
 constexpr int64_t kVector = 4;  // elements (f32, i32) of the widest load from shared memory
 
 int64_t vector_of(int64_t register_size) { return std::gcd(register_size, kVector); }
 
-// One operand's part of a tile on its way to shared memory: `width` rows of A (columns of B) by tile_k.
+// Copies one operand's part of a tile to shared memory: `width` rows of A (columns of B) by tile_k.
 class StagedOperand {
  public:
   StagedOperand(Emit& e, const GpuKernel& kernel, const View& view, bool k_contiguous, int64_t width,
@@ -42,14 +41,15 @@ class StagedOperand {
     for (int64_t i = 0; i < count(); ++i) elements_.push_back(element(kernel.thread(), i));
   }
 
-  int64_t count() const { return (width_ * depth_ + threads_ - 1) / threads_; }  // elements a thread fetches
-  // Distance in shared memory from one k to the next: one vector more than the width, against bank conflicts.
+  // Elements that a thread loads.
+  int64_t count() const { return (width_ * depth_ + threads_ - 1) / threads_; }
+  // Distance in shared memory from one k to the next: the width and one vector, against bank conflicts.
   int64_t stride() const { return width_ + vector_; }
   int64_t shared_elements() const { return stride() * depth_; }
   int64_t vector() const { return vector_; }
 
-  // This thread's elements of the block [k0, k0 + tile_k) of [0, depth). Rows and columns beyond the tile's
-  // edge repeat the last one, as does what is beyond the depth; nothing outside the operand is read.
+  // Loads this thread's elements of the block [k0, k0 + tile_k) of [0, depth). Beyond the tile's edge and
+  // beyond the depth the last row, column or k is read again, so that nothing outside the operand is read.
   Values load(Value k0, Value depth) {
     Value last_k = e_.sub(depth, e_.idx(1));
     Values loaded;
@@ -62,8 +62,8 @@ class StagedOperand {
     return loaded;
   }
 
-  // What load() gave for the same block, with zeros beyond the depth. Which are is asked here: a condition of
-  // each element, kept while the loads are on their way, took scalar registers until some spilled (gfx1100).
+  // Stores what load() returned for the same block, with zeros beyond the depth. The conditions are computed
+  // here: kept while the loads are in flight, they spill scalar registers on gfx1100.
   void store(ArrayRef<Value> loaded, Value shared, int64_t offset, Value k0, Value depth) {
     const bool whole = Emit::known(depth) && *Emit::known(depth) % depth_ == 0;
     for (auto [x, v] : llvm::zip(elements_, loaded)) {
@@ -81,22 +81,23 @@ class StagedOperand {
  private:
   struct Element {
     Value row, k;  // in the tile
-    Value base;    // its place in memory but for K
-    Value exists;  // null: in every thread
+    Value base;    // offset in memory at k = 0
+    Value exists;  // whether the thread has the element; null: all threads have
   };
 
-  // `along_k` where the operand lies along K, else the other.
+  // `along_k` if the operand is K-contiguous, else `across`.
   Value pick(Value along_k, Value across) {
     if (auto known = Emit::known(k_contiguous_)) return *known ? along_k : across;
     return arith::SelectOp::create(e_.b, e_.loc, k_contiguous_, along_k, across);
   }
 
-  // The i-th of this thread's elements along memory that has `inner` of the tile in a piece, as its place
-  // (low) there and the piece's number: neighbours in memory go to neighbouring threads.
+  // Position of this thread's i-th element in a line of `inner` elements that are contiguous in memory, and
+  // the line's number. Adjacent threads get adjacent elements.
   std::pair<Value, Value> place(Value thread, int64_t i, int64_t inner) {
     Value linear = e_.add(thread, i * threads_);
     Value low = e_.rem(linear, e_.idx(inner)), high = e_.div(linear, e_.idx(inner));
-    if (threads_ % inner == 0) {  // the same place in every row: say it, so that addresses are shared
+    // The position is the same in every line: make that visible, so that addresses are shared.
+    if (threads_ % inner == 0) {
       low = e_.rem(thread, e_.idx(inner));
       high = e_.add(e_.div(thread, e_.idx(inner)), i * (threads_ / inner));
     }
@@ -128,8 +129,8 @@ class StagedOperand {
   SmallVector<Element> elements_;
 };
 
-// Where register `i` of the thread at `place` of `places` lies in the tile: groups of `vector` neighbours,
-// the groups of all threads interleaved.
+// The tile's row (or column) for register `i` of the thread at `place` of `places`: groups of `vector`
+// adjacent rows, interleaved over all threads.
 Value spread(Emit& e, Value i, Value place, int64_t places, int64_t vector) {
   Value group = e.div(i, e.idx(vector)), within = e.rem(i, e.idx(vector));
   return e.add(e.add(e.mul(group, places * vector), e.mul(place, vector)), within);
@@ -152,7 +153,7 @@ class SimtTile {
         b_(e, kernel, view(1), k_contiguous(p.contraction, 1), kernel.config().getTileN(), rn_, p.columns) {}
 
   void emit(OutputSink& sink) {
-    // B's part starts where a vector may: A's strides are whole vectors of A's, which may be narrower.
+    // B's part starts at a multiple of kVector. A's part ends at a multiple of A's vector, which may be narrower.
     b_offset_ = (a_.shared_elements() + kVector - 1) / kVector * kVector;
     shared_ = kernel_.shared(sum_type_, b_offset_ + b_.shared_elements());
     const int64_t depth = kernel_.config().getTileK();
@@ -183,7 +184,7 @@ class SimtTile {
     return loaded;
   }
 
-  // `size` elements of one operand at k: this thread's registers' worth.
+  // Loads this thread's `size` elements of one operand at k.
   Values operands(const StagedOperand& x, Value k, Value place, int64_t places, int64_t size,
                   int64_t offset) {
     Value row = e_.add(e_.mul(k, x.stride()), offset);
@@ -202,7 +203,7 @@ class SimtTile {
     return result;
   }
 
-  // Products of i8 need 24 bits on AMD, where those of 32 take four times as long.
+  // AMD multiplies 24-bit integers, which are enough for i8, four times as fast as 32-bit ones.
   Value multiply_add(Value x, Value y, Value sum) {
     if (!kernel_.rocm() || !sum.getType().isInteger()) return e_.fma(x, y, sum);
     Type type = sum.getType();
@@ -212,7 +213,7 @@ class SimtTile {
     return arith::AddIOp::create(e_.b, e_.loc, product, sum);
   }
 
-  // Adds the products of what is staged.
+  // Adds the products of the staged block.
   Values multiply(const Values& sums) {
     const int64_t depth = kernel_.config().getTileK();
     const int64_t most = kernel_.rocm() && sum_type_.isInteger() ? kIntegersPerBody : kFmasPerBody;
@@ -230,8 +231,8 @@ class SimtTile {
     });
   }
 
-  // Row by row in a loop that turns the sums round, so that the epilogue is there once a column, not once a
-  // sum.
+  // A loop over rows that rotates the accumulators, so that the epilogue's code is emitted once per column,
+  // not once per accumulator.
   void write(const Values& sums, OutputSink& sink) {
     e_.loop(e_.idx(0), e_.idx(rm_), 1, sums, [&](Value i, const Values& in) {
       Values columns;
@@ -265,16 +266,15 @@ LogicalResult check(GpuKernel& kernel, TileProgram& p) {
   return success();
 }
 
-// CUDA: how many workgroups of a kernel must fit a multiprocessor. Left to itself ptxas 13.0 aims at a number
-// of its own and spills a few bytes for it (1x128x32 on sm_90a: 96 registers a thread and 14 spills). So many
-// fit without a spill in every row, dtype and split on sm_75 to sm_120; 64 sums take up to 250 registers, and
-// 33 elements on their way with the addresses of a ragged K, or conversions, more than 128 (1x128x32 of i8 on
-// sm_75: 128 and 64 bytes of spills at 512 threads, 158 and none at 384; of f8e4m3 on sm_80 167).
+// CUDA: how many workgroups must fit on an SM. Without a limit ptxas 13.0 aims at a number of its own and
+// spills to reach it. These limits cause no spills in any row, dtype and split on sm_75 to sm_120. 64
+// accumulators take up to 250 registers; more than 32 staged elements per thread, with their addresses or
+// conversions, more than 128.
 int64_t least_workgroups(ir::KernelConfigAttr c) {
   const int64_t sums = c.getRegisterM() * c.getRegisterN(), threads = c.getThreads();
-  const int64_t staged = ceil_div((c.getTileM() + c.getTileN()) * c.getTileK(), threads);  // elements
+  const int64_t staged = ceil_div((c.getTileM() + c.getTileN()) * c.getTileK(), threads);  // per thread
   const bool many = threads > 128 || (sums <= 4 && staged <= 32);
-  const int64_t resident = sums >= 64 ? 256 : many ? 512 : 384;  // threads
+  const int64_t resident = sums >= 64 ? 256 : many ? 512 : 384;  // threads on an SM
   return std::max<int64_t>(resident / threads, 1);
 }
 

@@ -1,6 +1,6 @@
-// matmul on GPUs for at most 16 rows of A: "skinny". The weights are streamed once, so that a plan is as good
-// as the number of bytes it keeps under way on every unit, from the first microsecond to the last. tile_n is
-// no row of the table: it is what shares N out evenly among as many workgroups as run at once.
+// "skinny": matmul on GPUs for at most 16 rows of A. The weights are streamed once, so a plan is as good as
+// the bytes it keeps in flight on every SM or CU from start to end. tile_n is not in the table: it is chosen
+// so that N is divided evenly among the workgroups that run at once.
 #include "kernels/matmul/candidates.h"
 
 #include <cmath>
@@ -16,67 +16,66 @@ namespace {
 
 struct Row {
   int32_t threads;
-  int32_t warps_n;   // warps along N, the rest of them along K
-  int32_t unroll_k;  // units that each keeps in flight
+  int32_t warps_n;   // warps along N; the others lie along K
+  int32_t unroll_k;  // units that each warp keeps in flight
 };
-// More warps along N make A's part of L2's traffic less, more along K the group less and the shares more
-// even. 128 registers hold three units beside the sums; four spilled on some targets, as did two with 80
-// registers.
+// More warps along N reduce A's share of the L2 traffic; more warps along K make the groups of columns
+// smaller and so the shares of N more even. 128 registers hold three units beside the accumulators; four
+// spill on some targets.
 constexpr Row kRows[] = {
     {256, 1, 3}, {256, 2, 3}, {256, 4, 3}, {256, 8, 3}, {512, 1, 3},
     {512, 2, 3}, {512, 4, 3}, {128, 1, 3}, {128, 4, 3},
 };
-// AMD keeps more waves on a unit, so that one or two units of each are enough.
+// AMD keeps more waves on a CU, so that one or two units per wave are enough.
 constexpr Row kAmdRows[] = {
     {128, 1, 2}, {256, 1, 1}, {256, 1, 2}, {256, 2, 1}, {256, 2, 2}, {256, 4, 1},  {256, 4, 2},
     {512, 1, 1}, {512, 1, 2}, {512, 2, 1}, {512, 2, 2}, {512, 4, 1}, {1024, 1, 1}, {1024, 1, 2},
 };
 
-// --- what a unit of the device gives; estimates where no source is named
-constexpr double kGroupsPerUnit = 16;  // CUDA: workgroups of a unit, more than any row here needs
+// --- What an SM or CU delivers; estimates if no source is named.
+constexpr double kGroupsPerUnit = 16;  // CUDA: limit of workgroups on an SM, more than any row needs
 struct Model {
-  // Shared memory beside the family's: a ticket's word and, of matmul_argmax, a key for each row; and what
-  // the system reserves of each workgroup.
+  // Shared memory beside the family's own: the ticket's word and, for matmul_argmax, a key for each row; and
+  // what the system reserves for each workgroup.
   int64_t static_shared;
   double reserved_shared;
-  double loaded_seconds;  // of a load under full traffic
-  double reachable;       // part of the memory's nominal rate that streaming reads reach
-  // L2 to one unit, and to each of all of them at once.
+  double loaded_seconds;  // latency of a load under full traffic
+  double reachable;       // share of the nominal memory rate that streaming reads reach
+  // L2 to one SM or CU alone, and to each of them when all read.
   double unit_bytes_per_cycle, all_units_bytes_per_cycle;
-  double reduce_cycles;               // the meeting of the warps at a group's end
+  double reduce_cycles;               // adding the warps' sums at the end of a group
   double start_seconds, end_seconds;  // launch to first load; last product to last store
 };
-// Static shared memory ends where the dynamic part, aligned to 1024 bytes, may begin (as ptxas counts it); as
-// much again is reserved (CUDA Programming Guide, sm_80 and later). A load under full traffic takes longer
-// than alone, 0.6 us against 0.9. L2 gives one unit 64 bytes a cycle nominally, half of it sustained; all
-// units together get about 0.35 of 64 each (some 5.8 TB/s on GH100).
+// The static part is rounded up to 1024 bytes, the alignment of the dynamic part (as ptxas counts it), and
+// the system reserves as much again (CUDA Programming Guide, sm_80 and later). A load takes 0.6 us alone and
+// 0.9 us under full traffic. L2 gives an SM 64 bytes a cycle nominally and about half of it in practice.
+// Memory: docs/gpu-speed.md.
 constexpr Model kCudaModel = {1024, 1024, 0.9e-6, 0.835, 32, 33, 400, 0, 0.1e-6};
-// CDNA3 white paper: 64 bytes a cycle to each L1, half of it taken as sustained, and 2 KB a cycle of each
-// XCD's L2 for its 38 units. What memory gives is what "mma" counts on (candidates_mma_rocm.cc).
+// CDNA3 white paper: each L1 gets 64 bytes a cycle, of which half is assumed to be sustained; each XCD's L2
+// gives its 38 CUs 2 KB a cycle. The memory rate is that of "mma" (mma/candidates_rocm.cc).
 constexpr Model kAmdModel = {16 + 8 * SkinnyShape::kMaxRows, 0, 1.5e-6, 0.85, 32, 48, 800, 0.3e-6, 0.5e-6};
 const Model& model_of(bool amd) { return amd ? kAmdModel : kCudaModel; }
 
-// Cycles of a warp on CUDA that no load of its own overlaps: a unit's products and reads of A for each 8
-// rows.
+// CUDA: cycles of a warp that none of its loads hide: for each unit, and for each unit and 8 rows of A.
 constexpr double kUnitCycles = 60, kUnitCyclesPerRows = 50;
-// CUDA: rate at which a unit stages A before its first product (docs/gpu-speed.md).
+// CUDA: bytes a cycle at which an SM stages A before its first product (docs/gpu-speed.md).
 constexpr double kStagedBytesPerCycle = 16;
-// AMD: of a thread's registers; beyond them one wave alone stays on a SIMD.
+// AMD: limit of a thread's registers; beyond it only one wave fits on a SIMD.
 constexpr int64_t kMostAmdRegisters = 256;
-// AMD: of what a unit draws from L2 and multiplies while it waits for memory, what is hidden by nothing.
+// AMD: share of a CU's L2 reads and products that waiting for memory does not hide.
 constexpr double kExposed = 0.05;
-// AMD: of the rate at which SIMDs start instructions, what is left beside waits and addresses.
+// AMD: share of the SIMDs' issue rate that waits and address arithmetic leave.
 constexpr double kIssued = 0.7;
 
-// AMD's products, as a plan of the form has them; one of the two is null.
+// AMD: how a plan of this form multiplies; one of the two pointers is null.
 struct AmdForm {
   const MatrixInstruction* instruction = nullptr;
   const LaneProduct* lanes = nullptr;
-  bool packs = false;  // two FMAs an instruction
+  bool packs = false;  // two FMAs in one instruction
 };
 
-// Of a thread on AMD. Units in flight, sums, operands on their way into products, addresses and the rest: as
-// LLVM needs them or somewhat more (measured over the table).
+// Registers of a thread on AMD, for units in flight, accumulators, operands, addresses and the rest: what
+// LLVM needs or somewhat more, checked for every row of the table.
 double amd_registers(const SkinnyShape& s, const AmdForm& form) {
   const double rows = double(s.in.rows);
   if (form.instruction) {
@@ -88,12 +87,12 @@ double amd_registers(const SkinnyShape& s, const AmdForm& form) {
       SkinnyShape::kUnitRegisters + rows * (s.in.k_major ? SkinnyShape::kVector / 4 : s.in.element_bytes);
   const double sums =
       rows * (s.in.k_major ? SkinnyShape::kUnitVectors * (form.packs ? 2 : 1) : s.per_vector());
-  // Where lanes share out their sums, the next units are under way.
+  // The lanes add their sums while the next units are in flight.
   const double rest = !dots ? 56 : s.in.wave == 32 ? 48 : 40;
   return s.in.unroll_k * unit + 1.75 * sums + rest;
 }
 
-// Cycles that a SIMD of AMD's is busy with a wave's unit.
+// Cycles for which a wave's unit keeps a SIMD of AMD busy.
 double amd_unit_cycles(const SkinnyShape& s, const AmdForm& form) {
   constexpr double kVectors = SkinnyShape::kUnitVectors, kRegisters = SkinnyShape::kUnitRegisters;
   const double rows = double(s.in.rows), issue = s.in.wave == 64 ? 4 : 1;  // CDNA's SIMDs have 16 lanes
@@ -104,7 +103,7 @@ double amd_unit_cycles(const SkinnyShape& s, const AmdForm& form) {
   }
   double products = kRegisters * rows;
   if (form.lanes->kind == LaneProduct::kDot) {
-    // Along N elements of four rows are sorted, in one step of permutations for pairs, in two for fours.
+    // Along N the elements of four rows are sorted by permutes: one step for 16-bit elements, two for bytes.
     if (!s.in.k_major) products += kRegisters * (s.in.element_bytes == 1 ? 2 : 1);
   } else {
     const double widening =
@@ -124,28 +123,28 @@ double resident_of(const GpuRates& rates, const SkinnyShape& s, const AmdForm& f
                    std::floor(rates.registers / double(SkinnyShape::kRegisters * s.in.threads))});
 }
 
-// What is known of one plan before it is priced.
+// A plan before it is priced.
 struct Choice {
   SkinnyShape shape;
   int64_t splits, chunk;  // chunk: K of every split but the last
-  int32_t split;          // Split
+  int32_t split;          // how the splits are merged (Split)
   AmdForm form;
-  double resident = 0;  // workgroups of a unit
+  double resident = 0;  // workgroups on an SM or CU
   double workgroups = 0;
 };
 
-// CUDA: f32 goes to matrix instructions as tf32, where that is asked for and there is a form.
+// CUDA: whether the plan uses matrix instructions. f32 does, as tf32, if the request allows it and the
+// weights are K-contiguous.
 bool matrix(const ProblemClass& c) { return c.b != DType::kF32 || (c.math == Math::kTf32 && c.trans_b != 0); }
 
-// FMAs take four sums of each row: with more rows than this one unit spilled, 272 bytes. On AMD, where memory
-// gives a unit of MI300X 8.3 bytes of weights a cycle, a pair of bf16 takes an instruction for each row and
-// as much again to widen weights and rows: 16 rows would take five sixths of all that its SIMDs start, 8
-// half.
+// FMAs keep four accumulators for each row, and more rows than this spill. On MI300X a pair of bf16 weights
+// costs an instruction per row, and as many again to widen weights and rows. At the memory's rate 16 rows
+// would take 5/6 of the SIMDs' issue rate, 8 rows take half.
 constexpr int64_t kMostFmaRows = 8;
 
-// Units that leave a thread's registers room for the rest; one more spilled, 4 to 68 bytes. Rounding to tf32
-// and a tail along K take a few registers, and before sm_90 so does what merges splits.
-// Where ptxas widens 8-bit floats, 512 threads have no more than 128 registers each: 40 bytes.
+// The most units in flight that leave a thread enough other registers; one more spills. Rounding to tf32, a
+// tail along K and, before sm_90, merging splits take a few registers, as does ptxas' widening of 8-bit
+// floats with 512 threads.
 int64_t most_units(const ProblemClass& c, const SkinnyInput& in, const Target& target) {
   const int64_t most = sm_version(target) < 90 ? 2 : 3;
   if (!in.matrix) return in.rows > 4 ? 2 : most;
@@ -176,21 +175,20 @@ SkinnyInput input_of(const CandidateContext& context, const Row& r, const AmdFor
   return in;
 }
 
-// How many workgroups run at once. A cluster's lie in one part of the device, where not every unit finds a
-// place in one: up to an eighth stays empty for eight.
+// How many workgroups run at once. A cluster lies within one GPC, so some SMs find no place in a cluster: up
+// to an eighth of them with clusters of eight (docs/gpu-speed.md).
 double slots_of(const GpuRates& rates, const Choice& c) {
   return c.resident * rates.units * (c.split == kMergeCluster ? 1 - double(c.splits) / 64 : 1);
 }
 
-// Fills units with `rounds` of workgroups, each with as many whole groups of columns as makes that come out
-// even.
+// Chooses tile_n so that the workgroups fill the device `rounds` times and share the groups of columns evenly.
 Choice choose_tile(const GpuRates& rates, SkinnyInput in, const AmdForm& form, int64_t splits, int32_t split,
                    int64_t rounds) {
   const int64_t chunk = round_up(ceil_div(in.k, splits), SkinnyShape::kSplitMultiple);
   const int64_t groups = ceil_div(in.n, in.group);
   in.tile_k = chunk, in.tile_n = in.group;
   const double resident = resident_of(rates, SkinnyShape(in), form);
-  // The tile's sums take shared memory, which may cost a workgroup: twice is enough to settle.
+  // The tile's sums take shared memory, which may cost a resident workgroup. Two iterations settle that.
   Choice choice{SkinnyShape(in), splits, chunk, split, form, std::max(1.0, resident), 0};
   for (int i = 0; i < 2; ++i) {
     const auto slots = static_cast<int64_t>(slots_of(rates, choice)) * rounds;
@@ -202,10 +200,10 @@ Choice choose_tile(const GpuRates& rates, SkinnyInput in, const AmdForm& form, i
   return choice;
 }
 
-// A round takes its loads' time and then what does not overlap them.
+// A round takes its loads' latency, then the work that does not overlap with them.
 double round_seconds(const GpuRates& rates, const SkinnyShape& s, const AmdForm& form, double chunk) {
   const double rounds = std::ceil(chunk / (double(s.unit) * s.warps_k * s.in.unroll_k));
-  // Loads of the next round start while this one's products are under way.
+  // Loads of the next round start while this one is multiplied.
   const double unit =
       s.in.amd ? amd_unit_cycles(s, form) : kUnitCycles + kUnitCyclesPerRows * std::ceil(s.in.rows / 8.0);
   const Model& model = model_of(s.in.amd);
@@ -221,12 +219,12 @@ double predict(const GpuRates& rates, const MatmulSizes& sizes, const Choice& c)
   const double unit_rate = model.unit_bytes_per_cycle * rates.clock_hz;
   // The last tile may be narrow: on average a workgroup streams its share of N.
   const double weights = sizes.n / tiles * chunk * s.in.element_bytes;
-  // AMD reads A once for every unit's columns, CUDA stages it.
+  // AMD reads A once for the columns of every unit, CUDA stages it.
   const double staged = s.in.amd ? 0 : s.in.rows * chunk * s.in.element_bytes,
                a_read = s.in.amd ? weights * s.in.rows / s.warp_columns : staged;
   const double rounds = std::ceil(chunk / (double(s.unit) * s.warps_k * s.in.unroll_k));
   const double alone = double(s.groups) * rounds * round_seconds(rates, s, c.form, chunk);
-  // What the SIMDs of a unit spend on a workgroup.
+  // Time that the SIMDs of a CU spend on a workgroup.
   const double units = double(s.groups) * s.warps_n * std::ceil(chunk / s.unit);
   const double products =
       s.in.amd ? units * amd_unit_cycles(s, c.form) / (rates.simds() * kIssued * rates.clock_hz) : 0;
@@ -243,7 +241,7 @@ double predict(const GpuRates& rates, const MatmulSizes& sizes, const Choice& c)
   // CUDA stages A before the first product; AMD reads it in place.
   const double at_once = std::min(c.resident, std::ceil(c.workgroups / rates.units));
   const double first = at_once * staged / (kStagedBytesPerCycle * rates.clock_hz);
-  // Later rounds of workgroups start beside others that keep the memory busy, if there are others.
+  // Later rounds of workgroups start while others on the same SM, if there are any, keep the memory busy.
   const double start = kMemorySeconds + model.end_seconds;
   const double later = full > 0 ? (std::ceil(c.workgroups / slots) - 1) * start / c.resident : 0;
   const double merge = gpu_merge_seconds(rates, sizes, double(c.splits), c.split, tiles);
@@ -255,7 +253,7 @@ bool has_clusters(const std::string& arch) {
   return arch != "sm_80" && arch != "sm_86" && arch != "sm_87" && arch != "sm_89";
 }
 
-// Why the family does not take this request at all, "" if it does.
+// Why the family does not support the class, "" if it does.
 std::string check_class(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (c.m_lo != c.m_hi || c.m_hi > SkinnyShape::kMaxRows)
@@ -275,7 +273,7 @@ std::string check_class(const CandidateContext& context) {
   return "";
 }
 
-// AMD: why products of the form do not serve the request.
+// AMD: why this form's products do not support the class, "" if they do.
 std::string check_lanes(const ProblemClass& c, const std::string& arch, const AmdForm& form) {
   if (!form.lanes) return absl::StrCat(arch, " has no products of lanes for ", std::string(name_of(c.b)));
   if (c.m_hi > kMostFmaRows) return absl::StrCat("products of lanes: M ", c.m_hi, " > ", kMostFmaRows);
@@ -293,13 +291,13 @@ std::string name_of_math(const ProblemClass& c, bool amd) {
     return absl::StrCat(std::string(name_of(c.b)), c.b == DType::kI8 ? " to i32" : " to f32");
   return !amd && matrix(c) ? "tf32 to f32" : "f32";
 }
-// "dot": products of two or four neighbours along K are summed in one instruction.
+// "dot": one instruction sums the products of two or four elements that are adjacent along K.
 const char* name_of_product(const Choice& c) {
   if (c.shape.in.matrix) return "mma ";
   return c.form.lanes && c.form.lanes->kind == LaneProduct::kDot ? "dot " : "fma ";
 }
 
-// Who may merge that many splits.
+// The ways to merge that many splits.
 SplitKinds kinds_of(const CandidateContext& context, int64_t splits) {
   const Target& target = context.facts.target;
   if (splits == 1 || target.backend == Backend::kRocm) return splits_of(target, static_cast<int32_t>(splits));
@@ -341,7 +339,7 @@ CompileConfig config_of(const Choice& c) {
   return config;
 }
 
-// A row of the table, at every split and share of N worth pricing.
+// Appends one row of the table with every split and share of N worth pricing.
 void append_row(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& sizes,
                 const SkinnyInput& in, const AmdForm& form, std::vector<RankedPlan>* out) {
   int64_t before = 0;
@@ -353,7 +351,8 @@ void append_row(const CandidateContext& context, const GpuRates& rates, const Ma
     for (int32_t split : kinds_of(context, splits))
       for (int64_t rounds : {1, 2, 4}) {
         const Choice choice = choose_tile(rates, in, form, splits, split, rounds);
-        // More rounds than the groups of columns fill are the same plan again, and need no splits.
+        // Several rounds need no splits. If the groups of columns do not fill more rounds, the plan is the
+        // same again.
         if (rounds > 1 && splits > 1) continue;
         if (rounds > 1 && choice.workgroups <= slots_of(rates, choice) * (rounds / 2)) continue;
         const CompileConfig config = config_of(choice);

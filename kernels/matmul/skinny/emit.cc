@@ -14,7 +14,7 @@ Value as_i32(Emit& e, Value index) {
   return known ? e.i32(*known) : e.to_i32(index);
 }
 
-// M, static as the class has one M: of A, or of the tile that is all of A's rows.
+// M. It is static because the class has a single M; it is taken from the tile, or from A, all of whose rows it has.
 int64_t rows_of(TileProgram& p) {
   if (const auto rows = Emit::known(p.rows)) return *rows;
   Value a = p.contraction.getDpsInputs()[0];
@@ -22,7 +22,7 @@ int64_t rows_of(TileProgram& p) {
   return cast<RankedTensorType>(a.getType()).getDimSize(1);
 }
 
-// AMD: what the plan's products are made of; one of the two is null.
+// AMD: how the plan multiplies; one of the two pointers is null.
 struct AmdProducts {
   const MatrixInstruction* instruction = nullptr;
   const LaneProduct* lanes = nullptr;
@@ -62,14 +62,14 @@ FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p, const AmdProd
   return s;
 }
 
-// The workgroups that share a tile of D among them, each with its split of K: a cluster, or one alone.
+// The workgroups that share a tile of D, one for each split of K: those of a cluster, or a single one.
 struct Sharing {
   int64_t count = 1;
-  Value rank;  // i32
+  Value rank;  // i32: rank in the cluster
 };
 
-// This workgroup's block of the grid, read here again: kept over the loop over the weights it, and what is
-// worked out from it, would take registers that their loads need.
+// Reads this workgroup's position in the grid again. Kept over the loop over the weights, it and what is
+// computed from it would take registers that the loads need.
 GridPosition block_afresh(Emit& e, const GpuKernel& kernel, const GpuStep& step) {
   if (kernel.rocm()) return step.block(e);
   const auto read = [&](const char* along) {
@@ -79,9 +79,9 @@ GridPosition block_afresh(Emit& e, const GpuKernel& kernel, const GpuStep& step)
   return {read("x"), read("y"), read("z")};
 }
 
-// The tile's sums to the sink, those of all workgroups that share it added in ascending order of the split.
-// Pairs of a row and a chunk of columns go to the warps of all of them in turn. Where sums are compared a
-// lane takes four of them, so that the warp's lanes meet once for 128 columns.
+// Passes the tile's sums to the sink; the sums of workgroups that share the tile are added in ascending order
+// of the split. The warps of all of them take pairs of a row and a chunk of columns in turn. For
+// matmul_argmax a lane takes four columns, so that the lanes of a warp combine once for 128 columns.
 void write_sums(SkinnyTile& t, const Sharing& sharing, OutputSink& sink) {
   Emit& e = t.e;
   const int64_t lanes = t.shape.in.wave;
@@ -99,7 +99,7 @@ void write_sums(SkinnyTile& t, const Sharing& sharing, OutputSink& sink) {
     for (int64_t c = 0; c < lane_columns; ++c) {
       Value column = e.add(first_column, c * lanes);
       Value inside = e.min(column, e.sub(t.columns, e.i32(1)));
-      // Lanes beyond the tile, which may be narrower than they are many, compare its last column once more.
+      // Lanes beyond a narrow tile compare its last column again.
       columns.push_back(t.p.argmax ? inside : column);
       Value at = e.add(sums, e.mul(e.add(e.mul(row, t.shape.columns), inside), 4));
       Values parts;
@@ -110,7 +110,7 @@ void write_sums(SkinnyTile& t, const Sharing& sharing, OutputSink& sink) {
     }
     sink.row(row, columns, row_sums, t.kernel.rocm() ? 0 : static_cast<int32_t>(lanes - 1));
   });
-  // Nobody leaves while others read its shared memory.
+  // No workgroup may exit while others read its shared memory.
   if (sharing.count > 1) cluster_barrier(e);
 }
 
@@ -138,16 +138,15 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   SkinnyTile t{e, kernel, p, *shape, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   t.instruction = amd.instruction, t.lanes = amd.lanes;
   if (!kernel.rocm()) {
-    // Registers are what keeps weights in flight: the assembler is to leave room for as many threads as the
-    // plan counts on. Where it widens 8-bit floats ptxas 13.0, told so, takes all 128 registers and spills 4
-    // to 32 bytes; left alone 100 to 108, and none.
+    // Registers keep weights in flight, so ptxas must leave room for as many threads as the plan assumes. Not where
+    // it widens 8-bit floats: with this hint ptxas 13.0 takes all 128 registers and spills, without it at most 108.
     const Type element = t.view(1).element;
     const bool f8 = isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8;
     if (!f8 || !widens_f8(kernel.arch().str())) {
       const int64_t resident = SkinnyShape::kUnitThreads / kernel.threads();
       kernel.facts.function_attributes.emplace_back("nvvm.minctasm", std::to_string(resident));
     }
-    // 74: cache hints of loads.
+    // PTX 7.4 has cache hints for loads.
     kernel.facts.ptx = std::max<int64_t>(74, least_ptx_of_mma(t.view(1).element));
   }
   const Arguments& arguments = step.arguments();
@@ -157,7 +156,7 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   t.thread = e.to_i32(kernel.thread());
   t.lane = e.rem(t.thread, e.i32(shape->in.wave));
   Value warp = e.div(t.thread, e.i32(shape->in.wave));
-  // The same in all lanes, so that addresses of rows are worked out once a wave, in scalar registers.
+  // Tells LLVM that the wave's number is uniform, so that addresses of rows are computed in scalar registers.
   if (kernel.rocm()) warp = call_amd(e, "llvm.amdgcn.readfirstlane.i32", warp.getType(), warp);
   t.warp_n = e.rem(warp, e.i32(t.shape.warps_n)), t.warp_k = e.div(warp, e.i32(t.shape.warps_n));
   t.shared =

@@ -1,5 +1,5 @@
-// AMD: products without matrix instructions. Lanes multiply what they have of K: two or four elements of a
-// register at a time (dot products), or f32, where the target can two of those together.
+// AMD: products without matrix instructions. Each lane multiplies its own part of K: two or four elements of
+// a register at a time (dot products), or f32 by FMAs, two at a time if the target has packed FMAs.
 #include "kernels/matmul/skinny/emit.h"
 
 namespace lathe::emit {
@@ -23,7 +23,7 @@ class LaneProducts : public SkinnyProducts {
   Value word(Value vector, int64_t i) {
     return LLVM::ExtractElementOp::create(e_.b, e_.loc, vector, e_.i32(i));
   }
-  // sum + the products of the elements of two registers (i32).
+  // sum + the dot product of the elements of two registers (i32).
   Value dot(Value x, Value y, Value sum) {
     const auto elements = [&](Value v) -> Value {
       Type element = t_.view(1).element;
@@ -33,7 +33,7 @@ class LaneProducts : public SkinnyProducts {
     Value clamps = e_.constant(e_.b.getI1Type(), 0);
     return call_amd(e_, lanes_.name, sum.getType(), {elements(x), elements(y), sum, clamps});
   }
-  // A register's elements as f32: one, or two of bf16.
+  // The elements of a register as f32: one f32, or two bf16.
   Values widened(Value x) {
     const auto f32 = [&](Value bits) -> Value {
       return LLVM::BitcastOp::create(e_.b, e_.loc, e_.f32(), bits);
@@ -42,7 +42,7 @@ class LaneProducts : public SkinnyProducts {
     return {f32(arith::ShLIOp::create(e_.b, e_.loc, x, e_.i32(16))),
             f32(arith::AndIOp::create(e_.b, e_.loc, x, e_.i32(static_cast<int32_t>(0xffff0000))))};
   }
-  // All of a vector's.
+  // All elements of a vector as f32.
   Values as_f32(Value vector) {
     Values all;
     for (int64_t i = 0; i < cast<VectorType>(vector.getType()).getNumElements(); ++i)
@@ -60,16 +60,15 @@ class LaneProducts : public SkinnyProducts {
   Emit& e_;
   const SkinnyShape& s_;
   const LaneProduct& lanes_;
-  bool dots_, packs_;  // packs_: sums are pairs of f32
+  bool dots_, packs_;  // packs_: each accumulator is a pair of f32
 };
 
-// A lane has its own K of four columns, so that in the end the lanes' sums are added. Pairs are neighbours
-// along K.
+// A lane has its own k for four columns, so the lanes' sums are added at the end. Packed pairs are adjacent along K.
 class LaneProductsAlongK : public LaneProducts {
  public:
   using LaneProducts::LaneProducts;
 
-  // Row by row of A, four columns each.
+  // Four columns for each row of A.
   Values zeros() override { return Values(kVectors * s_.in.rows, e_.zero(packs_ ? pair() : t_.sum())); }
 
   void multiply(MutableArrayRef<Value> sums, ArrayRef<Value> weights, ArrayRef<Value> rows) override {
@@ -92,7 +91,7 @@ class LaneProductsAlongK : public LaneProducts {
   }
 
  private:
-  // The products of the elements of register `i`; where those are single f32, of every second with the next.
+  // Adds the products of the elements of register `i`. Packed f32 take two registers at every second `i`.
   void add(Value& sum, Value w, Value x, int64_t i) {
     Values ws = widened(word(w, i)), xs = widened(word(x, i));
     if (!packs_) {
@@ -107,12 +106,12 @@ class LaneProductsAlongK : public LaneProducts {
   }
 };
 
-// A lane has the columns of a vector, and four of K. Pairs are neighbours along N.
+// A lane has the columns of one vector and four k. Packed pairs are adjacent along N.
 class LaneProductsAlongN : public LaneProducts {
  public:
   explicit LaneProductsAlongN(SkinnyTile& tile) : LaneProducts(tile), columns_(s_.per_vector()) {}
 
-  // Row by row of A.
+  // The columns, or pairs of columns, for each row of A.
   Values zeros() override {
     return Values(s_.in.rows * columns_ / (packs_ ? 2 : 1), e_.zero(packs_ ? pair() : t_.sum()));
   }
@@ -138,13 +137,14 @@ class LaneProductsAlongN : public LaneProducts {
   }
 
  private:
-  // The four rows' elements of one register, sorted by column: of each two, or four, along K together.
+  // Transposes register `i` of four rows of weights. For each column it returns registers that hold two or
+  // four elements adjacent along K.
   SmallVector<Values> sorted(ArrayRef<Value> weights, int64_t i) {
     const auto permuted = [&](Value x, Value y, uint32_t bytes) {
       return call_amd(e_, "llvm.amdgcn.perm", x.getType(), {y, x, e_.i32(static_cast<int32_t>(bytes))});
     };
     constexpr uint32_t kLowHalves = 0x05040100, kHighHalves = 0x07060302;
-    constexpr uint32_t kLowBytes = 0x05010400, kHighBytes = 0x07030602;  // by turns
+    constexpr uint32_t kLowBytes = 0x05010400, kHighBytes = 0x07030602;  // interleaved
     Values w;
     for (Value row : weights) w.push_back(word(row, i));
     if (s_.in.element_bytes == 2)

@@ -1,5 +1,5 @@
-// Products of f32 by FMAs. A's rows are read from shared memory as they are needed: they would take the
-// registers of the weights under way.
+// CUDA: products of f32 by FMAs. A's rows are read from shared memory when they are needed; kept in
+// registers, they would take the place of weights in flight.
 #include "compiler/ptx_stream.h"
 #include "kernels/matmul/skinny/emit.h"
 
@@ -13,7 +13,7 @@ class Fma : public SkinnyProducts {
  public:
   explicit Fma(SkinnyTile& tile) : t_(tile), e_(tile.e), s_(tile.shape) {}
 
-  // Row by row of A, four columns each.
+  // Four columns for each row of A.
   Values zeros() override { return Values(kFour * s_.in.rows, e_.zero(t_.sum())); }
   Values rows(Value staged) override { return {staged}; }
 
@@ -29,7 +29,7 @@ class Fma : public SkinnyProducts {
   const SkinnyShape& s_;
 };
 
-// A lane has its own K of four columns, so that in the end the lanes' sums are added.
+// A lane has its own k for four columns, so the lanes' sums are added at the end.
 class FmaAlongK : public Fma {
  public:
   using Fma::Fma;
@@ -51,7 +51,7 @@ class FmaAlongK : public Fma {
   }
 };
 
-// A lane has four columns of its own, and all of the unit's K.
+// A lane has four columns of its own and all of the unit's K.
 class FmaAlongN : public Fma {
  public:
   using Fma::Fma;

@@ -1,8 +1,8 @@
-// AMD: a lane's vectors of weights, read once past the caches, and beside them its part of A.
+// AMD: loads a lane's vectors of weights, once and past the caches, and its part of A.
 //
-// Nothing is read under a condition. What lies beyond K, or is asked for after the last group, is replaced by
-// the start of a row, one line for all lanes; what K ends in is zeroed where it is multiplied, in both
-// operands: at the load that would wait for it.
+// No load is conditional. Loads beyond K or after the last group read the start of a row instead, one line
+// for all lanes. Elements beyond K in a vector are zeroed in both operands where they are multiplied: right
+// after the load that would wait for it.
 #include "core/plan.h"
 #include "kernels/matmul/skinny/emit.h"
 
@@ -25,9 +25,9 @@ class Loads : public SkinnyWeights {
   int64_t weights() const override { return kVectors; }
 
  protected:
-  // The unit `ahead` of a place whose first element of K is place[0], where K ends for it at place[1].
+  // First k of the unit `ahead` units after a place. place[0] is the place's first k, place[1] the end of K for it.
   Value first_k(const Values& place, int64_t ahead) { return e_.add(place[0], ahead * s_.unit); }
-  // Whether every unit of a round exists in every round.
+  // Whether every unit of every round exists.
   bool whole_rounds() const { return unsplit_ && s_.in.k % s_.round() == 0; }
 
   Value row(unsigned operand, Value base, Value number) {
@@ -37,7 +37,7 @@ class Loads : public SkinnyWeights {
   Value element(Value pointer, Value elements) {
     return element_pointer(e_, pointer, elements, t_.view(1).element);
   }
-  // In bytes, of 32 bits: the form in which a register holds what lanes add to a row's address.
+  // The offset is in bytes and has 32 bits, so that one register holds what a lane adds to a row's address.
   Value lane_element(Value pointer, Value elements) {
     return element_pointer(e_, pointer, e_.mul(elements, s_.in.element_bytes), e_.b.getI8Type());
   }
@@ -55,8 +55,8 @@ class Loads : public SkinnyWeights {
     return arith::SelectOp::create(e_.b, e_.loc, condition, x, y);
   }
   Value select(Value condition, Value x) { return select(condition, x, e_.i32(0)); }
-  // `x` as far as `left` (i32, signed) elements from its first on exist, zero behind; `whole`: none ends
-  // within it.
+  // Keeps the first `left` (i32, signed) elements of `x` and zeroes the others. `whole`: no vector ends in
+  // its middle.
   Value cut(Value x, Value left, bool whole) {
     const auto ones_above = [&](int64_t elements, int64_t bits, Value otherwise) {
       Value more = arith::CmpIOp::create(e_.b, e_.loc, arith::CmpIPredicate::sgt, left, e_.i32(elements));
@@ -81,9 +81,9 @@ class Loads : public SkinnyWeights {
   bool unsplit_, whole_units_;
 };
 
-// Weights stored N by K. Vectors lie along K, of A as of the weights: without matrix instructions of four
-// columns and of every row of A, the lanes one behind the other; with them of the column and the row of A
-// that is the lane's, where lanes that have the same one follow each other along K.
+// Weights stored N by K: vectors of weights and of A lie along K. Without matrix instructions a lane loads
+// from four columns and from every row of A, and the lanes follow each other along K. With them a lane loads
+// from its own column and its own row of A, and lanes with the same column follow each other along K.
 class LoadsAlongK : public Loads {
  public:
   explicit LoadsAlongK(SkinnyTile& tile) : Loads(tile), matrix_(s_.in.matrix) {
@@ -91,7 +91,7 @@ class LoadsAlongK : public Loads {
       lane_row_ = e_.rem(t_.lane, e_.i32(16));
       Value group = e_.rem(e_.div(t_.lane, e_.i32(16)), e_.i32(s_.in.lane_groups));
       lane_k_ = e_.mul(group, per_vector_);
-      // Rows that A lacks repeat the last: their sums are never looked at.
+      // Rows that A lacks repeat its last row; their sums are not used.
       a_rows_.push_back(row(0, t_.a, e_.min(lane_row_, e_.i32(s_.in.rows - 1))));
     } else {
       lane_k_ = e_.mul(t_.lane, per_vector_);
@@ -137,7 +137,7 @@ class LoadsAlongK : public Loads {
   }
 
  private:
-  // Of a lane's vector along K.
+  // Offset along K of a lane's vector.
   int64_t offset(int64_t vector) const { return matrix_ ? vector * s_.in.lane_groups * per_vector_ : 0; }
 
   bool matrix_;
@@ -145,8 +145,8 @@ class LoadsAlongK : public Loads {
   Values a_rows_;
 };
 
-// Weights stored K by N. Vectors lie along N, one in each of four rows, eight lanes one behind the other; of
-// A the four elements that meet them, of every row.
+// Weights stored K by N: vectors lie along N. A lane loads one vector from each of four rows, and the elements
+// of these four k from every row of A. The lanes that read a line of a row follow each other along N.
 class LoadsAlongN : public Loads {
  public:
   explicit LoadsAlongN(SkinnyTile& tile)

@@ -1,5 +1,5 @@
-// AMD: products by the wave's matrix instructions (MFMA, WMMA) of 16 by 16, D's columns along their rows.
-// What a lane has loaded is used as it came: K may come in any order as long as both operands agree.
+// AMD: products by 16 x 16 matrix instructions (MFMA, WMMA), with D's columns along the instruction's rows.
+// Lanes use their data as loaded: K may come in any order as long as both operands agree.
 #include "kernels/matmul/mma/emit_operand.h"
 #include "kernels/matmul/skinny/emit.h"
 
@@ -42,8 +42,8 @@ class Mfma : public SkinnyProducts {
   }
 
  private:
-  // LLVM moves what one branch alone needs into it, matrix instructions too (gfx1100, f16). They take the
-  // operands of all lanes, which lanes that do not go there would not have.
+  // LLVM sinks code that only one branch needs into the branch, even matrix instructions (gfx1100, f16). They
+  // read the operands of all lanes, also of lanes that do not take the branch.
   Value kept_here(Value sums) {
     return LLVM::InlineAsmOp::create(e_.b, e_.loc, sums.getType(), sums, "", "=v,0",
                                      /*has_side_effects=*/true, /*is_align_stack=*/false,

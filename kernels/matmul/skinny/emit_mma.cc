@@ -1,11 +1,11 @@
-// Products by the warp's matrix instructions, the operands swapped: 16 columns of D are the instruction's 16
-// rows, and A's rows its 8 columns.
+// CUDA: products by the warp's matrix instructions with swapped operands: 16 columns of D are the
+// instruction's 16 rows, and A's rows are its 8 columns.
 //
-// K may come in any order as long as both operands agree, and so may the columns of D. So what a lane has
-// loaded is used as it came. Lane 4 g + t of an instruction holds the same K of rows g and g + 8 and of A's
-// row g, in a low and a high half. Weights stored N by K: a vector's first two registers are the halves of
-// one product, the others of the next. Stored K by N: of the vectors of four rows, rows 0 and 1 are paired
-// element by element to be low halves, rows 2 and 3 to be high ones, and of a pair of columns the first is
+// K and D's columns may come in any order as long as both operands agree, so lanes use their data as loaded.
+// Lane 4 g + t of an instruction holds the same k of the instruction's rows g and g + 8 and of A's row g, in
+// a low and a high half. Weights stored N by K: a vector's first two registers are the two halves of one
+// product, the other two those of the next. Stored K by N: a lane has vectors of four rows. Elements of rows
+// 0 and 1 are paired as low halves, those of rows 2 and 3 as high halves; of a pair of columns the first is
 // row g, the second row g + 8.
 #include "compiler/ptx_mma.h"
 #include "compiler/ptx_stream.h"
@@ -17,25 +17,25 @@ using namespace mlir;
 
 class Mma : public SkinnyProducts {
  public:
-  // `lane_bytes`: of a segment of staged A, a lane's part.
+  // `lane_bytes`: a lane's part of a segment of staged A.
   Mma(SkinnyTile& tile, int64_t lane_bytes)
       : t_(tile), e_(tile.e), s_(tile.shape), element_(tile.view(1).element), blocks_(s_.padded_rows / 8) {
     g_ = e_.div(t_.lane, e_.i32(4));
     four_ = e_.rem(t_.lane, e_.i32(4));
     for (int64_t i = 0; i < blocks_; ++i) {
-      // Rows that A lacks repeat the last: their sums are never looked at.
+      // Rows that A lacks repeat its last row; their sums are not used.
       Value row = e_.min(e_.add(g_, 8 * i), e_.i32(s_.in.rows - 1));
       staged_.push_back(e_.add(e_.mul(row, s_.segment), e_.mul(four_, lane_bytes)));
     }
   }
 
  protected:
-  // Adds the product of registers a (four) and b (two) to the sums from `at` on.
+  // Adds the product of the registers `a` (four) and `b` (two) to the four sums from `at` on.
   void add(MutableArrayRef<Value> sums, int64_t at, ArrayRef<Value> a, ArrayRef<Value> b) {
     MutableArrayRef<Value> to = sums.slice(at, 4);
     llvm::copy(multiply_matrices(e_, element_, rounded(a), rounded(b), to), to.begin());
   }
-  // Lanes have rows 2 t + row: of `row` to `row` + 6 some may not exist.
+  // Calls `write` in the lanes whose row, 2 t + row, exists.
   void where_exists(int64_t row, int64_t rows, const std::function<void()>& write) {
     if (row + 6 < rows)
       write();
@@ -49,10 +49,10 @@ class Mma : public SkinnyProducts {
   Type element_;
   int64_t blocks_;
   Value g_, four_;
-  Values staged_;  // the lane's place in a unit of A, for each 8 rows
+  Values staged_;  // offset of the lane's part in a unit of A, for each block of 8 rows
 
  private:
-  // f32 as they are would be cut off to tf32, with twice the error and a bias towards zero.
+  // mma.sync would truncate f32 to tf32, which doubles the error and biases it towards zero. Round instead.
   Values rounded(ArrayRef<Value> words) {
     Values all(words.begin(), words.end());
     if (element_.isF32())
@@ -65,10 +65,10 @@ class MmaAlongK : public Mma {
  public:
   explicit MmaAlongK(SkinnyTile& tile) : Mma(tile, SkinnyShape::kVector) {}
 
-  // Two sums of each element: a product waits some 30 cycles for the one before it.
+  // Two accumulators for each sum, because a product waits about 30 cycles for the one before it.
   Values zeros() override { return Values(kChains * blocks_ * 4, e_.zero(t_.sum())); }
 
-  // By half, then by block of 8 rows.
+  // Order: by half, then by block of 8 rows.
   Values rows(Value staged) override {
     Values all;
     for (int64_t half = 0; half < 2; ++half)
@@ -107,7 +107,7 @@ class MmaAlongN : public Mma {
  public:
   explicit MmaAlongN(SkinnyTile& tile) : Mma(tile, tile.shape.segment / 4) {}
 
-  // By pair of columns, then by block of 8 rows.
+  // Order: by pair of columns, then by block of 8 rows.
   Values zeros() override { return Values(kPairs * blocks_ * 4, e_.zero(t_.sum())); }
 
   Values rows(Value staged) override {
@@ -144,7 +144,7 @@ class MmaAlongN : public Mma {
   }
 
  private:
-  static constexpr int64_t kPairs = 4;  // of columns, in a vector
+  static constexpr int64_t kPairs = 4;  // pairs of columns in a vector
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The loop over a workgroup's weights: loads of one unit ahead of the products of another.
+// The loop over a workgroup's weights: loads of later units run ahead of the products of earlier ones.
 #include "compiler/ptx_hopper.h"
 #include "compiler/ptx_mma.h"
 #include "kernels/matmul/skinny/emit.h"
@@ -7,8 +7,8 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-// Starts copying A's part to shared memory, [segment of K][row]: a thread takes the same 16 bytes of every
-// row. What lies beyond K is zero there, up to the end of the unit behind the last.
+// Starts to copy A's part to shared memory, [segment of K][row]: a thread copies the same 16 bytes of every
+// row. Beyond K it writes zeros, up to the end of the unit after the last.
 void stage_rows(SkinnyTile& t) {
   Emit& e = t.e;
   const SkinnyShape& s = t.shape;
@@ -46,14 +46,14 @@ class Stream {
         groups_(e_.ceil_div(tile.columns, e_.i32(s_.in.group))) {}
 
   void emit() {
-    // Weights first: they come from further away than A, which every workgroup reads. Without the barrier the
-    // assembler lets their loads wait until A is on its way.
+    // The weights' loads start first, because they come from memory, and A mostly from L2. Without keep_order
+    // ptxas would issue them after A's copies.
     if (!t_.kernel.reads_b_early()) t_.kernel.wait_for_earlier_kernel();
     Values here = place(e_.i32(0), e_.i32(0)), carried;
     for (int64_t i = 0; i < s_.in.unroll_k; ++i) {
       append(carried, weights_.load(here, i * s_.warps_k));
-      // AMD counts loads in the order of their start: one that were put behind another unit's would make the
-      // first round, and with it every round, wait for both.
+      // AMD waits for loads in their order of issue: a load that moved behind another unit's would make every
+      // round wait for both.
       if (s_.in.amd) t_.keep_order();
     }
     if (!s_.in.amd) {
@@ -81,7 +81,7 @@ class Stream {
   Values place(Value group, Value round) {
     return weights_.place(group, first_unit(round), e_.less(group, groups_));
   }
-  // Consumes the units in registers, one by one, and sends each one's registers for more at once.
+  // Multiplies the units in registers one by one, and reloads each unit's registers at once.
   Values step(ArrayRef<Value> loaded, ArrayRef<Value> sums, Value group, Value round) {
     const int64_t values = weights_.values(), weights = weights_.weights();
     Value is_last =
@@ -97,8 +97,7 @@ class Stream {
       products_.multiply(added, ArrayRef<Value>(unit).take_front(weights), rows);
       if (i + 1 < s_.in.unroll_k) rows_after = staged_rows(round, ahead + s_.warps_k);
       append(out, weights_.load(next, ahead));
-      // Left to themselves the assembler and LLVM put all loads off to the end, where the warp has nothing
-      // under way any more.
+      // Without this, ptxas and LLVM would move all loads to the end, when the warp has nothing else in flight.
       t_.keep_order();
       rows = rows_after;
     }
@@ -121,9 +120,9 @@ class Stream {
     return products_.rows(e_.add(t_.shared, e_.mul(unit, s_.unit_bytes)));
   }
 
-  // The group's sums to the tile's, in ascending order of the warps along K. Groups take turns with two
-  // buffers: a warp that is a group ahead writes to the other one, and the barrier keeps it from being two
-  // ahead.
+  // Adds the group's sums in ascending order of the warps along K and stores them to the tile's. Groups
+  // alternate between two buffers: a warp that is one group ahead writes to the other one, and the barrier
+  // keeps it from being two ahead.
   void reduce(const Values& sums, Value group) {
     Value column = e_.mul(group, s_.in.group), tile_sums = e_.add(t_.shared, s_.sums_at);
     if (s_.warps_k == 1) {
@@ -156,7 +155,7 @@ class Stream {
 }  // namespace
 
 Value element_pointer(Emit& e, Value pointer, Value elements, Type element) {
-  if (element.getIntOrFloatBitWidth() == 8) element = e.b.getI8Type();  // LLVM knows no 8-bit floats
+  if (element.getIntOrFloatBitWidth() == 8) element = e.b.getI8Type();  // LLVM has no 8-bit floats
   Value at = elements.getType().isIndex()
                  ? arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), elements).getResult()
                  : arith::ExtUIOp::create(e.b, e.loc, e.b.getI64Type(), elements).getResult();
@@ -178,12 +177,12 @@ Value add_in_order(Emit& e, ArrayRef<Value> parts) {
   return sum;
 }
 
-// Lanes that differ in a bit share out their sums by halves, each adding the other's, as long as there are
-// two; what is left they both add. In the end lanes that did the latter hold the same.
+// For each bit, two lanes divide their sums in halves, and each adds the other lane's half to its own. An odd
+// number of sums is not divided: both lanes add all of them and then hold the same.
 SharedOut share_out(const SkinnyTile& t, ArrayRef<Value> sums, int64_t high, int64_t low) {
   Emit& e = t.e;
   Values left(sums.begin(), sums.end());
-  Value first = e.i32(0);  // the number of the lane's first sum
+  Value first = e.i32(0);  // number of the lane's first sum
   for (int64_t bit = high; bit >= low; bit /= 2) {
     const size_t half = left.size() / 2;
     if (left.size() % 2 != 0) {

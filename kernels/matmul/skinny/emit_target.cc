@@ -1,4 +1,4 @@
-// What the "skinny" kernels' parts say in other words on CUDA and on AMD.
+// Operations of the "skinny" kernels that differ between CUDA and AMD.
 #include "compiler/ptx_hopper.h"
 #include "compiler/ptx_stream.h"
 #include "kernels/matmul/mma/emit_operand.h"
@@ -46,7 +46,7 @@ void SkinnyTile::keep_order() const {
     sync_warp(e);
 }
 
-// As gpu.barrier but for the fences: gfx11's and gfx12's would wait for every load.
+// Like gpu.barrier, but with fences for shared memory only: on gfx11 and gfx12 full fences wait for every load.
 void SkinnyTile::barrier() const {
   if (!kernel.rocm()) return kernel.barrier();
   const auto fence = [&](LLVM::AtomicOrdering ordering) {

@@ -1,5 +1,4 @@
-// CUDA: where a lane's 16-byte vectors of weights lie, in either layout, and what becomes of those that K or
-// N ends in.
+// CUDA: where a lane's 16-byte vectors of weights lie in each layout, and how vectors that K or N cuts are completed.
 #include "compiler/ptx_mma.h"
 #include "compiler/ptx_stream.h"
 #include "kernels/matmul/skinny/emit.h"
@@ -8,7 +7,7 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kVectors = 4;  // of a unit
+constexpr int64_t kVectors = 4;  // vectors in a unit
 constexpr int64_t kWords = SkinnyShape::kUnitRegisters / kVectors;
 
 class Weights : public SkinnyWeights {
@@ -33,7 +32,7 @@ class Weights : public SkinnyWeights {
   Value select(Value condition, Value x) {
     return arith::SelectOp::create(e_.b, e_.loc, condition, x, e_.i32(0));
   }
-  // Copies `bytes` (i32) of 16 to `shared`. A copy of nothing still names an address: one that exists.
+  // Copies the first `bytes` (i32) of 16 to `shared`. A copy of 0 bytes still needs a valid address.
   void stage(Value shared, Value from, Value bytes) {
     from = arith::SelectOp::create(e_.b, e_.loc, e_.equal(bytes, e_.i32(0)), t_.b, from);
     copy_async(e_, shared_pointer(e_, shared), from, bytes);
@@ -49,8 +48,8 @@ class Weights : public SkinnyWeights {
   Value tails_;
 };
 
-// Stored N by K. Vectors lie along K: with matrix instructions of the columns g and g + 8 (lane 4 g + t) in
-// either half of a line, with FMAs of four columns, the lanes one behind the other.
+// Weights stored N by K: vectors lie along K. With matrix instructions lane 4 g + t loads from the columns g
+// and g + 8, in both halves of a line. With FMAs the lanes follow each other along K, in four columns.
 class AlongK : public Weights {
  public:
   explicit AlongK(SkinnyTile& tile)
@@ -60,7 +59,7 @@ class AlongK : public Weights {
         column_(matrix_ ? e_.div(t_.lane, e_.i32(4)) : e_.i32(0)),
         k_(e_.mul(matrix_ ? e_.rem(t_.lane, e_.i32(4)) : t_.lane, per_vector_)) {}
 
-  // 16 bytes a column of the tile, of which `tail` elements exist; where another split has K's end, none do.
+  // Stages 16 bytes for each column of the tile, of which `tail` elements exist; none if K ends in another split.
   void stage_tails() override {
     if (!s_.tail) return;
     Value whole = e_.mul(e_.div(t_.depth, e_.i32(per_vector_)), per_vector_);
@@ -71,8 +70,8 @@ class AlongK : public Weights {
     });
   }
 
-  // For each of the lane's columns: the elements of K from its first on (they may be negative), where they
-  // are, and where the column's tail is.
+  // For each of the lane's columns: the number of elements from its first k on (may be negative), their
+  // address, and the address of the column's tail.
   Values place(Value group, Value unit, Value valid) override {
     Value column = e_.add(e_.mul(group, s_.in.group), e_.add(e_.mul(t_.warp_n, s_.warp_columns), column_));
     Value k = e_.add(e_.mul(unit, s_.unit), k_), left = e_.sub(t_.depth, k);
@@ -109,7 +108,7 @@ class AlongK : public Weights {
   }
 
  private:
-  int64_t distance() const { return matrix_ ? 8 : 1; }                              // of a lane's columns
+  int64_t distance() const { return matrix_ ? 8 : 1; }  // between a lane's columns
   int64_t offset(int64_t vector) const { return vector / columns_ * s_.unit / 2; }  // along K
   const Value* column(const Values& place, int64_t vector) const {
     return &place[vector % columns_ * (s_.tail ? 3 : 2)];
@@ -120,11 +119,11 @@ class AlongK : public Weights {
   Value column_, k_;
 };
 
-// Stored K by N. Vectors lie along N, one in each of four rows: with matrix instructions rows 4 t to 4 t + 3
-// at columns 8 g to 8 g + 7 (lane 4 g + t), with FMAs the lanes one behind the other.
+// Weights stored K by N: vectors lie along N, one in each of four rows. With matrix instructions lane 4 g + t
+// loads rows 4 t to 4 t + 3 at the columns 8 g to 8 g + 7. With FMAs the lanes follow each other along N.
 //
-// Where N ends in a vector all of it is loaded, columns that do not exist being left out of D, but for the
-// last row's, behind which memory may end.
+// A vector that N cuts is loaded whole, and the columns that do not exist are left out of D. Only the vector
+// in the last row is staged, because memory may end behind that row.
 class AlongN : public Weights {
  public:
   explicit AlongN(SkinnyTile& tile)
@@ -132,7 +131,7 @@ class AlongN : public Weights {
         column_(e_.mul(s_.in.matrix ? e_.div(t_.lane, e_.i32(4)) : t_.lane, per_vector_)),
         k_(s_.in.matrix ? e_.mul(e_.rem(t_.lane, e_.i32(4)), kVectors) : e_.i32(0)) {}
 
-  // The last row's end, if it is this tile's.
+  // The end of the last row, if it lies in this tile.
   void stage_tails() override {
     if (!s_.tail) return;
     e_.when(e_.equal(t_.thread, e_.i32(0)), [&] {
@@ -142,8 +141,8 @@ class AlongN : public Weights {
     });
   }
 
-  // The rows from the lane's first on (they may be negative), where they are, and the rows again if N ends in
-  // the lane's columns, else 0.
+  // The number of rows from the lane's first on (may be negative), their address, and that number again if N
+  // cuts the lane's vector, else 0.
   Values place(Value group, Value unit, Value valid) override {
     Value column = e_.add(e_.mul(group, s_.in.group), e_.add(e_.mul(t_.warp_n, s_.warp_columns), column_));
     Value k = e_.add(e_.mul(unit, s_.unit), k_);

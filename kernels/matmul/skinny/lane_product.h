@@ -1,5 +1,5 @@
-// What lanes of AMD's GPUs multiply and add without matrix instructions, one row a type and target: the
-// "skinny" family's products. Plain data, read by the candidates' table and by the emitter.
+// What the lanes of AMD's GPUs multiply without matrix instructions in the "skinny" family, one row for each
+// type and target. Plain data, read by the candidate table and by the emitter.
 #pragma once
 
 #include "absl/strings/match.h"
@@ -10,15 +10,15 @@ namespace lathe {
 
 struct LaneProduct {
   enum Kind {
-    kDot,  // an instruction sums the products of all elements of a register
-    kFma   // f32, to which bf16 is widened by a shift and a mask
+    kDot,  // one instruction sums the products of all elements of a register
+    kFma   // f32 FMAs; bf16 is widened by a shift and a mask
   };
 
-  absl::string_view targets;  // prefix of the architectures' names
+  absl::string_view targets;  // prefix of the architecture's name
   DType type;
   Kind kind;
-  // LLVM's intrinsic of kDot: two registers, a sum, whether it clamps. Where a target lacks one LLVM does not
-  // refuse the kernel, it ends the process.
+  // kDot: the LLVM intrinsic. Operands: two registers, a sum, whether it clamps. On a target that lacks the
+  // intrinsic LLVM ends the process.
   const char* name;
 };
 
@@ -32,7 +32,7 @@ inline constexpr LaneProduct kLaneProducts[] = {
     {"gfx", DType::kF32, LaneProduct::kFma, ""},
 };
 
-// Null if the architecture has none for the type. Those that have are what the table was tried on.
+// Null if the architecture has none for the type. Only architectures on which the table was tested have any.
 inline const LaneProduct* find_lane_product(absl::string_view arch, DType type) {
   for (absl::string_view known : {"gfx90a", "gfx942", "gfx950", "gfx103", "gfx110", "gfx115", "gfx120"})
     if (absl::StartsWith(arch, known) && !absl::StrContains(arch, "generic"))
@@ -40,7 +40,7 @@ inline const LaneProduct* find_lane_product(absl::string_view arch, DType type) 
         if (row.type == type && absl::StartsWith(arch, row.targets)) return &row;
   return nullptr;
 }
-// Whether two FMAs of f32 are one instruction (v_pk_fma_f32).
+// Whether one instruction does two f32 FMAs (v_pk_fma_f32).
 inline bool packs_fmas(absl::string_view arch) { return absl::StartsWith(arch, "gfx9"); }
 
 }  // namespace lathe

@@ -1,14 +1,14 @@
-// What a "skinny" plan fixes of its kernel: what a warp works at, how shared memory is laid out. Pure
-// arithmetic, read by the candidates' table and by the emitter.
+// The shape of a "skinny" kernel: what each warp computes and how shared memory is laid out. Pure arithmetic,
+// used by the candidate table and by the emitter.
 //
-// A workgroup owns tile_n columns of D and the K of its split (at most tile_k), and all rows of A. It works
-// on register_n columns (a group) after another. Its warps lie warps_n along N by warps_k along K and read
-// weights from global memory straight to registers, a unit of 16 registers of a lane (2 KB, of a wave of 64
-// 4 KB) at a time with unroll_k units in flight; the loads run ahead across groups. The sums of the warps
-// along K meet in shared memory, and the whole tile's sums stay there until the end.
+// A workgroup computes tile_n columns of D for all rows of A, over the K of its split (at most tile_k). It
+// goes through the columns in groups of register_n. Its warps form a grid of warps_n along N by warps_k along
+// K. They load weights from global memory straight to registers, in units of 16 registers per lane (2 KB per
+// warp of 32, 4 KB per wave of 64), with unroll_k units in flight; the loads run ahead across groups. The
+// sums of the warps along K are added through shared memory, and the tile's sums stay there until the end.
 //
-// CUDA stages its part of A in shared memory once. On AMD, where that holds less, a lane reads its part of A
-// beside the weights, as far ahead; so there is no limit to K, and nothing to wait for before the first load.
+// CUDA stages its part of A in shared memory once. AMD has less shared memory, so a lane loads its part of A
+// together with the weights. Therefore K is not limited there, and the first load waits for nothing.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@
 namespace lathe {
 
 struct SkinnyInput {
-  int64_t rows = 0;                           // of A
+  int64_t rows = 0;                           // rows of A
   int64_t k = 0, n = 0;                       // of the whole product
   int64_t tile_n = 0, tile_k = 0, group = 0;  // group: register_n
   int64_t unroll_k = 0, threads = 0;
   int64_t element_bytes = 2;
-  bool k_major = true;  // weights: contiguous along K, else along N
-  bool matrix = true;   // swap: matrix instructions with D's columns along their rows; else FMAs
-  // AMD: the wave, and over how many groups of lanes matrix instructions spread K.
+  bool k_major = true;  // weights are contiguous along K, else along N
+  bool matrix = true;   // swap: matrix instructions, with D's columns along their rows; else FMAs
+  // AMD: lanes of a wave, and the groups of lanes over which matrix instructions spread K.
   bool amd = false;
   int64_t wave = 32, lane_groups = 4;
 };
@@ -34,34 +34,34 @@ struct SkinnyInput {
 struct SkinnyShape {
   explicit SkinnyShape(const SkinnyInput& in);
 
-  // Why no kernel has this shape, "" if one has.
+  // Why this shape is not supported, "" if it is.
   std::string defect() const;
 
   int64_t per_vector() const { return kVector / in.element_bytes; }  // elements
-  // Elements of K that all warps' loads in flight are of.
+  // Elements of K that the loads in flight of all warps cover.
   int64_t round() const { return unit * warps_k * in.unroll_k; }
 
   SkinnyInput in;
-  int64_t unit = 0;          // elements of K of a unit
-  int64_t warp_columns = 0;  // columns of D of a unit
-  int64_t lanes_k = 0;       // AMD without matrix instructions: groups of lanes that K is spread over
-  int64_t segment = 0;       // CUDA: bytes of a row of A that lie together in shared memory
+  int64_t unit = 0;          // elements of K in a unit
+  int64_t warp_columns = 0;  // columns of D in a unit
+  int64_t lanes_k = 0;       // AMD without matrix instructions: groups of lanes over which K is spread
+  int64_t segment = 0;       // CUDA: bytes of a row of A that are contiguous in shared memory
   int64_t warps_n = 0, warps_k = 0;
-  int64_t tail = 0;                 // elements behind the last whole 16 bytes of a row of weights
-  int64_t padded_rows = 0;          // rows of a group's sums: whole blocks of the instruction's
-  int64_t groups = 0, columns = 0;  // of the tile; columns of all its groups
-  // Shared memory: A's units with one of zeros behind them, the weights' tails, two buffers of the warps'
-  // sums (one warp along K needs none, AMD's one group one), the tile's sums.
+  int64_t tail = 0;                 // elements after the last whole 16 bytes of a row of weights
+  int64_t padded_rows = 0;          // rows of a group's sums, rounded up to the instruction's blocks
+  int64_t groups = 0, columns = 0;  // groups of the tile; columns of all of them
+  // Shared memory: A's units and one unit of zeros, the weights' tails, two buffers for the warps' sums (none
+  // with one warp along K, one on AMD with a single group), the tile's sums.
   int64_t unit_bytes = 0;                        // of staged A; AMD stages nothing
-  int64_t partial_pitch = 0, partial_bytes = 0;  // f32 from row to row of a warp's sums; bytes of a buffer
+  int64_t partial_pitch = 0, partial_bytes = 0;  // f32 between rows of a warp's sums; bytes of a buffer
   int64_t tails_at = 0, partials_at = 0, sums_at = 0, shared_bytes = 0;
 
-  // K of every split but the last is a multiple of this, so that rows of A and of weights still start at 16
-  // bytes.
+  // K of every split but the last is a multiple of this, so that rows of A and of weights still start at
+  // multiples of 16 bytes.
   static constexpr int64_t kSplitMultiple = 64;
   static constexpr int64_t kMaxRows = 16, kVector = 16, kUnitVectors = 4, kUnitRegisters = 16;
   static constexpr int64_t kLine = 128;  // bytes
-  // Of a thread, which the kernel keeps to so that a compute unit's 64 K serve 512 threads.
+  // Registers of a thread. The kernel keeps to them so that an SM's 64 K registers serve 512 threads.
   static constexpr int64_t kRegisters = 128, kUnitThreads = 512;
 
  private:
@@ -80,7 +80,7 @@ inline SkinnyShape::SkinnyShape(const SkinnyInput& input) : in(input) {
   groups = in.group > 0 ? (in.tile_n + in.group - 1) / in.group : 0;
   columns = groups * in.group;
   if (!in.amd) stage();
-  // Rows of a fragment's lanes are then apart by 8 of the 32 banks, or 4.
+  // The 4 columns of padding put the rows that a fragment's lanes store 8 of the 32 banks apart, or 4.
   partial_pitch = in.group + 4;
   partial_bytes = warps_k > 1 ? 4 * warps_k * padded_rows * partial_pitch : 0;
   sums_at = partials_at + (in.amd && groups == 1 ? 1 : 2) * partial_bytes;
@@ -89,11 +89,11 @@ inline SkinnyShape::SkinnyShape(const SkinnyInput& input) : in(input) {
 
 inline void SkinnyShape::place_cuda() {
   if (in.k_major) {
-    // Matrix instructions: a line of each of 16 columns. FMAs: the warp along four columns.
+    // Matrix instructions: a line of each of 16 columns. FMAs: the warp along each of four columns.
     warp_columns = in.matrix ? 16 : 4;
     segment = in.matrix ? kLine / 2 : in.wave * kVector;
   } else {
-    // Matrix instructions: a line of each of 16 rows. FMAs: the warp along four rows.
+    // Matrix instructions: a line of each of 16 rows. FMAs: the warp along each of four rows.
     warp_columns = in.matrix ? kLine / in.element_bytes : in.wave * per_vector();
     segment = in.matrix ? 16 * in.element_bytes : kVector;
   }
@@ -101,13 +101,14 @@ inline void SkinnyShape::place_cuda() {
   padded_rows = in.matrix ? (in.rows + 7) / 8 * 8 : in.rows;
 }
 
-// Vectors that K or N ends in are loaded whole: one aligned to its size lies in a page that exists.
+// Vectors that K or N cuts are loaded whole: an aligned vector does not cross a page.
 inline void SkinnyShape::place_amd() {
   if (in.matrix) {
-    // Sixteen columns, a lane one of them, its vectors as many lanes along K apart as hold other K of it.
+    // Each lane has one of 16 columns. The lane_groups lanes of a column take its vectors along K in turn.
     warp_columns = 16, unit = in.lane_groups * kUnitVectors * per_vector();
   } else {
-    // The wave along four columns; or eight lanes along a line of a row, and four rows of each eight.
+    // N by K: the wave lies along each of four columns. K by N: eight lanes lie along a line of a row, and
+    // each such eight take four rows.
     warp_columns = in.k_major ? kUnitVectors : kLine / in.element_bytes;
     lanes_k = in.k_major ? in.wave : in.wave / (kLine / kVector);
     unit = lanes_k * (in.k_major ? per_vector() : kUnitVectors);
@@ -125,7 +126,7 @@ inline void SkinnyShape::stage() {
 
 inline std::string SkinnyShape::defect() const {
   if (in.rows < 1 || in.rows > kMaxRows) return absl::StrCat("M ", in.rows, " > ", kMaxRows);
-  // CUDA: pairs of rows are sorted by 16-bit elements; FMAs are of f32.
+  // CUDA: the transposition of row pairs needs 16-bit elements, and FMAs need f32.
   const bool exists =
       in.matrix ? in.k_major || (!in.amd && in.element_bytes == 2) : in.amd || in.element_bytes == 4;
   if (!exists)

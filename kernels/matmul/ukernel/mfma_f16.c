@@ -1,7 +1,7 @@
 // targets: gfx90a gfx942 gfx950
 //
-// The multi-MMA inner kernel of CDNA on f16: MFMA of 16 x 16, over 32 of K at once on gfx950 and in two
-// instructions before.
+// The multi-MMA inner kernel of CDNA for f16, with MFMA of 16 x 16: one instruction for 32 of K on gfx950,
+// two of 16 on older targets.
 #include "mfma.h"
 
 #if defined(__gfx950__)

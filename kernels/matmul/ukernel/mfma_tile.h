@@ -1,10 +1,10 @@
-// One inner kernel: FUNCTION, of a tile of TILE_M x TILE_N in waves of WARP_M x WARP_N (columns of waves
-// innermost). Included once for each; around it MULTIPLY says what is multiplied: sixteen bytes along K of
-// each lane, in one instruction or two. B's columns are the instruction's rows, so that a lane's sums are
-// neighbours along N. Each sum is of all steps of K in ascending order, from zero.
+// One inner kernel: FUNCTION, for a tile of TILE_M x TILE_N in waves of WARP_M x WARP_N (columns of waves
+// innermost). Included once for each kernel. MULTIPLY, which the including file defines, multiplies 16 bytes of
+// K of each lane in one or two instructions. B's columns are the instruction's rows, so that a lane's
+// accumulators are adjacent along N. Each accumulator starts at zero and adds the steps of K in ascending order.
 //
-// Blocks of K pass through registers and two buffers: while one is multiplied, the next goes from registers
-// to the other buffer, and the one after that is on its way into registers.
+// Blocks of K pass through registers and two buffers: while one block is multiplied, the next moves from
+// registers to the other buffer, and the one after that is loaded into registers.
 #define WARPS_N (TILE_N / WARP_N)
 #define THREADS (TILE_M / WARP_M * WARPS_N * 64)
 #define A_BYTES (TILE_M * DEPTH_BYTES)
@@ -59,15 +59,15 @@ void FUNCTION(const GLOBAL char* a, int64_t a_pitch, int32_t rows, int32_t a_k_c
   uint32_t write = STAGE_BYTES;
 #pragma clang loop unroll(disable)
   for (int32_t k = 0; k < depth; k += BLOCK) {
-    // Nobody reads that buffer since the last barrier.
+    // No wave has read that buffer since the last barrier.
     END(k + BLOCK, shared + write);
     BEGIN(k + 2 * BLOCK);
-    // LLVM would put loads off to where they are waited for.
+    // LLVM would otherwise move the loads down to their first use.
     __builtin_amdgcn_sched_barrier(0);
     barrier();
     chunk next_a[FRAGMENTS_M], next_b[FRAGMENTS_N];
     LOAD(next_a, next_b, shared + write);
-    // ... and operands that a loop carries along to its head.
+    // LLVM would otherwise move loads of loop-carried operands to the head of the loop.
     __asm__ volatile("" ::: "memory");
     EACH(i, FRAGMENTS_M) EACH(j, FRAGMENTS_N) MULTIPLY(x[i][j], now_a[i], now_b[j]);
     EACH(i, FRAGMENTS_M) now_a[i] = next_a[i];

@@ -1,24 +1,23 @@
-// CUDA, sm_80 and later: how an operand gets into shared memory, in chunks of 16 bytes that are copied
-// asynchronously, and from there into registers. In a stage it lies in rows along K where it is contiguous
-// there, else along its width; the chunks of a row are exchanged by the row's number, so that neither copies
-// nor ldmatrix meet in a bank.
+// CUDA, sm_80 and later: copies an operand to shared memory with cp.async, in chunks of 16 bytes, and loads
+// fragments from there. A stage holds rows along K if the operand is K-contiguous, else rows along its width.
+// Chunks are swizzled by the row number, so that neither copies nor ldmatrix have bank conflicts.
 #include "multi_mma.h"
 
-#define DEPTH_BYTES 64  // of a stage, along K
+#define DEPTH_BYTES 64  // bytes of K in a stage
 #define STAGES 4
-#define STEP_BYTES 32  // of K that one mma.sync multiplies
+#define STEP_BYTES 32  // bytes of K that one mma.sync multiplies
 
 typedef struct {
   uint32_t r[4];
 } matrices;
 
-// Sixteen bytes, of which `bytes` are read and the rest are zero.
+// Copies 16 bytes: the first `bytes` are read, the rest become zero.
 static INLINE void copy(uint32_t to, const GLOBAL char* from, int32_t bytes) {
   __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                    : "memory");
 }
 static INLINE void commit(void) { __asm__ volatile("cp.async.commit_group;" ::: "memory"); }
-// Until all but the thread's last `pending` groups are there, in all threads.
+// Waits until all but the last `pending` groups of every thread have arrived.
 #define WAIT(pending)                                                      \
   do {                                                                     \
     __asm__ volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory"); \
@@ -36,8 +35,8 @@ static INLINE layout layout_of(const operand* x, uint32_t width, uint32_t elemen
   if (!x->k_contiguous) l.row_bytes = width * element, l.rows = DEPTH_BYTES / element;
   return l;
 }
-// The block of K at `k0`: a thread copies the same chunk of rows that lie threads / chunks apart. Zero beyond
-// what exists.
+// Copies the K block at `k0`. A thread copies the same chunk of rows that lie threads / chunks apart. What
+// lies outside the operand becomes zero.
 static INLINE void copy_block(const operand* x, uint32_t width, uint32_t element, uint32_t threads,
                               uint32_t thread, int32_t k0, int32_t depth, uint32_t to) {
   const layout l = layout_of(x, width, element);
@@ -55,8 +54,8 @@ static INLINE void copy_block(const operand* x, uint32_t width, uint32_t element
   }
 }
 
-// Sixteen of the warp's rows of A or columns of B for one step: of four matrices the second is the next eight
-// of the width and the third the next chunk along K, or the other way round, so that registers come in
+// Loads 16 of the warp's rows of A or columns of B for one step. Of the four matrices the second is the next
+// eight of the width and the third the next chunk along K, or the reverse, so that the registers are in
 // mma.sync's order.
 static INLINE matrices load_fragment(const operand* x, int32_t is_a, uint32_t width, uint32_t element,
                                      uint32_t from, uint32_t first, uint32_t lane, uint32_t step) {
@@ -73,7 +72,7 @@ static INLINE matrices load_fragment(const operand* x, int32_t is_a, uint32_t wi
   return m;
 }
 
-// d += A B of a 16 x 8 tile: four registers of A, two of B.
+// d += A B for a tile of 16 x 8: four registers of A, two of B.
 #define MMA_SYNC(form, kind, d, a, b0, b1)                                                            \
   __asm__("mma.sync.aligned." form " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
           : "+" kind((d)[0]), "+" kind((d)[1]), "+" kind((d)[2]), "+" kind((d)[3])                    \

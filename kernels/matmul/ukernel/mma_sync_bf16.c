@@ -1,6 +1,6 @@
 // targets: sm_80
 //
-// The multi-MMA inner kernel of CUDA on bf16.
+// The multi-MMA inner kernel of CUDA for bf16.
 #include "mma_sync.h"
 
 #define ELEMENT 2

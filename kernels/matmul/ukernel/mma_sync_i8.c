@@ -1,7 +1,7 @@
 // targets: sm_80
 //
-// The multi-MMA inner kernel of CUDA on i8, which both operands have along K: ldmatrix transposes nothing of
-// one byte.
+// The multi-MMA inner kernel of CUDA for i8. Both operands must be K-contiguous, because ldmatrix cannot
+// transpose bytes.
 #include "mma_sync.h"
 
 #define ELEMENT 1

@@ -1,9 +1,9 @@
-// One inner kernel: FUNCTION, of a tile of TILE_M x TILE_N in warps of WARP_M x WARP_N (columns of warps
-// innermost). Included once for each; around it ELEMENT (bytes), `sum` and MULTIPLY say what is multiplied.
-// Each sum is one mma.sync for every step of K, in ascending order from zero.
+// One inner kernel: FUNCTION, for a tile of TILE_M x TILE_N in warps of WARP_M x WARP_N (columns of warps
+// innermost). Included once for each kernel; the including file defines ELEMENT (bytes), `sum` and MULTIPLY.
+// Each accumulator starts at zero and takes one mma.sync per step of K, in ascending order.
 //
-// Blocks of K pass through STAGES buffers: while one is multiplied, copies of the next STAGES - 1 are under
-// way, and while a step is multiplied, the next one's registers are loaded.
+// Blocks of K pass through STAGES buffers: while one is multiplied, the copies of the next STAGES - 1 are in
+// flight. While a step is multiplied, the next step's fragments are loaded.
 #define WARPS_N (TILE_N / WARP_N)
 #define THREADS (TILE_M / WARP_M * WARPS_N * 32)
 #define A_BYTES (TILE_M * DEPTH_BYTES)
@@ -43,7 +43,7 @@ void FUNCTION(const GLOBAL char* a, int64_t a_pitch, int32_t rows, int32_t a_k_c
   LOAD(now_a, now_b, read, 0);
 #pragma clang loop unroll(disable)
   for (int32_t k = 0; k < depth; k += DEPTH_BYTES / ELEMENT) {
-    // Nobody reads that stage since the last barrier.
+    // No warp has read that stage since the last barrier.
     COPY(k + (STAGES - 1) * (DEPTH_BYTES / ELEMENT), write);
     write = write + STAGE_BYTES == end ? base : write + STAGE_BYTES;
 #pragma clang loop unroll(full)

@@ -1,16 +1,15 @@
-// What GPUs' multi-MMA inner kernels are called with (kernels/matmul/mma/emit_ukernel.cc). Each is a
-// workgroup's whole work between its tile's offsets and its sums: staging, barriers and the loop over all of
-// K are its own.
+// The interface of the multi-MMA inner kernels of GPUs, which kernels/matmul/mma/emit_ukernel.cc calls. Such
+// a kernel computes a workgroup's tile: it does the staging, the barriers and the loop over all of K.
 //
 //   void f(a, a_pitch, rows, a_k_contiguous, b, b_pitch, columns, b_k_contiguous, depth, thread, shared,
-//   sums)
+//          sums)
 //
-// a and b point at the tile's first row of A and column of B at its first k; rows and columns are of the tile
-// that exist, at least one, depth those of K. An operand's pitch is what its elements' neighbours that are
-// not contiguous lie apart, in elements; every such line begins at a multiple of 16 bytes. `shared`: the
-// workgroup's memory, as much as the table's row says, read and written by nobody else; after the last
-// barrier nobody uses it. `sums`: what the thread has of the tile, in the order of the instruction's
-// fragments, row by row of its warp's part. All threads call it together.
+// a, b: the tile's first row of A and first column of B, at its first k. rows, columns, depth: how much of the tile
+// and of K exists, at least one row and column. pitch: the distance in elements between an operand's
+// contiguous lines, each of which begins at a multiple of 16 bytes. shared: the workgroup's shared memory, as
+// much as the row in candidates_ukernel.cc says; nobody else uses it, and the kernel does not use it after
+// its last barrier. sums: the thread's accumulators, in the order of the instruction's fragments, row by row
+// of its warp's part of the tile. All threads call the function together.
 #include <stdint.h>
 
 #define INLINE __attribute__((always_inline)) inline
@@ -25,12 +24,12 @@
 typedef struct {
   const GLOBAL char* data;
   int64_t pitch;
-  int32_t limit;  // of its width (rows of A, columns of B) that exist
+  int32_t limit;  // existing rows of A (columns of B)
   int32_t k_contiguous;
 } operand;
 
-// A stage's part of an operand in shared memory, and where a chunk of 16 bytes of a row is: chunks of a row
-// are exchanged by the row's number, so that neither copies of rows nor reads of columns meet in a bank.
+// Layout of an operand's part of a stage in shared memory: rows of 16-byte chunks. A chunk's position in its row
+// is XORed with bits of the row number, so that neither copies of rows nor reads of columns have bank conflicts.
 typedef struct {
   uint32_t row_bytes, rows;
 } layout;

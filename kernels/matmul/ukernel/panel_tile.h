@@ -1,8 +1,9 @@
-// One inner kernel: FUNCTION of ROWS by VECTORS. Included once for each; around it `word` (of A, a scalar),
-// `vector` (of B's words), `sums`, FIRST and MULTIPLY_ADD say what is multiplied.
+// One inner kernel: FUNCTION, for ROWS rows by VECTORS vectors. Included once for each kernel; the including
+// file defines `word` (a scalar of A), `vector` (words of B), `sums`, FIRST and MULTIPLY_ADD.
 //
-// d[r * ld ...] = sum over all words w of a[r * pitch + w] by b[(w * VECTORS + v) * LANES ...], from
-// FIRST(first[r]). Panels and d are aligned as the emitter packs them: b and d to a vector.
+// d[r * ld ...] = FIRST(first[r]) + the sum over all words w of
+//                 a[r * pitch + w] * b[(w * VECTORS + v) * LANES ...].
+// The emitter packs the panels; b and d are aligned to a vector.
 void FUNCTION(const word* a, int64_t pitch, const vector* b, int64_t words, const word* first, sums* d,
               int64_t ld) {
   sums x[ROWS][VECTORS];

@@ -1,7 +1,8 @@
 // targets: x86-64-v3 x86-64-v4
 //
-// The multi-MMA inner kernel on f32: a register tile of products over all of K, from panels as the emitter
-// packs them (kernels/matmul/cpu/emit_panel.cc). Each sum is one FMA a k, in ascending order from zero.
+// The multi-MMA inner kernel of the CPU for f32: a register tile over all of K, from panels that the emitter
+// has packed (kernels/matmul/cpu/emit_panel.cc). Each accumulator starts at zero and takes one FMA per k, in
+// ascending order.
 #include <stdint.h>
 
 #if defined(__AVX512F__)

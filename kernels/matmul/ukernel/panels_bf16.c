@@ -1,6 +1,6 @@
 // targets: x86-64-v4-bf16
 //
-// The multi-MMA inner kernel on pairs of bf16 along K: AVX512-BF16 adds both products to an f32.
+// The multi-MMA inner kernel of the CPU for pairs of bf16 along K: AVX512-BF16 adds both products to an f32.
 #include <immintrin.h>
 #include <stdint.h>
 

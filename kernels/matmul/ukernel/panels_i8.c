@@ -1,8 +1,8 @@
 // targets: x86-64-v4-vnni
 //
-// The multi-MMA inner kernel on bytes, four along K a word: AVX512-VNNI multiplies B's, which the emitter has
-// shifted to be unsigned, by A's, and adds the four products to an i32. Sums begin with what takes the shift
-// back.
+// The multi-MMA inner kernel of the CPU for bytes, four along K in a word. AVX512-VNNI multiplies B's bytes,
+// which the emitter has shifted to be unsigned, by A's and adds the four products to an i32. The accumulators
+// start at values that undo the shift.
 #include <immintrin.h>
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-// matmul on Hopper with warpgroup products: "wgmma". Rows of the table are tiles; clusters, splits and how
-// many stages fill shared memory are enumerated for each.
+// "wgmma" on Hopper: matmul with warpgroup instructions fed by TMA. The rows of the table are tiles;
+// clusters, splits and the number of stages are enumerated for each.
 #include "kernels/matmul/candidates.h"
 
 #include "absl/strings/str_cat.h"
@@ -11,12 +11,12 @@ namespace {
 
 struct Row {
   int32_t tile_m, tile_n;
-  int32_t row_bytes;  // of tile_k
-  int32_t consumers;  // multiplying warpgroups
+  int32_t row_bytes;  // bytes of tile_k
+  int32_t consumers;  // warpgroups that multiply
   int32_t swap;
 };
 constexpr Row kRows[] = {
-    // D = A B: 64 rows of A for a warpgroup, or 128.
+    // D = A B: 64 or 128 rows of A for each warpgroup.
     {256, 128, 128, 2, 0},
     {128, 256, 128, 2, 0},
     {128, 224, 128, 2, 0},
@@ -31,7 +31,7 @@ constexpr Row kRows[] = {
     {64, 192, 128, 1, 0},
     {64, 128, 128, 1, 0},
     {64, 64, 128, 1, 0},
-    // D^T = B^T A^T: the weight's N along the instruction's rows, so that M may be small.
+    // swap: D^T = B^T A^T. The weight's N lies along the instruction's 64 rows, so that M may be small.
     {64, 128, 128, 2, 1},
     {64, 128, 128, 1, 1},
     {64, 64, 256, 1, 1},
@@ -47,35 +47,35 @@ constexpr Row kRows[] = {
     {8, 128, 128, 1, 1},
     {8, 64, 256, 1, 1},
 };
-constexpr int64_t kSwapRows = 64;  // M up to which the product may be transposed
+constexpr int64_t kSwapRows = 64;  // largest M for which the product may be transposed
 
 constexpr int64_t kMostStages = 16, kLeastStages = 3;
-// Two barriers of a stage, made ready one after the other before anything is copied (estimate).
+// Setting up a stage's two mbarriers one after the other, before the first copy (estimate).
 constexpr double kStageSetupCycles = 40;
 constexpr int32_t kMostClusterSplits = 8;  // workgroups of a portable cluster
 
 // Share of the matrix rate that products reach on an H200; its power limit holds large ones to 740 TFLOP/s
 // (docs/gpu-speed.md). A single multiplying warpgroup waits between its groups of products (estimate).
 constexpr double kMatrixEfficiency = 0.72, kLoneEfficiency = 0.62;
-// Of that, with each block's sums added by the other units (estimate).
+// A further factor for fp8, whose K blocks are added by the CUDA cores (estimate).
 constexpr double kApartEfficiency = 0.85;
-// Both operands of a product come from shared memory, 128 bytes a cycle.
+// Both operands of an instruction come from shared memory, at 128 bytes a cycle.
 constexpr double kSharedBytesPerCycle = 128;
-// L2 to one unit: the width of its port. L2 to each unit when all read (docs/gpu-speed.md).
+// L2 to one SM: the width of its port. L2 to each SM when all read (docs/gpu-speed.md).
 constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 36;
-// Memory to one unit (docs/gpu-speed.md: 20 units read 2.4 TB/s).
+// Memory to one SM (docs/gpu-speed.md: 20 SMs read 2.4 TB/s).
 constexpr double kUnitMemoryBytesPerCycle = 62;
 // Share of the memory rate that long streams reach, and the latency of a stage (docs/gpu-speed.md).
 constexpr double kMemoryEfficiency = 0.9, kStageSeconds = 1.3e-6;
-// The latency that cover() assumes: larger than the mean, for the slowest stages.
+// The latency that cover() assumes: larger than the mean, to cover the slowest stages.
 constexpr double kSafeStageSeconds = 2e-6;
 // Share of the L2 time that is not hidden. It makes the oracle prefer the tile that reads less from L2.
 constexpr double kExposedL2 = 0.08, kExposedL2OfFewRows = 0.03;
-// Epilogue: cycles per element of the tile when the copy engine stores it, and when threads store it row by
-// row (docs/gpu-speed.md); cycles to start and end it.
+// Epilogue: cycles per element of the tile when TMA stores it, and when threads store it row by row
+// (docs/gpu-speed.md); cycles to start and end it.
 constexpr double kCopyCycles = 0.08, kStoreCycles = 0.16, kStoreStartCycles = 800;
 
-// What varies within a row.
+// What is enumerated for each row of the table.
 struct Choice {
   int32_t cluster_m = 1, cluster_n = 1, splits = 1, split = kNoSplit;
 };
@@ -102,14 +102,14 @@ WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, i
   return in;
 }
 
-// Bytes of a workgroup's stages that are under way: not the one that is multiplied, nor the one before it
-// while its products are still being summed; and of the others one has arrived and waits, half the time.
+// Bytes in flight for the stages of a workgroup. Not in flight are the stage that is multiplied, the one before
+// it (unless `promotes`), whose products are not finished yet, and half the time one that has arrived and waits.
 double in_flight(const WgmmaShape& shape) {
   const double held = (shape.in.promotes ? 1 : 2) + 0.5;
   return (double(shape.in.stages) - held) * double(shape.stage_bytes);
 }
 
-// As many stages as leave room for `resident` workgroups of a unit.
+// The largest number of stages that leaves room for `resident` workgroups on an SM.
 WgmmaShape fill(const ProblemClass& c, const Row& r, const Choice& choice, const GpuRates& rates,
                 int64_t resident) {
   const double room = (rates.shared_memory_bytes + 1024) / resident - 1024;
@@ -122,9 +122,9 @@ WgmmaShape fill(const ProblemClass& c, const Row& r, const Choice& choice, const
   return WgmmaShape(input_of(c, r, choice, stages));
 }
 
-// The fewest stages with which a unit has as much under way as its share of the memory's rate needs: the rate
-// times the latency (J. D. C. Little, "A Proof for the Queuing Formula L = lambda W", Operations Research
-// 9(3), 1961). Where that does not fit, what there is room for.
+// The fewest stages that keep enough bytes in flight for an SM's share of the memory rate: the rate times the
+// latency (J. D. C. Little, "A Proof for the Queuing Formula L = lambda W", Operations Research 9(3), 1961).
+// If those do not fit, as many as fit.
 WgmmaShape cover(const ProblemClass& c, const Row& r, const Choice& choice, const GpuRates& rates,
                  const WgmmaShape& deepest) {
   const double share = kMemoryEfficiency * rates.memory_bytes_per_second / rates.units;
@@ -135,8 +135,8 @@ WgmmaShape cover(const ProblemClass& c, const Row& r, const Choice& choice, cons
   return deepest;
 }
 
-// Eight erf at once take more than other epilogues: with 56 to 104 registers beside the sums ptxas 13.0
-// spills 16 to 120 bytes, with 112 none.
+// gelu computes eight erf at once and needs more registers than other epilogues: with 104 beside the
+// accumulators ptxas 13.0 still spills, with 112 it does not.
 constexpr int64_t kGeluRegisters = 112;
 
 std::string check(const ProblemClass& c, const GpuRates& rates, const MatmulSizes& s, const Row& r,
@@ -163,7 +163,8 @@ std::string check(const ProblemClass& c, const GpuRates& rates, const MatmulSize
   return "";
 }
 
-// Tiles along M that neighbouring workgroups take before the next along N: about a square of D is under way.
+// Tiles along M that consecutive workgroups take before they move on along N: those that run together cover
+// about a square of D.
 int32_t raster_of(const Row& r, const Choice& choice, double workgroups) {
   const double square = std::sqrt(workgroups * r.tile_n / r.tile_m) / choice.cluster_m;
   return static_cast<int32_t>(std::clamp(std::exp2(std::round(std::log2(square))), 1.0, 16.0));
@@ -175,7 +176,7 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
   const double tiles = tiles_m * tiles_n * choice.splits;
   const double steps = std::ceil(std::ceil(double(s.k) / choice.splits) / double(shape.in.tile_k));
   const double per_unit = std::ceil(tiles / rates.units), active = std::min(tiles, rates.units);
-  const double together = std::min<double>(shape.resident, per_unit);  // workgroups that share a unit
+  const double together = std::min<double>(shape.resident, per_unit);  // workgroups that share an SM
 
   const double columns = double(shape.q().width),
                products = double(shape.consumers * shape.blocks * shape.steps);
@@ -206,7 +207,7 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
       rates.clock_hz;
   const double setup = double(shape.in.stages) * kStageSetupCycles / rates.clock_hz;
   // A cluster runs within one GPC, which has an even number of SMs, so clusters of more than two leave some
-  // SMs of a GPC empty: up to an eighth. What finds no place runs alone afterwards.
+  // SMs of a GPC empty: up to an eighth. Workgroups that find no place run afterwards (docs/gpu-speed.md).
   const bool crowded = choice.split == kMergeCluster && choice.splits > 2;
   const double clustered = crowded ? slots * (1 - double(choice.splits) / 64) : slots;
   const double alone = std::ceil(tiles / clustered) > std::ceil(tiles / slots)
@@ -244,7 +245,7 @@ CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& sh
   return config;
 }
 
-// Why the class is not for this family at all.
+// Why the family does not support the class, "" if it does.
 std::string refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (context.facts.target.arch != "sm_90a") return absl::StrCat(context.facts.target.arch, " has no wgmma");
@@ -264,7 +265,7 @@ Choices choices_of(const CandidateContext& context, const GpuRates& rates, const
   const int64_t tile_k = tile_k_of(r, context.problem);
   Choices choices;
   int32_t most_splits = 1;
-  constexpr int64_t kLeastBlocks = 4;  // of K in a split
+  constexpr int64_t kLeastBlocks = 4;  // in a split of K
   for (int32_t wanted :
        split_options(context, s.k, double(tiles_m * tiles_n), rates.units, kLeastBlocks * tile_k)) {
     const int32_t splits = normalize_splits(s.k, wanted, tile_k);
@@ -277,7 +278,8 @@ Choices choices_of(const CandidateContext& context, const GpuRates& rates, const
     for (int32_t split : {kMergeLast, kMergeStep}) choices.push_back({1, 1, splits, split});
     most_splits = std::max(most_splits, splits);
   }
-  // Clusters are powers of two and hold exactly the splits; as many again as fill the units, at most.
+  // A cluster holds exactly the splits, and its size is a power of two. Sizes below twice the largest number
+  // of splits are tried.
   for (int32_t splits = 2; splits <= kMostClusterSplits; splits *= 2) {
     const bool wanted = context.split_k > 0 ? splits == most_splits : splits < 2 * most_splits;
     if (wanted && normalize_splits(s.k, splits, tile_k) == splits)
@@ -315,7 +317,7 @@ void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedP
     for (const Choice& choice : choices_of(context, rates, s, r))
       for (int64_t resident : {1, 2}) {
         const WgmmaShape deepest = fill(c, r, choice, rates, resident);
-        if (resident > 1 && deepest.resident < 2) continue;  // the same plan with fewer stages
+        if (resident > 1 && deepest.resident < 2) continue;  // same plan with fewer stages
         if (std::string reason = check(c, rates, s, r, deepest); !reason.empty()) {
           if (resident == 1)
             out->push_back(rejected(config_of(r, choice, deepest, rates, s, open), std::move(reason)));

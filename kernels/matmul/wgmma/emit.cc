@@ -1,4 +1,4 @@
-// The roles of a "wgmma" workgroup and the tiles it takes.
+// The roles of the warpgroups in a "wgmma" workgroup, and the tiles it computes.
 #include "kernels/matmul/wgmma/emit.h"
 
 #include "core/plan.h"
@@ -9,7 +9,7 @@ using namespace mlir;
 
 namespace {
 
-// Whether D's elements are 2 bytes long and the epilogue is a few instructions, with no operand but the bias.
+// Whether D has 2-byte elements and a cheap epilogue that reads no operand but the bias.
 bool stores_plainly(TileProgram& program) {
   if (!program.epilogue || program.output.element.getIntOrFloatBitWidth() != 16) return false;
   for (Value input : llvm::drop_begin(program.epilogue.getDpsInputs()))
@@ -34,7 +34,7 @@ WgmmaInput input_of(ir::KernelConfigAttr c, TileProgram& program) {
   return in;
 }
 
-// Why the emitter cannot do what the plan says.
+// Why the emitter does not support the plan, "" if it does.
 std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& shape) {
   ir::KernelConfigAttr c = kernel.config();
   if (kernel.arch() != "sm_90a") return absl::StrCat(kernel.arch().str(), " has no wgmma");
@@ -125,7 +125,7 @@ LogicalResult WgmmaKernel::emit() {
       [&] {
         if (shape_.producer_registers) decrease_registers(e_, shape_.producer_registers);
         produce();
-        if (shape_.in.cluster_k > 1) cluster_barrier(e_);  // the consumers' before they merge
+        if (shape_.in.cluster_k > 1) cluster_barrier(e_);  // the consumers wait here before they merge
         return Values{};
       });
   // A workgroup's shared memory must outlive its neighbours' copies, arrivals and reads.
@@ -139,7 +139,7 @@ void WgmmaKernel::initialize_barriers() {
     if (map_out_) prefetch_map(e_, map_out_);
     for (int64_t s = 0; s < shape_.in.stages; ++s) {
       init_barrier(e_, full(e_.i32(s)), 1);
-      // Each warp that multiplies says when it has read the stage, here and wherever copies go as well.
+      // Every consumer warp of the workgroups that share copies arrives once it has read the stage.
       init_barrier(e_, empty(e_.i32(s)), 4 * shape_.consumers * cluster_);
     }
     fence_barrier_init(e_);
@@ -164,13 +164,13 @@ PipelineState WgmmaKernel::advance(PipelineState s) {
   return {arith::SelectOp::create(e_.b, e_.loc, wraps, e_.i32(0), next), turned};
 }
 
-// One tile a workgroup: the place in the grid.
+// If the kernel is not persistent: one tile per workgroup, at its position in the grid.
 GridPosition WgmmaKernel::own_tile() {
   return step_.place_in_cluster(e_, step_.block(e_), shape_.in.cluster_k);
 }
 
-// Tiles of a persistent kernel in the order they are taken: `raster` clusters along M, then the next along N,
-// so that what runs at a time needs few different parts of A and B, which L2 keeps.
+// The tile with number `linear` in the order of a persistent kernel: `raster` clusters along M, then the next
+// along N, so that tiles that run together share parts of A and B in L2.
 WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
   const int64_t cm = shape_.in.cluster_m, cn = shape_.in.cluster_n;
   GridPosition tiles = step_.tiles(e_);
@@ -192,7 +192,7 @@ WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
   return tile;
 }
 
-// i32 counts tiles: each has 512 elements of D and more, so that 2^31 of them fit no memory.
+// i32 is enough to count tiles: each has at least 512 elements of D, so 2^31 of them do not fit in memory.
 PipelineState WgmmaKernel::for_each_tile(
     const std::function<PipelineState(const Tile&, PipelineState)>& body) {
   const PipelineState fresh = {e_.i32(0), e_.i32(0)};

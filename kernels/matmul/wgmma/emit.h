@@ -1,6 +1,6 @@
-// Hopper's warpgroup products fed by tensor copies ("wgmma"): one warp of the last warpgroup copies parts of
-// A and B into the stages of shared memory, the other warpgroups multiply from there; two barriers a stage,
-// "full" and "empty", hand it over. What the parts of the emitter share.
+// Hopper's "wgmma" family. One warp of the last warpgroup (the producer) copies parts of A and B into stages
+// of shared memory with TMA; the other warpgroups (the consumers) multiply from there. Two mbarriers for each
+// stage, "full" and "empty", hand it over. This header is what the parts of the emitter share.
 #pragma once
 
 #include "compiler/ptx_hopper.h"
@@ -9,7 +9,7 @@
 
 namespace lathe::emit {
 
-// The stage that comes next and the parity of its barriers' phase, both i32; carried from tile to tile.
+// The next stage and the phase parity of its mbarriers, both i32; carried from tile to tile.
 struct PipelineState {
   Value stage, parity;
   Values values() const { return {stage, parity}; }
@@ -20,13 +20,13 @@ class WgmmaKernel {
  public:
   WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& program, const WgmmaShape& shape);
 
-  // The whole body.
+  // Emits the whole kernel body.
   llvm::LogicalResult emit();
 
  private:
-  // --- emit_wgmma.cc: roles and tiles
+  // --- emit.cc: roles and tiles
   void initialize_barriers();
-  // Where a tile is; `exists` is null if it certainly does, else i1.
+  // A tile's position. `exists` is null if it certainly exists, else an i1.
   struct Tile {
     GridPosition position;
     Value exists;
@@ -35,9 +35,9 @@ class WgmmaKernel {
   Tile tile_at(Value linear);
   GridPosition own_tile();
   PipelineState advance(PipelineState s);
-  Value full(Value stage), empty(Value stage);  // addresses of a stage's barriers
+  Value full(Value stage), empty(Value stage);  // addresses of a stage's mbarriers
 
-  // --- emit_wgmma_mainloop.cc
+  // --- emit_mainloop.cc: the loops over K
   void produce();
   void copy_stage(const TileProgram& p, PipelineState s, Value depth);
   void consume();
@@ -45,27 +45,27 @@ class WgmmaKernel {
   Values multiply_apart(Value count, PipelineState* state);
   Value multiply_stage(Value stage, Value sums, Value accumulate, int64_t in_flight);
   std::pair<Value, Value> descriptors();
-  Value plus(Value x, Value y);  // of sums
+  Value plus(Value x, Value y);  // adds two accumulators
   void release(Value stage);
 
-  // --- emit_wgmma_store.cc: the way out, patch by patch
+  // --- emit_store.cc: the epilogue, patch by patch
   struct Place {
-    Value row, column;  // of D within the tile, i32
+    Value row, column;  // i32: position in the tile of D
   };
-  Place place_of(Value warp, Value index);  // of the first element of a warp's patch
+  Place place_of(Value warp, Value index);  // where the warp's patch begins
   Value patch_address(Value number);
   void store_tile(TileProgram& p, const Values& sums);
   void merge_in_cluster(const GridPosition& position, const Values& sums);
   void compare_tile(TileProgram& p, const GridPosition& position, const Values& sums);
-  // --- emit_wgmma_copy.cc
+  // --- emit_copy.cc: the epilogue with TMA stores
   void copy_tile(TileProgram& p, const Values& sums);
   Values inputs_of_pair(TileProgram& p, Value column);
   Value rounded_pair(TileProgram& p, const Values& sums, const Values& row_inputs);
 
-  // The sums of patch `index` of this warp into shared memory at `patch`.
+  // Stores the accumulators of this warp's patch `index` to shared memory at `patch`.
   void stage_patch(const Values& sums, int64_t index, Value patch);
-  // A patch into global memory, by one warp: `load` reads `count` neighbours of it, `offset` bytes from its
-  // start.
+  // One warp stores a patch to global memory. `load` reads `count` adjacent accumulators, `offset` bytes from
+  // the patch's start.
   using LoadSums = std::function<Values(Value offset, int64_t count)>;
   void store_patch(TileProgram& p, Place place, const LoadSums& load);
   void store_group(TileProgram& p, const Values& sums, Value row, Value column);
@@ -78,8 +78,8 @@ class WgmmaKernel {
   int64_t cluster_;  // workgroups that share copies
   int64_t n_;        // columns of D
   Value maps_[2], batch_strides_[2];
-  Value map_out_;                        // of D where copies write it
-  Value shared_, thread_, warp_, lane_;  // i32: address, thread, warp and lane
+  Value map_out_;                        // of D, if TMA stores it
+  Value shared_, thread_, warp_, lane_;  // i32: address of shared memory; thread, warp and lane
   Value rank_;                           // in the cluster; null without one
   llvm::LogicalResult result_ = llvm::success();
 };

@@ -1,13 +1,12 @@
-// From a warpgroup's sums to D by tensor copies: each warp rounds its 16 rows to D's type as they lie in
-// registers, 64 columns at a time, and copies them out while the next are rounded. The copies leave out what
-// lies beyond D.
+// Stores a warpgroup's accumulators to D with TMA. Each warp rounds its 16 rows to D's type, 64 columns at a time,
+// into a box in shared memory, and TMA stores one box while the warp fills the next. TMA skips elements outside D.
 #include "kernels/matmul/wgmma/emit.h"
 
 namespace lathe::emit {
 using namespace mlir;
 
-// What the epilogue reads for the pair of columns at `column`, of every input two values. Beyond the last
-// column those of the last are read again.
+// The epilogue's inputs for the pair of columns at `column`, two values each. Beyond the last column the last
+// ones are read again.
 Values WgmmaKernel::inputs_of_pair(TileProgram& p, Value column) {
   Values inputs;
   Value columns = e_.to_i32(p.columns);
@@ -28,7 +27,7 @@ Values WgmmaKernel::inputs_of_pair(TileProgram& p, Value column) {
   return inputs;
 }
 
-// Two neighbours of a row, through the epilogue and rounded, as one i32.
+// Applies the epilogue to two adjacent elements of a row and rounds them; the result is packed in an i32.
 Value WgmmaKernel::rounded_pair(TileProgram& p, const Values& sums, const Values& row_inputs) {
   Values results;
   for (size_t c = 0; c < 2; ++c) {
@@ -46,8 +45,9 @@ void WgmmaKernel::copy_tile(TileProgram& p, const Values& sums) {
   constexpr int64_t kColumns = WgmmaShape::kBoxColumns, kRow = WgmmaShape::kRow;
   const int64_t of_block = shape_.q().width / 2, boxes = shape_.q().width / kColumns,
                 all = shape_.blocks * boxes;
-  // A lane's row and, in 16-byte units along it, the place of its matrix of every group of four: rows 0 to 7
-  // and 8 to 15 of 8 columns, then of the next 8. The swizzle is an exclusive or with the row.
+  // The lane's address for stmatrix: its row and, in units of 16 bytes along the row, the position of its
+  // matrix in each group of four (rows 0 to 7 and 8 to 15 of 8 columns, then of the next 8). The swizzle XORs
+  // the unit with the row.
   Value in_matrix = e_.rem(lane_, e_.i32(8)), matrix = e_.div(lane_, e_.i32(8));
   Value row = e_.add(in_matrix, e_.mul(e_.rem(matrix, e_.i32(2)), 8));
   Value place = arith::XOrIOp::create(e_.b, e_.loc, e_.div(matrix, e_.i32(2)), in_matrix);
@@ -57,8 +57,8 @@ void WgmmaKernel::copy_tile(TileProgram& p, const Values& sums) {
   for (int64_t index = 0; index < all; ++index) {
     const int64_t column = index % boxes * kColumns, block = index / boxes;
     Value box = e_.add(first, index % 2 * WgmmaShape::kBoxBytes);
-    // The box before may still be read, the one that used this memory may not; the last tile's came in the
-    // other order where they are odd in number.
+    // The previous store of this box must have been read; the other box's store may still be pending. If the
+    // number of boxes is odd, the previous tile ended with this same box, so wait for both.
     e_.when(is_first_lane, [&] { wait_copies_read(e_, index == 0 && all % 2 ? 0 : 1); });
     sync_warp(e_);
     for (int64_t j = 0; j < kColumns; j += 16) {

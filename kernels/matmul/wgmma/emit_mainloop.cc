@@ -1,11 +1,11 @@
-// The two roles' loops over K.
+// The loops over K of the producer and of the consumers.
 #include "core/plan.h"
 #include "kernels/matmul/wgmma/emit.h"
 
 namespace lathe::emit {
 using namespace mlir;
 
-// One thread of the last warpgroup copies for all.
+// One thread of the last warpgroup issues all copies.
 void WgmmaKernel::produce() {
   e_.when(e_.equal(warp_, e_.i32(4 * shape_.consumers)), [&] {
     e_.when(elect_lane(e_), [&] {
@@ -29,22 +29,23 @@ void WgmmaKernel::produce() {
   });
 }
 
-// The parts of A and B at `depth` of the program's K. Outside an operand zeros are copied, and counted.
+// Copies the parts of A and B at `depth` of the program's K. Elements outside an operand arrive as zeros and
+// count towards the mbarrier's bytes.
 void WgmmaKernel::copy_stage(const TileProgram& p, PipelineState s, Value depth) {
   Value stage = e_.add(shared_, e_.mul(s.stage, shape_.stage_bytes));
   Value k = e_.add(e_.to_i32(p.depth0), depth);
   for (int i = 0; i < 2; ++i) {
     const WgmmaOperand& x = i == 0 ? shape_.a : shape_.b;
     Value across = e_.to_i32(i == 0 ? p.row0 : p.column0);
-    // A batch stride of 0 is one matrix for all.
+    // A batch stride of 0 means that all of the batch share one matrix.
     Value same = e_.equal(batch_strides_[i], e_.idx(0));
     Value batch = arith::SelectOp::create(e_.b, e_.loc, same, e_.i32(0), e_.to_i32(p.batch));
-    // P lies first in the stage.
+    // P comes first in the stage.
     Value to = e_.add(stage, &x == &shape_.p() ? 0 : shape_.p().bytes);
     Value mask;
     if (x.share > 1) {
-      // The cluster's workgroups along the other dimension hold one piece each and copy it to all; clusters
-      // are pairs along one dimension, so that all of the cluster are those.
+      // Each workgroup of the cluster multicasts one piece to all of them. Clusters are pairs along one
+      // dimension, so all their workgroups need the same part.
       across = e_.add(across, e_.mul(rank_, x.k_major ? x.box_rows : x.boxes * x.box_columns));
       to = e_.add(to, e_.mul(rank_, (x.k_major ? 1 : x.boxes) * x.box_rows * WgmmaShape::kRow));
       mask = e_.constant(e_.b.getI16Type(), (1 << x.share) - 1);
@@ -59,15 +60,15 @@ void WgmmaKernel::copy_stage(const TileProgram& p, PipelineState s, Value depth)
 }
 
 void WgmmaKernel::consume() {
-  // What is the whole workgroup's work elsewhere (merging) is the multiplying threads' here.
+  // Work that the whole workgroup does elsewhere (merging) is done by the consumers' threads here.
   const int64_t threads = 128 * shape_.consumers;
   kernel_.narrow(threads, [this, threads] { named_barrier(e_, /*barrier=*/1, threads); });
   const WgmmaOperand &p = shape_.p(), &q = shape_.q();
   constexpr int64_t kRow = WgmmaShape::kRow, kGroup = WgmmaShape::kGroup;
   const int64_t row_steps =
-      shape_.row_elements * shape_.in.element_bytes / 32;  // along K in one row of 128 bytes
-  // Along K in an operand contiguous along it: 32 bytes, then the next column of rows. In the others K counts
-  // rows.
+      shape_.row_elements * shape_.in.element_bytes / 32;  // K steps in a row of 128 bytes
+  // Offset of K step `s`. K-contiguous operands: 32 bytes per step, then the next column of 128-byte rows.
+  // Others: a step is 16 rows, which are two groups.
   const auto along_k = [=](const WgmmaOperand& x, int64_t s) {
     return x.k_major ? s / row_steps * x.width * kRow + s % row_steps * 32 : s * 2 * kGroup;
   };
@@ -101,11 +102,11 @@ void WgmmaKernel::consume() {
     if (merges && failed(merge_last(e_, kernel_, step_, tile.position))) result_ = failure();
     return state;
   });
-  // Shared memory must outlast the copies out of it.
+  // Shared memory must stay valid until TMA has read it.
   if (shape_.copies_out()) e_.when(e_.equal(lane_, e_.i32(0)), [&] { wait_copies_read(e_, 0); });
 }
 
-// The operands' descriptors in the first stage.
+// The descriptors of P and Q in the first stage.
 std::pair<Value, Value> WgmmaKernel::descriptors() {
   const auto leading = [&](const WgmmaOperand& x) {
     return x.k_major ? 16 : shape_.in.tile_k * WgmmaShape::kRow;
@@ -127,9 +128,8 @@ Value WgmmaKernel::plus(Value x, Value y) {
   return arith::AddFOp::create(e_.b, e_.loc, x, y);
 }
 
-// The sums of `count` blocks of K, each block's summed apart and then added in f32: the tensor cores keep
-// some 14 bits of a sum of fp8 products (DeepSeek-V3 technical report, section 3.3.2), here of 128 products
-// at most.
+// Accumulates `count` blocks of K, each of them separately, and adds the blocks in f32: the tensor cores keep
+// only about 14 bits of a sum of fp8 products (DeepSeek-V3 technical report, section 3.3.2).
 Values WgmmaKernel::multiply_apart(Value count, PipelineState* state) {
   Values init(product_.registers(), e_.constant_f32(0));
   init.append({state->stage, state->parity});
@@ -150,10 +150,10 @@ Values WgmmaKernel::multiply_apart(Value count, PipelineState* state) {
   return last;
 }
 
-// The sums of `count` (one at least) blocks of K. Runs one group of products behind: a stage is handed back
-// when the next one's products have started. As a loop tested at its end: the sums in flight over the back
-// edge are then never copied (ptxas' C7515). That they begin as zeros, which the first products ignore, is
-// for the same message: ptxas before 12.9 gives it, and serialises the products, where they begin as nothing.
+// Accumulates `count` (at least one) blocks of K, and releases a stage when the next one's products have
+// started. The loop is tested at its end so that accumulators in flight are not copied at the back edge
+// (ptxas C7515). They start as zeros, which the first products ignore: undefined ones make ptxas before 12.9
+// serialise the products.
 Values WgmmaKernel::multiply_tile(Value count, PipelineState* state) {
   Values init = {zero_sums(e_, product_), state->stage, state->parity, state->stage, e_.i32(0)};
   SmallVector<Type> types;
@@ -184,7 +184,7 @@ Values WgmmaKernel::multiply_tile(Value count, PipelineState* state) {
   return sums;
 }
 
-// Each warp for itself: another of its warpgroup may still be reading.
+// Each warp releases the stage separately: other warps of its warpgroup may still read it.
 void WgmmaKernel::release(Value stage) {
   if (cluster_ == 1)
     e_.when(e_.equal(lane_, e_.i32(0)), [&] { arrive(e_, empty(stage)); });

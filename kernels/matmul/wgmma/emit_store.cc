@@ -1,6 +1,6 @@
-// From a warpgroup's sums to D. The instruction leaves a thread pairs of neighbours in 16 bytes of a row; a
-// warp therefore takes its rows through a patch of shared memory of its own, out of which neighbouring lanes
-// write (and read C and the residual) 16 bytes each of the same row of D.
+// Stores a warpgroup's accumulators to D. wgmma leaves each thread only pairs of adjacent columns. A warp
+// therefore passes its rows through a patch of shared memory, from which adjacent lanes write 16 bytes each
+// of a row of D (and read C and the residual in the same way).
 #include "kernels/matmul/wgmma/emit.h"
 
 namespace lathe::emit {
@@ -12,8 +12,8 @@ constexpr int64_t kAccess = 16;  // bytes of the widest access
 
 int64_t bytes_of(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
-// Neighbours of a row that one access writes: 16 bytes of D, whose rows are as aligned (k16), or of the
-// workspace, where rows of N follow each other without a gap.
+// Adjacent elements of a row that one access writes: 16 bytes of D, whose rows are aligned to 16 (k16), or up
+// to 16 bytes of the workspace, where rows of N elements follow each other without padding.
 int64_t neighbours(const TileProgram& p, int64_t n) {
   const int64_t most = kAccess / bytes_of(p.output.element);
   return p.epilogue ? most : std::gcd(n, most);
@@ -26,7 +26,7 @@ Value WgmmaKernel::patch_address(Value number) {
 }
 
 WgmmaKernel::Place WgmmaKernel::place_of(Value warp, Value index) {
-  const int64_t pieces = shape_.patches() / shape_.blocks;  // of a row of sums
+  const int64_t pieces = shape_.patches() / shape_.blocks;  // patches side by side
   Value block = e_.add(e_.mul(e_.div(warp, e_.i32(4)), shape_.blocks), e_.div(index, e_.i32(pieces)));
   Value along_p = e_.add(e_.mul(block, 64), e_.mul(e_.rem(warp, e_.i32(4)), 16));
   Value along_q = e_.mul(e_.rem(index, e_.i32(pieces)), WgmmaShape::kPatch);
@@ -35,8 +35,8 @@ WgmmaKernel::Place WgmmaKernel::place_of(Value warp, Value index) {
 
 void WgmmaKernel::store_tile(TileProgram& p, const Values& sums) {
   Value patch = patch_address(warp_);
-  // A loop, in which each patch has a branch for its registers, so that the epilogue is there once (unrolled,
-  // eight patches with gelu took ptxas half a second).
+  // A loop with one branch per patch for its registers, so that the epilogue's code is emitted once. ptxas
+  // compiles the unrolled form much more slowly.
   e_.loop(e_.i32(0), e_.i32(shape_.patches()), 1, [&](Value index) {
     for (int64_t i = 0; i < shape_.patches(); ++i)
       e_.when(e_.equal(index, e_.i32(i)), [&] { stage_patch(sums, i, patch); });
@@ -48,8 +48,8 @@ void WgmmaKernel::store_tile(TileProgram& p, const Values& sums) {
   });
 }
 
-// Every workgroup of the cluster leaves its sums in its shared memory and merges its share of the patches,
-// reading them in ascending order of the split, which is the rank.
+// Each workgroup of the cluster leaves its accumulators in its shared memory and merges its share of the
+// patches. It adds them in ascending order of the split, which is the workgroup's rank.
 void WgmmaKernel::merge_in_cluster(const GridPosition& position, const Values& sums) {
   const int64_t warps = 4 * shape_.consumers, ranks = shape_.in.cluster_k;
   kernel_.barrier();  // no warp reads the stages any more
@@ -78,8 +78,8 @@ void WgmmaKernel::merge_in_cluster(const GridPosition& position, const Values& s
   });
 }
 
-// matmul_argmax. A thread holds two neighbours of Q in two rows of P, 8 apart, of every 64: of a row of D as
-// many columns as its registers have, four lanes or (swapped) eight sharing the row.
+// matmul_argmax. Of every 64 rows of P a thread holds two, 8 apart, each with pairs of adjacent columns of Q.
+// A row of D is spread over four lanes, or over eight with `swap`.
 void WgmmaKernel::compare_tile(TileProgram& p, const GridPosition& position, const Values& sums) {
   std::unique_ptr<OutputSink> sink = make_sink(e_, kernel_, step_, p, position);
   const int64_t pairs = shape_.q().width / 8, along_p = 2 * shape_.blocks, along_q = 2 * pairs;
@@ -92,8 +92,8 @@ void WgmmaKernel::compare_tile(TileProgram& p, const GridPosition& position, con
   const bool swap = shape_.in.swap;
   const int32_t lanes_of_row = swap ? 0b11100 : 0b00011;
   for (int64_t r = 0; r < (swap ? along_q : along_p); ++r) {
-    // As a value that nothing is known of: what is worked out from columns (their biases, whether they exist)
-    // would be kept from one row to the next, 628 bytes of spills with 224 columns.
+    // Inline PTX hides the value from LLVM, which would otherwise keep what depends on the columns (biases,
+    // bounds) from one row to the next and spill.
     Value first = inline_ptx(e_, "mov.b32 $0, $1;", "=r,r", swap ? first_p : first_q, e_.b.getI32Type());
     Values columns, of_row;
     for (int64_t c = 0; c < (swap ? along_p : along_q); ++c) {
@@ -158,7 +158,7 @@ void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load)
   });
 }
 
-// The epilogue of neighbours of one row.
+// Applies the epilogue to adjacent elements of a row and stores them.
 void WgmmaKernel::store_group(TileProgram& p, const Values& sums, Value row, Value column) {
   const int64_t count = sums.size();
   Value i = e_.to_index(row), j = e_.to_index(column), at = inside(e_, p.output, i, j);

@@ -1,9 +1,9 @@
-// What a "wgmma" plan fixes of its kernel: how the tile is shared out among warpgroups, how shared memory is
-// laid out. Pure arithmetic, read by the candidates' table and by the emitter.
+// The shape of a "wgmma" kernel: how warpgroups divide the tile and how shared memory is laid out. Pure
+// arithmetic, used by the candidate table and by the emitter.
 //
-// The instruction multiplies 64 rows of one operand (P) by up to 256 columns of the other (Q): P is A and Q
-// is B, or with `swap` P is B and Q is A. Both lie in shared memory in rows of 128 bytes, 128-byte swizzled:
-// along K for an operand that is contiguous along K, else along M or N in columns of 64 elements.
+// The instruction multiplies 64 rows of one operand (P) by up to 256 columns of the other (Q). P is A and Q
+// is B; with `swap` P is B and Q is A. Both lie in shared memory in rows of 128 bytes with the 128-byte
+// swizzle: along K if the operand is K-contiguous, else along M or N in columns of 64 elements.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace lathe {
 struct WgmmaOperand {
   int64_t width = 0;    // of the tile: tile_m of A, tile_n of B
   bool k_major = true;  // contiguous along K
-  int64_t share =
-      1;  // workgroups of the cluster that need the same part, each of which copies a piece to all
-  int64_t box_columns = 0, box_rows = 0, boxes = 0;  // copies a stage, elements; of this workgroup if shared
-  int64_t bytes = 0;                                 // of a stage
+  // Workgroups of the cluster that need the same part. Each multicasts one piece of it to all.
+  int64_t share = 1;
+  int64_t box_columns = 0, box_rows = 0, boxes = 0;  // TMA boxes per stage, in elements; this workgroup's
+  int64_t bytes = 0;                                 // of one stage
 };
 
 struct WgmmaInput {
@@ -28,17 +28,17 @@ struct WgmmaInput {
   int64_t cluster_m = 1, cluster_n = 1, cluster_k = 1;
   bool swap = false, a_k_major = true, b_k_major = true;
   int64_t element_bytes = 2;
-  bool promotes =
-      false;  // each block's sums are added to others: fp8, whose products are summed to fewer bits
-  // D has 2-byte elements, the epilogue is short and reads no operand of D's size, and the sums are whole.
+  // fp8: each block of K is accumulated separately and added in f32, because its sums have fewer bits.
+  bool promotes = false;
+  // D has 2-byte elements, the epilogue is cheap and reads no operand of D's size, and K is not split.
   bool plain_store = false;
-  bool compares = false;  // matmul_argmax: the sums leave registers for nowhere
+  bool compares = false;  // matmul_argmax: accumulators are compared, not stored
 };
 
 struct WgmmaShape {
   explicit WgmmaShape(const WgmmaInput& in);
 
-  // Why no kernel has this shape, "" if one has.
+  // Why this shape is not supported, "" if it is.
   std::string defect() const;
 
   WgmmaInput in;
@@ -47,19 +47,19 @@ struct WgmmaShape {
   const WgmmaOperand& q() const { return in.swap ? a : b; }
 
   int64_t consumers = 0;     // warpgroups that multiply; one more copies
-  int64_t blocks = 0;        // of 64 rows of P, each consumer's
+  int64_t blocks = 0;        // blocks of 64 rows of P for each consumer
   int64_t steps = 0;         // instructions along tile_k
-  int64_t sums = 0;          // registers of a thread that hold sums
-  int64_t row_elements = 0;  // of a 128-byte row
+  int64_t sums = 0;          // accumulators of a thread
+  int64_t row_elements = 0;  // elements in a row of 128 bytes
 
   static constexpr int64_t kPatch = 32, kRow = 128, kGroup = 8 * kRow;
-  // The way out. Either a warp rounds 16 rows by 64 columns to D's type in shared memory, from where they are
-  // copied, two such boxes in turn;
+  // The epilogue has two forms. A warp rounds 16 rows by 64 columns to D's type in shared memory and TMA
+  // stores them; it alternates between two such boxes.
   bool copies_out() const { return in.plain_store && !in.swap && q().width % kBoxColumns == 0; }
   static constexpr int64_t kBoxColumns = 64, kBoxRows = 16, kBoxBytes = kBoxRows * kRow;
-  // or it takes a patch of its sums, 16 by kPatch, through shared memory as f32 and stores D row by row. Rows
-  // of a patch lie so that a warp's stores meet no bank twice: 8 banks more than a multiple of 32 where pairs
-  // along the row are stored, 20 where elements across rows are.
+  // Or a warp passes a patch of its accumulators, 16 by kPatch, through shared memory as f32 and stores D row
+  // by row. The pitch avoids bank conflicts: 40 words if pairs along the row are stored, 20 if elements
+  // across rows are.
   int64_t patch_rows() const { return in.swap ? std::min(q().width, kPatch) : 16; }
   int64_t patch_columns() const { return in.swap ? 16 : std::min(q().width, kPatch); }
   int64_t patch_pitch() const { return in.swap ? 20 : 40; }
@@ -67,50 +67,50 @@ struct WgmmaShape {
     if (in.compares) return 0;
     return copies_out() ? 2 * kBoxBytes : 4 * patch_rows() * patch_pitch();
   }
-  int64_t patches() const { return blocks * ((q().width + kPatch - 1) / kPatch); }  // a warp's
+  int64_t patches() const { return blocks * ((q().width + kPatch - 1) / kPatch); }  // of a warp
 
-  // Shared memory: the stages (P, then Q), the warps' patches, then the barriers "full" and "empty" of each
-  // stage.
+  // Shared memory: the stages (P, then Q), the warps' patches, then each stage's mbarriers "full" and "empty".
   int64_t stage_bytes = 0, patches_at = 0, barriers_at = 0, shared_bytes = 0;
-  // Static shared memory: a counter's ticket and, where sums are compared, a key for each row; rounded up to
-  // where the dynamic part may begin.
+  // Static shared memory: the ticket of the last-arriver merge and, for matmul_argmax, a key for each row;
+  // rounded up to the alignment of the dynamic part.
   int64_t static_bytes() const { return up(16 + (in.compares ? 8 * in.tile_m : 0), 1 << 10); }
-  int64_t resident = 0;  // workgroups of a compute unit
-  // Registers of a producer's and of a consumer's threads; 0: as the kernel is launched.
+  int64_t resident = 0;  // workgroups on an SM
+  // Registers of a producer's and of a consumer's thread; 0: as launched.
   int64_t producer_registers = 0, consumer_registers = 0;
-  int64_t spare_registers = 0;                        // of a consumer's thread, beside its sums
-  static constexpr int64_t kAllRegisters = 64 << 10;  // of a compute unit of sm_90, which are shared out
+  int64_t spare_registers = 0;                        // of a consumer's thread, beside its accumulators
+  static constexpr int64_t kAllRegisters = 64 << 10;  // of an SM of sm_90
 
  private:
   WgmmaOperand operand(int64_t width, bool k_major, int64_t share) const;
   void assign_registers();
 
   static constexpr int64_t kWarpgroup = 128, kRows = 64;
-  // Limits of a compute unit of sm_90: shared memory, and what the system takes of it for each workgroup;
-  // threads; registers for each thread of a warpgroup (CUDA Programming Guide, technical specifications).
+  // Limits of an SM of sm_90: shared memory, and what the system reserves of it for each workgroup; threads;
+  // registers, for each thread of a single warpgroup and at most (CUDA Programming Guide, technical
+  // specifications).
   static constexpr int64_t kUnitShared = 228 << 10, kReservedShared = 1 << 10, kUnitThreads = 2048;
   static constexpr int64_t kUnitRegisters = kAllRegisters / kWarpgroup, kThreadRegisters = 248;
-  // Beside the sums: of the loop over K, and of an epilogue that is more than a plain store, whose activation
-  // is worked out for 8 neighbours at once (bf16 with gelu and a residual spills with 88).
+  // Registers beside the accumulators: for the loop over K, and for an epilogue other than a plain store,
+  // which computes its activation for 8 elements at once.
   static constexpr int64_t kLoopRegisters = 56, kEpilogueRegisters = 96, kProducerRegisters = 40;
-  // A producer's beside two and beside three consumers: as few as it needs where a consumer would still spill
-  // (f16 with gelu and a residual: 8 bytes in 232 registers, none in 240).
+  // Registers of a producer's thread with two and with three consumers: as few as it needs, because a
+  // consumer with gelu and a residual would spill otherwise.
   static constexpr int64_t kProducerOfTwo = 24, kProducerOfThree = 32;
   static int64_t up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 };
 
 inline WgmmaShape::WgmmaShape(const WgmmaInput& input) : in(input) {
   row_elements = kRow / in.element_bytes;
-  // Neighbours along N need the same part of A, neighbours along M the same of B.
+  // Workgroups that are adjacent along N need the same part of A, those adjacent along M the same part of B.
   a = operand(in.tile_m, in.a_k_major, in.cluster_n);
   b = operand(in.tile_n, in.b_k_major, in.cluster_m);
   consumers = in.threads / kWarpgroup - 1;
   blocks = consumers > 0 ? p().width / (kRows * consumers) : 0;
-  steps = in.tile_k * in.element_bytes / 32;  // an instruction takes 32 bytes of a row along K
+  steps = in.tile_k * in.element_bytes / 32;  // an instruction takes 32 bytes of K
   sums = blocks * q().width / 2;
   stage_bytes = a.bytes + b.bytes;
   const int64_t staged = in.stages * stage_bytes, patch = consumers * 4 * patch_bytes();
-  // A cluster merges whole tiles, which lie where the stages were.
+  // A cluster merges whole tiles, which reuse the memory of the stages.
   patches_at = in.cluster_k > 1 ? 0 : staged;
   barriers_at = in.cluster_k > 1 ? std::max(staged, patches() * patch) : staged + patch;
   shared_bytes = barriers_at + 16 * in.stages;
@@ -142,7 +142,7 @@ inline std::string WgmmaShape::defect() const {
   if (in.stages < 2) return absl::StrCat("stages ", in.stages, " < 2");
   for (const WgmmaOperand* x : {&a, &b}) {
     if (!x->k_major && in.element_bytes != 2) return "8-bit operands must be contiguous along K";
-    // The only form of which it is published that it works (CUTLASS' layouts of whole atoms).
+    // The only form that is documented to work (CUTLASS' layouts of whole atoms).
     if (!x->k_major && x->width % row_elements != 0)
       return absl::StrCat("an operand's ", x->width, " along M or N fill no rows of ", row_elements);
     if ((x->k_major ? x->width / 8 : x->width / row_elements) % x->share != 0)
@@ -165,7 +165,7 @@ inline void WgmmaShape::assign_registers() {
                                             : kProducerOfThree;
   const int64_t consumer =
       std::min(kThreadRegisters - 8, (launched * (consumers + 1) - producer) / consumers / 8 * 8);
-  if (consumer <= launched) return;  // setmaxnreg.inc of fewer than a thread has is undefined (PTX ISA)
+  if (consumer <= launched) return;  // setmaxnreg.inc to fewer than a thread has is undefined (PTX ISA)
   producer_registers = producer;
   consumer_registers = consumer;
   spare_registers = consumer - held;

@@ -1,5 +1,5 @@
-// matmul on Intel's Xe-HPC (pvc) and Xe2 (bmg) by their matrix engines: "xegpu". Every subgroup loads its own
-// blocks of A and B from memory, which L1 keeps for its neighbours, and holds register_m x register_n sums.
+// "xegpu" on Intel's Xe-HPC (pvc) and Xe2 (bmg): matmul with the matrix engines (dpas). Each subgroup loads its
+// own blocks of A and B from memory, which L1 keeps for its neighbours, and accumulates register_m x register_n.
 #include "kernels/matmul/candidates.h"
 
 #include "absl/strings/str_cat.h"
@@ -11,14 +11,15 @@ namespace {
 struct Row {
   int32_t tile_m, tile_n, register_m, register_n, tile_k;
 };
-// 64 sums a lane at most: a thread of 128 registers of 64 bytes has as many for its operands and addresses.
+// At most 64 accumulators a lane, which fill half of a hardware thread's 128 registers of 64 bytes. Operands
+// and addresses need the other half.
 constexpr Row kRows[] = {
     {8, 64, 8, 16, 64},    {8, 128, 8, 32, 32},   {16, 128, 16, 32, 32},  {32, 128, 32, 32, 32},
     {64, 128, 32, 32, 32}, {64, 256, 32, 32, 32}, {128, 128, 32, 32, 32}, {128, 256, 32, 32, 32},
 };
 
-// Of the matrix engines' rate beside loads and addresses, of the memory's rate; bytes a cycle from L1 into an
-// Xe-core (estimates).
+// Estimates: share of the matrix engines' rate that loads and addresses leave; share of memory bandwidth;
+// bytes a cycle from L1 into an Xe-core.
 constexpr double kEfficiency = 0.7, kMemoryEfficiency = 0.85, kL1BytesPerCycle = 256;
 
 int32_t threads_of(const Row& r) {
@@ -60,7 +61,7 @@ double predict(const CandidateContext& context, const MatmulSizes& s, const Row&
   const double flops = 2.0 * r.tile_m * r.tile_n * steps * r.tile_k;
   const double matrix = context.facts.fact_or("flops_matrix_f16", 8 * rates.flops) / rates.units;
   const double compute = per_unit * flops / (matrix * kEfficiency);
-  // Every subgroup reads what it multiplies.
+  // Every subgroup reads all that it multiplies.
   const double read = double(r.tile_m) * r.tile_n * (1.0 / r.register_m + 1.0 / r.register_n) * s.input_bytes;
   const double l1 = per_unit * steps * r.tile_k * read / (kL1BytesPerCycle * rates.clock_hz);
   const double latency = std::ceil(per_unit / resident) * (steps + 1) * kMemorySeconds / 2;

@@ -1,7 +1,7 @@
-// A subgroup of 16 lanes computes register_m x register_n of the workgroup's tile with Intel's matrix
-// instruction, which takes a block of A (8 x 16), one of B (16 x 16) and adds to 8 x 16 sums, of which a lane
-// holds a column. Two-dimensional loads bring the blocks from memory straight into registers, in the
-// instruction's layout; what lies outside the operand (or the split) reads as zero.
+// A subgroup of 16 lanes computes register_m x register_n of the workgroup's tile with dpas, which multiplies
+// a block of A (8 x 16) by one of B (16 x 16) and adds to 8 x 16 accumulators, of which each lane holds a
+// column. 2D block loads bring the blocks from memory to registers in dpas's layout; elements outside the
+// operand or the split read as zero.
 #include "kernels/matmul/xegpu/emit.h"
 
 #include "kernels/matmul/emit_gpu.h"
@@ -15,7 +15,8 @@ using namespace mlir;
 constexpr int64_t kLanes = XegpuShape::kLanes, kRows = XegpuShape::kRows, kColumns = XegpuShape::kColumns,
                   kDepth = XegpuShape::kDepth;
 
-// The matrix that a tile's view is part of, in whole words of `element`: `rows` of `columns` each.
+// Descriptor of the matrix that contains a tile's view: `rows` by `columns` of the view's elements, loaded as
+// words of type `element`. `first`: offset of the view in the matrix.
 Value describe(Emit& e, const View& view, Value first, Type element, ArrayRef<int64_t> block, Value rows,
                Value columns) {
   const int64_t narrow = element.getIntOrFloatBitWidth() / view.element.getIntOrFloatBitWidth();
@@ -54,12 +55,12 @@ class XegpuTile {
     row_ = e.mul(e.div(subgroup, e.idx(places)), kernel.config().getRegisterM());
     column_ = e.mul(e.rem(subgroup, e.idx(places)), kernel.config().getRegisterN());
 
-    // Of the whole product and of this split: its end counts as the operands' end.
+    // The descriptors cover the whole operands, but K ends where this split ends.
     Value end = e.add(p.depth0, p.depth), n = step.arguments().get("n");
     Value first_a = e.add(e.mul(p.row0, a_.row_stride), p.depth0);
     a_blocks_ = describe(e, a_, first_a, a_.element, {kRows, kDepth}, step.arguments().get("m"), end);
     if (b_along_k_) {
-      // Pairs of K as words of 32 bits, which loads transpose into the order that the instruction wants.
+      // Pairs of k as words of 32 bits, which the load transposes into dpas's order.
       Value first = e.add(e.mul(p.column0, b_.row_stride), p.depth0);
       b_blocks_ = describe(e, b_, first, e.b.getI32Type(), {kColumns, kDepth / 2}, n, end);
     } else {
@@ -102,7 +103,7 @@ class XegpuTile {
     return vector::BitCastOp::create(e_.b, e_.loc, lane, words);
   }
 
-  // A loop over the rows of a block, so that the epilogue is there once a block, not once a sum.
+  // A loop over the rows of a block, so that the epilogue's code is emitted once per block, not once per accumulator.
   void write(const Values& sums, OutputSink& sink) {
     Values columns;
     for (int64_t j = 0; j < blocks_n_; ++j) columns.push_back(e_.add(e_.add(column_, j * kColumns), lane_));
@@ -120,7 +121,7 @@ class XegpuTile {
   const View &a_, &b_;
   bool b_along_k_;
   int64_t blocks_m_, blocks_n_, tile_k_;
-  Value lane_, row_, column_;  // the subgroup's place in the tile
+  Value lane_, row_, column_;  // the lane, and the subgroup's first row and column in the tile
   Value a_blocks_, b_blocks_;
 };
 
