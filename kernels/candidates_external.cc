@@ -13,12 +13,12 @@ bool has(const std::vector<DType>& types, DType t) {
   return std::find(types.begin(), types.end(), t) != types.end();
 }
 
-// Why the library of that id is none to be used, "" if it is one.
+// Why the library with this id may not be used, "" if it may.
 std::string absence(const ExternalPolicy& policy, ExternalId id) {
   const ExternalChoice& choice = policy.choice;
   if (choice.use == ExternalUse::kOff || choice.use == ExternalUse::kDefault)
     return "external libraries are off (LATHE_EXTERNAL=allow)";
-  // One that is preferred says nothing against the others.
+  // A preference for one library has a message of its own, below.
   const bool only = choice.use != ExternalUse::kPrefer && choice.which != ExternalId::kAny;
   if (only && choice.which != id)
     return absl::StrCat("of external libraries ", std::string(name_of(choice.which)), " alone is to be used");
@@ -76,7 +76,7 @@ void enumerate_externals(const CandidateContext& context, std::vector<RankedPlan
     config.external = {std::string(name_of(row.id)), row.routine};
     r.rejection = refusal_of(row, context);
     if (r.rejection.empty()) {
-      // Shown also where policy is against it.
+      // The prediction is shown even if policy forbids the library.
       r.plan.predicted_seconds = row.seconds(context, std::max(policy.threads, 1));
       r.plan.numeric_recipe = row.numbers;
       r.rejection = absence(policy, row.id);

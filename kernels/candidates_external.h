@@ -1,7 +1,6 @@
-// External libraries as candidates: products that a library on the machine does, beside those of Lathe's own
-// kernels. One row each; which is chosen is decided here and nowhere later: the row's names go into the plan,
-// and what is compiled and run obeys them. Which libraries there are and may be used is policy
-// (core/external.h), handed in.
+// External libraries as candidates: products that an installed library computes, compared with Lathe's own
+// kernels. One row each. The choice is made only here: the row's names go into the plan, and compilation and
+// launch follow them. Which libraries exist and may be used is policy (core/external.h), passed in.
 #pragma once
 
 #include <string>
@@ -15,16 +14,16 @@ struct ExternalRow {
   ExternalId id;
   Backend backend;
   Op op;
-  const char* routine;  // as the library calls it; what it means is runtime/external's
-  DType a;              // of A and B
+  const char* routine;  // the library's name for it; runtime/external implements it
+  DType a;              // dtype of A and B
   std::vector<DType> d;
-  // What it can do at the end, refused otherwise.
-  bool adds_c;              // beta * C, where C has D's dtype
-  std::vector<DType> bias;  // what it may be of; kNone: D's
-  bool adds_residual;       // of f32, f16 or bf16
-  // Why it does not serve a class that all of the above does, "" if it does.
+  // The parts of the epilogue that it supports; others are refused.
+  bool adds_c;              // beta * C, with C of D's dtype
+  std::vector<DType> bias;  // the bias's dtypes; kNone: D's
+  bool adds_residual;       // f32, f16 or bf16
+  // Why it does not support a class that fits the fields above, "" if it does.
   std::string (*refusal)(const CandidateContext& context);
-  // Of one launch on that many threads of the CPU.
+  // Predicted time of one launch with `threads` threads of the CPU.
   double (*seconds)(const CandidateContext& context, int32_t threads);
   const char* numbers;  // the numeric recipe
 };

@@ -12,9 +12,9 @@
 namespace lathe {
 namespace {
 
-// Any M from one row on: a tile that wastes at most 15 of 16 rows of a decode step and still has some reuse
-// in prefill. A deeper one needs more addresses than registers, strides being known at launch alone: 32
-// spilled up to 84 bytes on sm_90a.
+// For any M >= 1: the tile wastes at most 15 of 16 rows in a decode step and still reuses operands in prefill.
+// A deeper tile needs more registers for addresses, because strides are known only at launch: a tile_k of 32
+// spills on sm_90a.
 CompileConfig matmul_on_gpu() {
   CompileConfig c;
   c.kernel = "simt";
@@ -28,7 +28,7 @@ CompileConfig matmul_on_cpu(const Target& target) {
   c.kernel = "panel";
   c.lanes = vector_lanes(target);
   c.tile_m = 64, c.tile_n = 64, c.tile_k = 256;
-  // Four rows and two vectors of columns: eight sums and what they are made of fit 16 registers.
+  // Four rows by two vectors of columns: eight accumulators and their operands fit 16 registers.
   c.register_m = 4, c.register_n = 2 * c.lanes;
   return c;
 }
@@ -51,7 +51,7 @@ CompileConfig argmax_on_cpu(const Target& target) {
   return c;
 }
 
-// 75 of "sm_75", 90 of "sm_90a"; -1 for another name.
+// 75 for "sm_75", 90 for "sm_90a"; -1 for another name.
 int compute_capability(absl::string_view arch) {
   int sm = -1;
   if (!absl::ConsumePrefix(&arch, "sm_")) return -1;
@@ -78,7 +78,7 @@ CompileConfig plan_generic(const ProblemClass& c, const Target& target) {
   const bool cpu = target.backend == Backend::kCpu;
   if (c.op == Op::kArgmax) return cpu ? argmax_on_cpu(target) : argmax_on_gpu();
   CompileConfig config = cpu ? matmul_on_cpu(target) : matmul_on_gpu();
-  // On ROCm merges are a step of their own, as in the ranked plans.
+  // On ROCm merges are a separate step, as in the ranked plans.
   if (c.op == Op::kMatmulArgmax) config.split = target.backend == Backend::kCuda ? kMergeLast : kMergeStep;
   return config;
 }
@@ -92,13 +92,13 @@ const std::vector<Target>& generic_targets() {
     {Backend::kCpu, "aarch64", "+neon"},
 #endif
     {Backend::kCuda, "sm_75", ""},
-    // Without modes: code that runs whatever a device's xnack and sramecc are.
+    // Without modes: the code runs with any xnack and sramecc setting of the device.
     {Backend::kRocm, "gfx9-generic", ""},
     {Backend::kRocm, "gfx9-4-generic", ""},
     {Backend::kRocm, "gfx10-3-generic", ""},
     {Backend::kRocm, "gfx11-generic", ""},
     {Backend::kRocm, "gfx12-generic", ""},
-    // Of no generic target.
+    // Members of no generic target.
     {Backend::kRocm, "gfx908", ""},
     {Backend::kRocm, "gfx90a", ""},
   };

@@ -1,5 +1,5 @@
-// Generic kernels' plans: one a class, not ranked. They are there while a class's own kernel is compiled, so
-// one tile serves all sizes. No MLIR here.
+// The plans of generic kernels: one per class, not ranked. A generic kernel runs while the class's own kernel
+// is compiled, so one tile serves all sizes. No MLIR here.
 #pragma once
 
 #include <vector>
@@ -10,13 +10,13 @@
 
 namespace lathe {
 
-// `c` is of generic_class_of().
+// `c` must be a result of generic_class_of().
 CompileConfig plan_generic(const ProblemClass& c, const Target& target);
 
-// The targets that generic kernels are built for: those of this machine's architecture, PTX that every
-// supported GPU's driver finishes, and AMD's generic targets with the GPUs that are members of none.
+// The targets for which generic kernels are built: this machine's CPU architecture, PTX that the driver of
+// every supported GPU can compile, and AMD's generic targets together with the GPUs that belong to none.
 const std::vector<Target>& generic_targets();
-// Those of them whose code runs on `device`, the best first.
+// The generic targets whose code runs on `device`, the best first.
 std::vector<Target> generic_targets_for(const Target& device);
 
 }  // namespace lathe

@@ -1,5 +1,5 @@
-// What the families' cost models share: a device's rates, read from its facts once per enumeration, and how
-// tasks spread over workers. Pure arithmetic.
+// Shared by the families' cost models: a device's rates, read from its facts once per enumeration, and how
+// tasks are spread over workers. Pure arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -15,25 +15,25 @@
 
 namespace lathe {
 
-// Sustained bytes a cycle that one core draws from its L2 and from a shared L3 with its neighbours busy.
-// Peaks are 64 and 16 on Intel servers (Optimization Reference Manual, Skylake Server cache table), 32 and 32
-// on Zen 3 (Software Optimization Guide for AMD Family 19h); about half to all of the lesser
-// figure is seen.
+// Sustained bytes a cycle that one core reads from its L2, and from a shared L3 while its neighbours are
+// busy. Peaks are 64 and 16 on Intel servers (Optimization Reference Manual, Skylake Server cache table), 32
+// and 32 on Zen 3 (Software Optimization Guide for AMD Family 19h). In practice half to all of the smaller
+// peak is reached.
 constexpr double kL2BytesPerCycle = 32;
 constexpr double kL3BytesPerCycle = 10;
 // A dependent FMA may start every 4 cycles: Intel since Skylake, Zen 2 and 3, Neoverse V1 (vendors' guides).
 constexpr double kFmaLatency = 4;
-// A core that reads memory faster than this waits where pages and rows end, which L2 hides from a slower one.
+// A core that reads memory faster than this waits at the ends of pages and rows. On a slower core L2 hides
+// these waits.
 constexpr double kHiddenRate = 30e9;
-// Cycles more that a vector of half-precision elements costs on its way to f32: vcvtph2ps is two uops on
-// Intel and AMD, bf16 is a zero-extending load and a shift (uops.info); they share ports with the FMAs. NEON:
-// one fcvtl or shll each.
+// Extra cycles to convert a vector of 16-bit floats to f32. vcvtph2ps is two uops on Intel and AMD; bf16 takes
+// a zero-extending load and a shift (uops.info). They share ports with the FMAs. NEON: one fcvtl or shll each.
 constexpr double kConvertCycles = 1;
-// Taking a task from a shared counter and entering it; waking sleeping workers and waiting for the last.
+// Taking a task from a shared counter and entering it; waking the workers and waiting for the last one.
 constexpr double kTaskSeconds = 0.2e-6;
 constexpr double kForkSeconds = 5e-6;
 
-// Elements of K that a lane of a matmul kernel's vectors multiplies at once.
+// Elements of K that one lane of a matmul kernel's vectors multiplies at once.
 inline int32_t elements_a_lane(const CandidateContext& context) {
   if (context.problem.op == Op::kArgmax) return 1;
   if (context.problem.a == DType::kI8) return 4;
@@ -42,7 +42,7 @@ inline int32_t elements_a_lane(const CandidateContext& context) {
   const bool bf16 = context.problem.a == DType::kBF16 || context.problem.math == Math::kBf16;
   return bf16 && (target.has("avx512bf16") || target.has("bf16")) ? 2 : 1;
 }
-// Whether one instruction multiplies four bytes a lane and adds the products.
+// Whether one instruction multiplies four bytes per lane and adds the products.
 inline bool multiplies_bytes(const Target& target) {
   return target.has("avx512vnni") || target.has("dotprod");
 }
@@ -56,13 +56,13 @@ struct CpuRates {
         rounds_a(context.problem.math == Math::kBf16 && k_per_lane == 2),
         converts_a(context.problem.a != DType::kF32 && k_per_lane == 1),
         converts_b(context.problem.b != DType::kF32 && !is_blocks(context.problem.b) && k_per_lane == 1),
-        // Without, x86 takes two products of words and two adds, beside what widens the operands; NEON
-        // multiplies bytes one by one.
+        // Without such an instruction x86 needs two products of 16-bit words and two adds, and also widens
+        // the operands; NEON multiplies the bytes one by one.
         product_instructions(k_per_lane != 4 || multiplies_bytes(context.facts.target) ? 1
                              : context.facts.target.arch == "x86-64"                   ? 4
                                                                                        : 16),
-        // Two loads of a vector a cycle on x86 since Haswell and on Neoverse N1, three on V1 and V2 (the
-        // vendors' guides, and LLVM's scheduling models made from Arm's), which four multipliers tell apart.
+        // Vector loads a cycle: two on x86 since Haswell and on Neoverse N1, three on V1 and V2 (vendors'
+        // guides, and LLVM's scheduling models, which are made from Arm's). Four FMA units identify V1 and V2.
         loads_per_cycle(
             context.facts.target.arch == "aarch64" && context.facts.fact_or("fma_units", 2) >= 4 ? 3 : 2),
         clock_hz(context.facts.fact_or("clock_hz", 2.5e9)),
@@ -76,27 +76,25 @@ struct CpuRates {
         ahead_bytes_per_second(context.facts.fact_or("ahead_bytes_per_second", core_bytes_per_second)),
         stream_bytes_per_second(context.facts.fact_or("stream_bytes_per_second", ahead_bytes_per_second)) {}
 
-  // What each of `tasks` (or as many as there are workers) can read from memory while the others do.
+  // Rate at which each of `tasks` (at most `workers` of them) can read memory while the others read, too.
   double bandwidth(double tasks) const {
     return std::min(core_bytes_per_second, memory_bytes_per_second / std::min<double>(workers, tasks));
   }
-  // FMAs of full vectors a cycle with that many independent accumulators; one cycle of slack beside the
-  // latency, since the loads in between make the issue uneven.
+  // FMAs of full vectors a cycle with that many independent accumulators. One cycle is added to the latency,
+  // because the loads in between make the issue uneven.
   double fma_rate(double accumulators) const { return std::min(fma_units, accumulators / (kFmaLatency + 1)); }
-  // Bytes a cycle at which data of this size is read again: from L1 (0: free beside the loads), L2, L3 or
-  // memory.
+  // Bytes a cycle at which data of this size is read again from L2, L3 or memory. 0: from L1, at no extra cost.
   double reread_bytes_per_cycle(double bytes) const {
     if (bytes <= l1d_bytes * 0.6) return 0;
     if (bytes <= l2_bytes * 0.75) return kL2BytesPerCycle;
     return bytes <= l3_bytes * 0.5 ? kL3BytesPerCycle : core_bytes_per_second / clock_hz;
   }
-  // Reading memory and computing overlap, never wholly: what prefetching leaves exposed is taken as a quarter
-  // of the lesser (dot kernels of 16 rows came to 67 GFLOP/s where memory alone allows 80 and FMAs alone
-  // 120).
+  // Computing and reading memory overlap, but not fully: a quarter of the shorter of the two stays exposed.
+  // Fitted to dot kernels of 16 rows.
   static double overlap(double compute_seconds, double memory_seconds) {
     return std::max(compute_seconds, memory_seconds) + 0.25 * std::min(compute_seconds, memory_seconds);
   }
-  // Cycles of one step of a register tile: FMAs and loads go to different ports but share the front end.
+  // Cycles of one step of a register tile. FMAs and loads go to different ports but share the front end.
   double step_cycles(double accumulators, double loads, double converted) const {
     const double arithmetic =
         accumulators * product_instructions / fma_rate(accumulators) + converted * kConvertCycles;
@@ -109,11 +107,10 @@ struct CpuRates {
     if (rounds_a) return "A rounded to bf16, bf16 pairs to f32";
     return k_per_lane == 2 ? "bf16 pairs to f32" : "fma f32";
   }
-  // The part of the memory's rate left when every `run` bytes are followed by a jump to another row: a line's
-  // worth of time for the lines fetched in vain and the page looked up.
+  // Share of the memory rate that is left if a jump to another row follows every `run` bytes. A jump costs
+  // the time of one cache line, for lines that were fetched in vain and the page lookup.
   static double run_efficiency(double run) { return run / (run + 64); }
-  // Workers take tasks as they come free: whole rounds of them, and the last to end is late by part of a
-  // task.
+  // Workers take tasks as they become free: whole rounds of tasks, and the last worker ends late by part of a task.
   double schedule_seconds(double tasks, double average, double largest) const {
     if (workers == 1 || tasks <= 1) return tasks * (average + kTaskSeconds);
     constexpr double kLate = 0.1;
@@ -122,27 +119,27 @@ struct CpuRates {
   }
 
   int32_t workers, lanes, registers;
-  int32_t k_per_lane;           // elements_a_lane
-  bool rounds_a;                // of f32 to bf16
-  bool converts_a, converts_b;  // elements to f32
-  double product_instructions;  // of a vector
+  int32_t k_per_lane;           // see elements_a_lane
+  bool rounds_a;                // f32 A is rounded to bf16
+  bool converts_a, converts_b;  // elements are converted to f32
+  double product_instructions;  // instructions for a vector of products
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
   double core_bytes_per_second, memory_bytes_per_second;
-  double pace_bytes_per_second;    // 0: loops over memory are not held to any
-  double ahead_bytes_per_second;   // where it fetches what it reads ahead
-  double stream_bytes_per_second;  // of one stream
+  double pace_bytes_per_second;    // rate that loops over memory are throttled to; 0: no throttle
+  double ahead_bytes_per_second;   // with software prefetch
+  double stream_bytes_per_second;  // of a single stream
 };
 
-// A load from memory: roughly half a microsecond on Hopper, more on CDNA3 (estimate).
+// Latency of a load from memory: about half a microsecond on Hopper, more on CDNA3 (estimate).
 constexpr double kMemorySeconds = 0.6e-6;
-// L2 gives about twice what memory does.
+// L2 delivers about twice as much as memory.
 constexpr double kL2OverMemory = 2;
 
-// A unit could start an instruction a cycle in each of its four parts; in code that moves elements one by one
-// waits and bank conflicts leave about 2.5 (estimate).
+// Instructions that an SM or CU starts per cycle. Each of its four parts could start one; in code that moves
+// elements one by one, waits and bank conflicts leave about 2.5 (estimate).
 constexpr double kIssuePerCycle = 2.5;
 
-// Why a plan of which resident() says 0 is none.
+// The reason for rejecting a plan for which resident() is 0.
 constexpr char kNoPlace[] = "no place for a workgroup on a compute unit";
 
 struct GpuRates {
@@ -160,30 +157,31 @@ struct GpuRates {
         launch_seconds(facts.fact_or("launch_seconds", 3e-6)),
         flops(facts.fact_or("flops_f32", 10e12)) {}
 
-  // Workgroups that share a unit. CUDA: at least one.
+  // Workgroups that fit on an SM or CU together. CUDA: at least one.
   int32_t resident(int64_t threads, int64_t thread_registers, double shared_bytes) const {
     if (rocm) return amd_resident(threads, thread_registers, shared_bytes);
-    const double file = double(round_up(thread_registers, 8) * threads);  // CUDA C++ Programming Guide
+    const double file =
+        double(round_up(thread_registers, 8) * threads);  // units of 8 (CUDA C++ Programming Guide)
     return static_cast<int32_t>(std::max(
         1.0, std::min({shared_memory_bytes / shared_bytes, registers / file, threads_per_unit / threads})));
   }
-  // SIMDs of a unit: CDNA four, RDNA two (CDNA3 and RDNA3 instruction set guides).
+  // SIMDs of a CU: four on CDNA, two on RDNA (CDNA3 and RDNA3 instruction set guides).
   double simds() const { return wave == 64 ? 4 : 2; }
 
   bool rocm;
   int32_t wave;
   double units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes, registers;
-  double threads_per_unit, max_threads;  // of a unit and of a workgroup
+  double threads_per_unit, max_threads;  // of an SM or CU, and of a workgroup
   double launch_seconds, flops;
 
  private:
-  // A wave's registers are all of one SIMD, whose lanes CDNA gives out in steps of 8, RDNA in steps of 24 of
-  // 1536; LDS comes in 128 steps (512 bytes of 64 KB, 1280 of 160), barriers for 16 workgroups (LLVM's
-  // AMDGPUBaseInfo).
+  // A wave's registers all come from one SIMD, which allocates them per lane in steps of 8 (CDNA) or of 24
+  // out of 1536 (RDNA). LDS is allocated in steps of 1/128 (512 bytes of 64 KB, 1280 of 160 KB), and there
+  // are barriers for 16 workgroups (LLVM's AMDGPUBaseInfo).
   int32_t amd_resident(int64_t threads, int64_t thread_registers, double shared_bytes) const {
     constexpr double kGroups = 16;
     const auto granule = static_cast<double>(round_up(thread_registers, wave == 64 ? 8 : 24));
-    const double lanes = simds() * wave, most = threads_per_unit / lanes;  // waves of a SIMD
+    const double lanes = simds() * wave, most = threads_per_unit / lanes;  // most: waves of a SIMD
     const double waves = simds() * std::min(most, std::floor(registers / lanes / granule));
     const double step = shared_memory_bytes / 128, shared = std::ceil(shared_bytes / step) * step;
     const double by_waves = waves * wave / double(threads);
@@ -192,9 +190,9 @@ struct GpuRates {
 };
 
 // Who may merge the partial results of so many splits: the last workgroup to arrive, or a second step. On
-// ROCm the former where one L2 serves the device and it was executed, in an emulator; CDNA's parts have an L2
-// each, and a second step merges there until hardware has shown that another workgroup's stores are seen
-// after its ticket.
+// ROCm the last workgroup may do so only if one L2 serves the device, and it ran only in an emulator. CDNA
+// has an L2 per die, so a second step merges there until hardware has shown that other workgroups' stores are
+// visible after the ticket.
 using SplitKinds = absl::InlinedVector<int32_t, 2>;
 inline bool may_merge_last(const Target& target) {
   return target.backend == Backend::kCuda ||
@@ -206,21 +204,22 @@ inline SplitKinds splits_of(const Target& target, int32_t splits) {
   return may_merge_last(target) ? SplitKinds{kMergeLast, kMergeStep} : SplitKinds{kMergeStep};
 }
 
-// The M a class is priced at: its upper end, where a register tile's waste matters most; 2048 when open.
+// The M at which a class is priced: the bucket's upper end, or 2048 if it is open.
 inline int64_t representative_m(const ProblemClass& c) {
   return c.m_hi < Bucket::kOpenEnd ? c.m_hi : std::max<int64_t>(c.m_lo, 2048);
 }
 
-// Splits of `length` in equal chunks of a multiple of `granularity`, as a launch normalises them: none empty.
+// The number of splits of `length` if each but the last is the same multiple of `granularity` and none is
+// empty. A launch computes the same.
 inline int32_t normalize_splits(int64_t length, int64_t wanted, int64_t granularity) {
   const int64_t chunk = round_up(ceil_div(length, std::max<int64_t>(wanted, 1)), granularity);
   return static_cast<int32_t>(std::max<int64_t>(1, ceil_div(length, std::max<int64_t>(chunk, 1))));
 }
 
-// Split factors worth pricing, ascending: the forced one alone; else 1 and, where `tasks` leave workers idle,
-// what fills them once and twice with chunks of at least `least_chunk`. Workgroups run in whole waves, so
-// that on GPUs a wave is filled and not overfilled; and as the merge costs more with every part, what leaves
-// some units idle is priced too.
+// Split factors worth pricing, in ascending order: only the forced one, or else 1 and, if `tasks` leave
+// workers idle, those that fill the workers once and twice with chunks of at least `least_chunk`. GPUs also
+// get factors that leave some SMs idle, because every split makes the merge longer, and no factor overfills a
+// wave of workgroups.
 using SplitOptions = absl::InlinedVector<int32_t, 5>;
 inline SplitOptions split_options(const CandidateContext& context, int64_t length, double tasks,
                                   double workers, int64_t least_chunk) {
@@ -240,7 +239,7 @@ inline SplitOptions split_options(const CandidateContext& context, int64_t lengt
   return options;
 }
 
-// Ends every numeric recipe.
+// The end of every numeric recipe.
 inline std::string merge_recipe(int32_t splits) {
   return splits > 1 ? absl::StrCat(splits, " splits; merged in ascending order") : "1 split; no merge";
 }
@@ -252,7 +251,7 @@ inline RankedPlan rejected(CompileConfig config, std::string reason) {
   return r;
 }
 
-// Appends the row as rejected, where that is wanted. `reason`: what absl::StrCat takes.
+// Appends the row as rejected if rejected plans are wanted. `reason`: arguments for absl::StrCat.
 template <typename... Reason>
 void reject(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out,
             const Reason&... reason) {

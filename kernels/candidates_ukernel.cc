@@ -13,15 +13,16 @@
 namespace lathe {
 namespace {
 
-// What was compiled with this library: "argmax/rows@x86-64-v4".
+// The ukernels that were compiled with this library, such as "argmax/rows@x86-64-v4".
 constexpr absl::string_view kCompiled[] = {
 #include "ukernel_names.inc"
 };
 
-// What bitcode is compiled for, of an architecture the most demanding first (flags: kernels/ukernels.cmake).
+// The targets for which bitcode is compiled, within an architecture the most demanding first (flags:
+// kernels/ukernels.cmake).
 struct UkernelTarget {
   const char* name;
-  const char* archs;  // what the names of those that run it begin with (AMD: amd_baseline's), space-separated
+  const char* archs;  // prefixes of the architectures that run it (AMD: of amd_baseline), separated by spaces
   std::vector<const char*> features;
   int least_sm = 0;
 };
@@ -35,7 +36,7 @@ const std::vector<UkernelTarget>& ukernel_targets() {
       {"sm_80", "sm_", {}, 80},
       {"sm_75", "sm_", {}, 75},
       {"gfx11", "gfx11 gfx12", {}},  // waves of 32
-      {"gfx950", "gfx950", {}},      // matrix instructions of twice the depth
+      {"gfx950", "gfx950", {}},      // matrix instructions with twice the K
       {"gfx942", "gfx942", {}},
       {"gfx90a", "gfx90a", {}},
       {"gfx9", "gfx9", {}},  // waves of 64
@@ -77,7 +78,7 @@ std::string refusal_of(const char* what, const SizeRange& range, int64_t lo, int
   return "";
 }
 
-// Why a user's ukernel does not serve a class of its op and dtypes on this target.
+// Why a user's ukernel does not support a class of its op and dtypes on this target, "" if it does.
 std::string refusal_of(const UserUkernel& u, const CandidateContext& context) {
   if (!u.defect.empty()) return u.defect;
   const Target& target = context.facts.target;
@@ -91,8 +92,8 @@ std::string refusal_of(const UserUkernel& u, const CandidateContext& context) {
   return refusal_of("N", u.n, rows ? c.row_lo : c.n, rows ? c.row_hi : c.n);
 }
 
-// Operations (argmax: elements) and bytes of operands, as a user's cost counts them, of the request that a
-// class is priced at.
+// Operations (argmax: elements) and bytes of operands of the request at which a class is priced, as a user's
+// cost counts them.
 struct Work {
   explicit Work(const ProblemClass& c) {
     if (c.op == Op::kArgmax) {
@@ -108,8 +109,8 @@ struct Work {
   double flops, bytes;
 };
 
-// A user's ukernel as the built-in row of its op and type would be that it stands in for: the same form of
-// kernel, under its own tiling, predicate and price.
+// Enumerates a user's ukernel in place of the built-in row of its op and type: the same form of kernel, with
+// the user's tiling, predicate and price.
 void enumerate_user(const UkernelRow& row, const UserUkernel& u, const CandidateContext& context,
                     std::vector<RankedPlan>* out) {
   CompileConfig config = row.tiling(context);
@@ -122,7 +123,7 @@ void enumerate_user(const UkernelRow& row, const UserUkernel& u, const Candidate
   if (refusal.empty() && config.register_n % config.lanes != 0)
     refusal = absl::StrCat("register_n ", config.register_n, " is no multiple of ", config.lanes, " lanes");
   if (!refusal.empty()) return out->push_back(rejected(config, refusal));
-  // Every tiling: the price is not the row's.
+  // Disables pruning: the row's prices do not apply.
   CandidateContext all = context;
   all.fastest = nullptr;
   const size_t first = out->size();
@@ -134,8 +135,8 @@ void enumerate_user(const UkernelRow& row, const UserUkernel& u, const Candidate
   for (size_t i = first; i < out->size(); ++i) (*out)[i].plan.predicted_seconds = seconds;
 }
 
-// Whether a user's bitcode is code for the target: NVIDIA's later GPUs run what was compiled for earlier
-// ones, but for what is an architecture's own ("sm_90a").
+// Whether a user's bitcode runs on the target. NVIDIA's later GPUs run code for earlier ones, unless it is
+// for one architecture only ("sm_90a").
 bool is_for(const UserUkernel& u, const Target& target) {
   if (u.target.backend != target.backend) return false;
   if (u.target.arch == target.arch || u.target.arch == amd_baseline(target.arch)) return true;
@@ -149,7 +150,7 @@ void enumerate_users(const CandidateContext& context, std::vector<RankedPlan>* o
   const Target& target = context.facts.target;
   for (const UserUkernel& u : *context.user_ukernels) {
     if (u.op != c.op || u.a != c.a || !is_for(u, target)) continue;
-    // Of a GPU's rows those of a workgroup have shared memory.
+    // Of a GPU's rows only those for a workgroup have shared memory.
     const auto stands_in = [&](const UkernelRow& r) {
       return r.op == c.op && r.backend == target.backend && r.a == c.a &&
              (u.group.empty() || (u.group == "block") == (r.shared_bytes > 0));

@@ -1,4 +1,4 @@
-// argmax: "rows" on every device. Exact comparisons: the numeric recipe is the same whatever the split.
+// argmax: "rows" on every device. Comparisons are exact, so the numeric recipe is the same for any split.
 #include "kernels/argmax/candidates.h"
 
 #include "absl/strings/str_cat.h"
@@ -7,34 +7,35 @@
 namespace lathe {
 namespace {
 
-// Rows longer than this may be split, so that a few of them use the whole device.
+// Rows longer than this may be split, so that a few rows use the whole device.
 constexpr int64_t kSplitFrom = 1024;
 
 constexpr char kRecipe[] = "compare f32; lowest index wins, first NaN wins; any split gives the same";
 
-// Vectors of values in flight on the CPU; each has a vector of indices beside it.
+// Vectors of values in flight on the CPU; each has a vector of columns beside it.
 constexpr int32_t kCpuUnroll[] = {4, 8, 2, 1};
-// Compare, two selects and the unordered test for NaN, for one vector of one accumulator.
+// Compare, two selects and the NaN test, for one vector of one accumulator.
 constexpr double kVectorOps = 4, kOpLatency = 4;
-// f16 and bf16 are passed over in blocks: two maxima for twice as many values, and what a block's end costs.
+// Cycles for f16 and bf16, which are scanned in blocks: two maxima for a vector of twice as many values, and a
+// share of the block's end.
 constexpr double kBlockedCycles = 1;
 
 constexpr GpuRow kGpuRows[] = {{256, 1, 8}, {256, 1, 4}, {128, 1, 8},  {128, 1, 4},  {256, 0, 4}, {512, 0, 4},
                                {256, 0, 2}, {512, 0, 2}, {1024, 0, 4}, {1024, 0, 2}, {512, 0, 8}};
-// A chunk is at most so many times what its workgroup has in flight: longer ones make the last to end late,
-// shorter ones pay the ticket more often than others' loads hide.
+// Longest chunk, as a multiple of what its workgroup has in flight. With longer chunks the last workgroup
+// ends late; with shorter ones other workgroups' loads no longer hide the tickets.
 constexpr int32_t kMostRounds = 4;
-// Registers of a thread beside what it has in flight: ptxas 13.0 for sm_90a takes 30 to 34 in all forms.
+// Registers of a thread beside its loads in flight: ptxas 13.0 for sm_90a takes 30 to 34 in all forms.
 constexpr int32_t kThreadRegisters = 32;
-// On AMD, and for each load in flight: at most 97 with eight of bf16 and 69 of f16, 63 and 61 with four, 38
-// and 34 with two (LLVM 22.1 over tests/gpu's sweep, waves of 64; enough for all of a unit's waves of 32).
+// AMD: registers of a thread, and of each load in flight. They cover what LLVM 22.1 used in tests/gpu's sweep
+// with waves of 64. With waves of 32 registers never limit the waves of a CU.
 constexpr int32_t kAmdThreadRegisters = 24, kLoadRegisters = 6, kBF16LoadRegisters = 10;
 // Estimates from instruction counts and latencies of Hopper: comparing one vector of a warp, in cycles of one
 // of the four schedulers; the reductions over a warp and over a workgroup; storing a pair, two fences, the
 // ticket, and reading the other chunks' pairs.
 constexpr double kVectorCycles = 16, kWarpReduceSeconds = 0.1e-6, kGroupReduceSeconds = 0.2e-6,
                  kTicketSeconds = 1.5e-6;
-// What a workgroup that follows another on its unit loses before its first load.
+// Time that a workgroup which follows another on its SM loses before its first load.
 constexpr double kStartSeconds = 0.3e-6;
 
 void append(const CompileConfig& config, int32_t splits, double seconds, int32_t resident,
@@ -48,7 +49,8 @@ void append(const CompileConfig& config, int32_t splits, double seconds, int32_t
   out->push_back(std::move(r));
 }
 
-// Wanted splits: 1, and for long rows (or the forced factor) as many as `workers`, which the rows share out.
+// Numbers of chunks worth pricing: 1 and, for long rows, `workers`, which are divided among the rows. If a
+// factor is forced, only that one.
 SplitOptions row_splits(const CandidateContext& context, int64_t workers) {
   if (!splits_rows(context.problem)) return {1};
   if (context.split_k > 0) return {context.split_k};
@@ -56,7 +58,7 @@ SplitOptions row_splits(const CandidateContext& context, int64_t workers) {
   return {1, static_cast<int32_t>(std::min<int64_t>(workers, 65535))};
 }
 
-// Chunks of each of the representative rows, as a launch makes them (core/recipe.cc).
+// Chunks of each of the representative rows, computed as a launch does (core/recipe.cc).
 int64_t chunks(const ProblemClass& c, int64_t wanted, int64_t granularity, int64_t most) {
   const auto length = static_cast<int64_t>(representative_length(c));
   const int64_t shared = std::max(ceil_div(wanted, representative_rows(c)), ceil_div(length, most));
@@ -65,8 +67,8 @@ int64_t chunks(const ProblemClass& c, int64_t wanted, int64_t granularity, int64
 
 }  // namespace
 
-// Rows and row length of a class are open: long rows are priced as a decode step sees them, sixteen of the
-// bucket's length, short ones as a router of experts does, one a token of a batch.
+// A class leaves the number of rows and their length open. Long rows are priced as in a decode step: sixteen
+// of the bucket's length. Short rows are priced as in a router of experts: one for each token of a batch.
 int64_t representative_rows(const ProblemClass& c) { return c.row_hi <= 1024 ? 1024 : 16; }
 double representative_length(const ProblemClass& c) {
   return c.row_hi < Bucket::kOpenEnd ? c.row_hi : std::max<double>(c.row_lo, 131072);
@@ -83,14 +85,15 @@ void append_cpu_rows(const CandidateContext& context, const CompileConfig& confi
     const double rows = static_cast<double>(representative_rows(c));
     const double tasks = rows * splits, length = std::ceil(representative_length(c) / splits);
     const double vectors = std::ceil(length / rates.lanes);
-    // Of one stream. Where that is as fast as others, parts are taken for slower: nobody measured them there.
+    // kInParts prefers a single stream on cores where one stream already reaches the full rate. Reading in
+    // parts was not measured there.
     constexpr double kInParts = 0.95;
     const double bandwidth =
         cycles.in_parts ? kInParts * rates.bandwidth(tasks)
                         : cycles.reading * std::min(rates.bandwidth(tasks), rates.stream_bytes_per_second);
     const double task = CpuRates::overlap((vectors * cycles.vector + cycles.end) / rates.clock_hz,
                                           length * size_of(c.a) / bandwidth);
-    // The second step reads `splits` pairs a row.
+    // The second step reads `splits` pairs per row.
     const double merge = config.split ? kTaskSeconds * rows + tasks * kOpLatency / rates.clock_hz : 0;
     append(config, wanted, rates.schedule_seconds(tasks, task, task) + merge, 0, out);
   }
@@ -108,27 +111,27 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
   for (int32_t unroll : kCpuUnroll) {
     config.register_n = unroll * rates.lanes;
     config.tile_n = config.register_n;
-    const int32_t need = 3 * unroll + 4;  // values, indices, loaded; step, constants
+    const int32_t need = 3 * unroll + 4;  // values, columns, loaded; step, constants
     if (need > rates.registers) {
       out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", rates.registers)));
       continue;
     }
     const double step = c.a != DType::kF32 ? kBlockedCycles : std::max(kVectorOps / 2, kOpLatency / unroll);
-    // The lanes and the accumulators of a task are folded one after the other at its end.
+    // At the end of a task, accumulators and then lanes are combined one after the other.
     append_cpu_rows(context, config, {step, (unroll + std::log2(rates.lanes)) * kOpLatency * 2}, out);
   }
 }
 
 namespace {
 
-// Workgroups of a unit.
+// Workgroups that fit on an SM or CU.
 int32_t resident_of(const GpuRates& rates, DType type, const CompileConfig& c) {
   const int32_t load = !rates.rocm ? 4 : type == DType::kBF16 ? kBF16LoadRegisters : kLoadRegisters;
   const int32_t registers = (rates.rocm ? kAmdThreadRegisters : kThreadRegisters) + load * c.unroll_k;
   return rates.resident(c.threads, registers, 8.0 * c.threads);
 }
 
-// One launch of the representative rows.
+// Time of one launch for the representative rows.
 double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileConfig& config, int64_t wanted,
                    double end_seconds) {
   const int32_t group = config.threads / config.tile_m;
@@ -137,8 +140,8 @@ double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileCo
   const double splits = config.split ? chunks(c, wanted, config.tile_n / config.unroll_k, config.tile_k) : 1;
   const double groups = std::ceil(rows / config.tile_m) * splits;
   const double resident = resident_of(rates, c.a, config);
-  // Loads of one thread: each round waits for memory once, and its vectors are compared one warp after the
-  // other.
+  // Each round of a thread's loads waits for memory once. The warps of a scheduler compare their vectors one
+  // after the other.
   const double vectors = std::ceil(std::ceil(length / splits) / vector / group);
   const double rounds = std::ceil(vectors / config.unroll_k);
   const double sharing =

@@ -1,6 +1,6 @@
-// argmax by a ukernel. CPU: the column of a row's maximum, or of a chunk of it; the kernel around it reads
-// the value there. GPUs: that and the value, by a wave or by a workgroup; rows, splits and their merge are
-// the generated kernel's.
+// argmax with a ukernel. CPU: the ukernel returns the column of the maximum of a row or of a chunk, and the
+// kernel around it reads the value there. GPUs: a wave or a workgroup returns both. Rows, splits and merges
+// are those of the generated kernel.
 #include "kernels/candidates_ukernel.h"
 
 #include "kernels/argmax/candidates.h"
@@ -9,13 +9,13 @@
 namespace lathe {
 namespace {
 
-// Two maxima and a minimum for a vector of elements; what a task ends with (estimates).
+// Cycles for a vector of f32 lanes (two maxima and a minimum), and for the end of a task (estimates).
 double vector_cycles(const ProblemClass& c) { return c.a == DType::kF32 ? 1.75 : 0.875; }
 constexpr double kEndCycles = 60;
 
 std::string serves_all(const CandidateContext&) { return ""; }
 
-// `block`: vectors that are looked at as a whole (row.h).
+// `block`: vectors that are scanned together (row.h).
 CompileConfig whole_rows(const CandidateContext& context, int32_t block) {
   CompileConfig config;
   config.tile_m = config.register_m = 1;
@@ -32,8 +32,8 @@ void price(const CandidateContext& context, const CompileConfig& config, bool in
            std::vector<RankedPlan>* out) {
   append_cpu_rows(context, config, {vector_cycles(context.problem), kEndCycles, in_parts, reading}, out);
 }
-// Of what each reads cold rows at, the other's part of it (rows.c): long blocks make a core wait that reads
-// fast, the ends of short ones cost another.
+// Read rate for cold rows relative to the better block size (docs/cpu-speed.md, Argmax). Long blocks stall a
+// core that reads fast; the ends of short blocks cost others.
 void price_blocks(const CandidateContext& context, const CompileConfig& config,
                   std::vector<RankedPlan>* out) {
   price(context, config, /*in_parts=*/false, CpuRates(context).reads_fast() ? 0.77 : 1, out);
@@ -45,10 +45,10 @@ void price_parts(const CandidateContext& context, const CompileConfig& config, s
   price(context, config, /*in_parts=*/true, 1, out);
 }
 
-// 16 bytes a load and four of them of a thread in flight (groups.c).
+// Loads of 16 bytes, four of them in flight in a thread (groups.c).
 constexpr int32_t kLoads = 4;
 constexpr GpuRow kByWaves = {256, 1, kLoads}, kByBlock = {512, 0, kLoads};
-// A key, a column and a value of each wave, of 32 threads at least.
+// A key, a column and a value for each wave, of at least 32 threads.
 constexpr int64_t kPartialBytes = 12 * kByBlock.threads / 32;
 
 std::string serves_aligned(const CandidateContext& context) {
@@ -59,9 +59,8 @@ std::string serves_aligned(const CandidateContext& context) {
 CompileConfig row_a_wave(const CandidateContext& context) { return gpu_rows(context, kByWaves); }
 CompileConfig row_a_block(const CandidateContext& context) { return gpu_rows(context, kByBlock); }
 
-// An estimate, nothing of it measured: what it saves in registers and instructions of the scan counts for
-// nothing, and the vector that it reads again for a wait for memory, so that no generated kernel of the same
-// tiling is behind it.
+// Estimate, not measured. The cost of reading a vector again is added, and savings in the scan are not
+// counted, so that no ukernel is chosen before a generated kernel with the same tiling.
 void price_gpu(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
   append_gpu_rows(context, config, kMemorySeconds, out);
 }

@@ -1,4 +1,4 @@
-// The comparison every argmax kernel is made of, on scalars or vectors.
+// The comparison that all argmax kernels use, on scalars or vectors.
 #pragma once
 
 #include "compiler/emit.h"
@@ -10,14 +10,14 @@ struct Best {
   Value value, column;
 };
 
-// Whether x, of a higher column, takes the place of the best: if it is greater, or the first NaN.
+// Whether x, whose column is higher, replaces the best: if it is greater, or the first NaN.
 Value rises(Emit& e, Value x, Value best);
-// The better of two whose columns may be in any order: the lower of equals (or of two NaNs) wins.
+// The better of two whose columns may be in any order. Of equal values, or of two NaNs, the lower column wins.
 Best better(Emit& e, const Best& a, const Best& b);
-// The next if its value rises, else the best as it was.
+// `next` if its value rises over the best, else `best`.
 Best keep_better(Emit& e, const Best& best, const Best& next);
-// Stores the step's results for `row` (index) of its output, the column as column + offset; a value nobody
-// wants is left out.
+// Stores the step's results for `row` (index) of its output. The index is column + offset; the value is
+// stored only if it is wanted.
 void store_best(Emit& e, const TileProgram& p, Value row, const Best& best, Value offset);
 
 }  // namespace lathe::emit

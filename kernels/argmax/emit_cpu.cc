@@ -1,11 +1,10 @@
-// "rows" on the CPU: vectors of running maxima, each lane with the position where it last rose; lanes are
-// folded at the end. NaN counts as the maximum and is never replaced.
+// "rows" on the CPU: vectors of running maxima, where each lane also keeps the position at which it last
+// rose. Lanes are combined at the end. NaN counts as the maximum and is never replaced.
 //
-// f16 and bf16 would cost a conversion a value: whole blocks of such rows are first looked at as integers,
-// two maxima a vector, since floats of one sign compare as their bits do. Only a block with something greater
-// than all before it, or a NaN, is compared value by value; of random numbers that is a few a row (64 x
-// 151936 of bf16 on Zen 4: 714 us where every value was converted, 636 in blocks). For f32 it does not pay:
-// 1204 us as it is, 1348 in blocks; nor does fetching ahead: 922 us for bf16.
+// f16 and bf16 values would have to be converted one by one. Instead, whole blocks of such rows are first
+// compared as integers, with two maxima per vector, because floats of one sign are ordered like their bits.
+// Only a block that has a greater value than all before it, or a NaN, is compared value by value
+// (docs/cpu-speed.md, Argmax). f32 needs no conversion and gains nothing.
 #include "kernels/argmax/emit_cpu.h"
 
 #include <limits>
@@ -30,7 +29,7 @@ Value constant_columns(Emit& e, int64_t first, int64_t lanes) {
       e.b, e.loc, DenseElementsAttr::get(e.vec(lanes, e.b.getI32Type()), ArrayRef<int32_t>(columns)));
 }
 
-// Blocks of a row as the bits of its values.
+// Blocks of a row, as the bits of its values.
 class RawBlocks {
  public:
   RawBlocks(Emit& e, const View& row, int64_t lanes)
@@ -42,7 +41,7 @@ class RawBlocks {
 
   int64_t columns() const { return kVectors * width_; }
 
-  // Whether the block from a column on may have what rises over the best (f32).
+  // Whether the block from `column` on may contain a value that rises over the best (f32).
   Value may_rise(Value column, Value best) const {
     Value most, most_unsigned;
     for (int64_t v = 0; v < kVectors; ++v) {
@@ -53,9 +52,10 @@ class RawBlocks {
     }
     Value bits = bits_of(best);
     Value above = any(arith::CmpIPredicate::sgt, most, bits);
-    // Negative values are below a best that is not; those behind -infinity are NaN.
+    // Only negative NaNs have greater unsigned bits than -infinity. Positive NaNs are above every best as
+    // signed bits.
     Value nan = any(arith::CmpIPredicate::ugt, most_unsigned, bits_of(e_.constant_f32(kLowest)));
-    // Below 0 bits fall where values rise.
+    // The bits of negative values are ordered the other way round, so a negative best always asks for a closer look.
     Value zero = arith::ConstantOp::create(e_.b, e_.loc, e_.b.getIntegerAttr(bits.getType(), 0));
     Value below = arith::CmpIOp::create(e_.b, e_.loc, arith::CmpIPredicate::slt, bits, zero);
     return arith::OrIOp::create(e_.b, e_.loc, below, arith::OrIOp::create(e_.b, e_.loc, above, nan));
@@ -64,7 +64,7 @@ class RawBlocks {
  private:
   static constexpr int64_t kVectors = 4;
 
-  // Of one of the row's values, so that nothing is rounded.
+  // `value` is one of the row's values, so nothing is rounded.
   Value bits_of(Value value) const {
     if (row_.element.isF16()) value = arith::TruncFOp::create(e_.b, e_.loc, row_.element, value);
     Type own = e_.b.getIntegerType(value.getType().getIntOrFloatBitWidth());
@@ -95,7 +95,7 @@ Best reduce_row(Emit& e, Value columns, int64_t lanes, int64_t unroll, const Loa
   Values state;  // unroll values, then unroll columns
   for (int64_t u = 0; u < unroll; ++u) state.push_back(lowest);
   for (int64_t u = 0; u < unroll; ++u) state.push_back(zero);
-  // The column kept for a lane is the step's first; its own offset is added when lanes are folded.
+  // A lane keeps the first column of the step; its own offset is added when lanes are combined.
   auto step = [&](Value k, Values s, int64_t vectors, Value left) {
     Value at = e.broadcast(arith::IndexCastOp::create(e.b, e.loc, i32, k), lanes);
     for (int64_t u = 0; u < vectors; ++u) {

@@ -1,8 +1,7 @@
-// "rows": tile_m rows a workgroup, or a chunk of one, its threads in as many groups. A group reads its row 16
-// bytes a load, unroll_k loads of a thread in flight. A thread keeps the greatest value it has seen and the
-// whole 16 bytes in which that rose: which element of them it was is looked for once, at the end, so that a
-// vector costs about as many instructions as it has elements (the comparison of every element, with its
-// column, took twice that in f32 and three times in bf16).
+// "rows": a workgroup takes tile_m rows, or a chunk of one row, with a group of threads for each row. A group
+// reads its row in loads of 16 bytes, unroll_k of them in flight in each thread. A thread keeps the greatest
+// value and the 16 bytes that contain it, and looks up which element it is once, at the end. Comparing every
+// element together with its column would take two to three times as many instructions.
 #include "kernels/argmax/emit_gpu.h"
 
 #include <limits>
@@ -18,11 +17,11 @@ using namespace mlir;
 constexpr int64_t kVectorBytes = 16, kWords = 4;
 
 Value select(Emit& e, Value c, Value x, Value y) { return arith::SelectOp::create(e.b, e.loc, c, x, y); }
-// On i32 that may wrap, or reach 2^31.
+// An i32 sum that may wrap or reach 2^31.
 Value add_wide(Emit& e, Value x, int64_t y) { return arith::AddIOp::create(e.b, e.loc, x, e.i32(y)); }
 Value largest(Emit& e, Value x, Value y) { return LLVM::MaximumOp::create(e.b, e.loc, x, y); }
 
-// What one load brings of a row: 16 bytes as four words, or (rows aligned to bytes alone) one element.
+// The data of one load: 16 bytes as four words or, if rows are aligned to bytes only, one element.
 class Loaded {
  public:
   Loaded(const GpuKernel& kernel, Type element)
@@ -34,7 +33,7 @@ class Loaded {
   bool by_vector() const { return by_vector_; }
   int64_t bytes() const { return bytes_; }  // of an element
   int64_t elements() const { return by_vector_ ? kVectorBytes / bytes_ : 1; }
-  // Words of -inf alone.
+  // Words in which all elements are -inf.
   Values lowest(Emit& e) const {
     const int64_t f32 = INT32_C(-0x800000), bf16 = f32 >> 16, f16 = INT32_C(-0x400);
     if (element_.isF32()) return Values(by_vector_ ? kWords : 1, e.i32(f32));
@@ -43,7 +42,7 @@ class Loaded {
     return Values(kWords, e.i32(static_cast<int32_t>(static_cast<uint32_t>(bits) << 16 | (bits & 0xFFFF))));
   }
 
-  // The words at `at` (an !llvm.ptr).
+  // Loads the words at `at` (an !llvm.ptr).
   Values load(Emit& e, Value at) const {
     if (!by_vector_) {
       Type raw = e.b.getIntegerType(static_cast<unsigned>(8 * bytes_));
@@ -56,12 +55,12 @@ class Loaded {
     return words;
   }
 
-  // An element's bits as its value.
+  // The value (f32) of an element's bits.
   Value as_f32(Emit& e, Value bits) const {
     return e.to_f32(arith::BitcastOp::create(e.b, e.loc, element_, bits));
   }
 
-  // The greatest element, f32; a NaN if there is one.
+  // The greatest element as f32; a NaN if there is one.
   Value greatest(Emit& e, const Values& words) const {
     if (packed_ && elements() == 8) {
       Values pairs;
@@ -74,7 +73,7 @@ class Loaded {
     return fold(e, all);
   }
 
-  // The first element that is `greatest`, and its place.
+  // The first element that equals `greatest`, and its position.
   Best find(Emit& e, const Values& words, Value greatest) const {
     Values all;
     for (Value w : words) all.append(of_word(e, w));
@@ -83,7 +82,7 @@ class Loaded {
       auto compare = [&](arith::CmpFPredicate p, Value y) -> Value {
         return arith::CmpFOp::create(e.b, e.loc, p, all[j], y);
       };
-      // No element is a NaN unless the greatest is, and then none equals it.
+      // An element can only be a NaN if `greatest` is one, and then no element equals it.
       Value hit = arith::OrIOp::create(e.b, e.loc, compare(arith::CmpFPredicate::OEQ, greatest),
                                        compare(arith::CmpFPredicate::UNO, all[j]));
       found = {select(e, hit, all[j], found.value), select(e, hit, e.i32(j), found.column)};
@@ -92,7 +91,7 @@ class Loaded {
   }
 
  private:
-  // max.NaN of two 16-bit numbers at once.
+  // Whether the target has max.NaN for two 16-bit numbers at once.
   static bool has_packed_maximum(const GpuKernel& kernel) {
     int sm = 0;
     StringRef arch = kernel.arch();
@@ -105,7 +104,7 @@ class Loaded {
     return all[0];
   }
 
-  // The elements of one word, in the order of memory.
+  // The elements of one word, in memory order.
   Values of_word(Emit& e, Value word) const {
     if (element_.isF32() || word.getType().isInteger(16)) return {as_f32(e, word)};
     auto half = [&](Value bits) {
@@ -123,11 +122,11 @@ class Loaded {
   bool packed_, by_vector_;
 };
 
-// One group's reading of a slice of a row.
+// One group's scan of a slice of a row.
 class RowScan {
  public:
-  // `place` (i32) of the thread in its group; `at` the slice's first element in v, `length` (i32, >= 1) its
-  // elements.
+  // `place` (i32): the thread's number in its group. `at`: the slice's first element in v. `length` (i32, >=
+  // 1): its number of elements.
   RowScan(Emit& e, const GpuKernel& kernel, const View& v, Value at, Value length, Value place, int64_t group)
       : e_(e), loaded_(kernel, v.element), length_(length), place_(place), group_(group) {
     first_ = pointer_to(e, v.memory, at);
@@ -146,21 +145,21 @@ class RowScan {
   // The best of what this thread reads.
   Best best(int64_t unroll) {
     if (!loaded_.by_vector()) return vectors(unroll);
-    Best edge = edges();  // its load is on the way while the vectors are read
+    Best edge = edges();  // its load is in flight while the vectors are read
     return better(e_, vectors(unroll), edge);
   }
 
  private:
-  // The elements before the first whole vector and behind the last, fewer than a vector's each: one a thread.
+  // The elements before the first whole vector and after the last one, one per thread; both are less than a vector.
   Best edges() {
     const int64_t most = loaded_.elements();
     Value tail = e_.sub(e_.sub(length_, head_), e_.mul(count_, most));
     Value in_head = e_.less(place_, head_);
-    Value behind = add_wide(e_, place_, -most);  // the threads from `most` on take the tail
+    Value behind = add_wide(e_, place_, -most);  // threads from `most` on take the tail
     Value in_tail = e_.less(behind, tail);
     Value exists = arith::OrIOp::create(e_.b, e_.loc, in_head, in_tail);
     Value column = select(e_, in_tail, e_.add(e_.sub(length_, tail), behind), place_);
-    // Without a branch, so that the load need not be waited for before the vectors': column 0 always exists.
+    // No branch, so that the vectors' loads need not wait for this one. Column 0 always exists.
     Value from = select(e_, exists, column, e_.i32(0));
     Value x =
         LLVM::LoadOp::create(e_.b, e_.loc, e_.b.getIntegerType(static_cast<unsigned>(8 * loaded_.bytes())),
@@ -169,8 +168,8 @@ class RowScan {
     return {select(e_, exists, loaded_.as_f32(e_, x), none.value), select(e_, exists, column, none.column)};
   }
 
-  // Past the last vector it is read again, which changes nothing. A thread without any ends with -inf in a
-  // column behind them all, which loses to whatever the row begins with.
+  // Beyond the last vector, that vector is read again, which changes nothing. A thread without any vector
+  // ends with -inf in a column after the row's end, which loses to the row's first element.
   Best vectors(int64_t unroll) {
     const Value start = gep(first_, head_, loaded_.bytes());
     const int64_t stride = loaded_.elements() * loaded_.bytes();
@@ -200,7 +199,7 @@ class RowScan {
     return {best.value, column};
   }
 
-  // `i` (i32, unsigned) units of `bytes` behind a pointer.
+  // `pointer` plus `i` (i32, unsigned) units of `bytes`.
   Value gep(Value pointer, Value i, int64_t bytes) {
     Value wide = arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI64Type(), i);
     Type unit = LLVM::LLVMArrayType::get(e_.b.getI8Type(), static_cast<uint64_t>(bytes));
@@ -232,10 +231,9 @@ bool wants_values(const TileProgram& p) {
   return false;
 }
 
-// A row's best to where the merge of its chunks, `merge`, puts it: straight away where the launch has one
-// chunk a row, else by the workgroup that arrives last. What the payload's two steps do by way of pairs in
-// the workspace is one key a row here: a pair less to read back, and no thread but the first is needed any
-// more.
+// Stores a row's best where `merge`, the merge of its chunks, puts it: at once if the launch has one chunk
+// per row, else by the workgroup that arrives last. The payload passes pairs through the workspace; here one
+// key per row does, so there is no pair to read back, and only the first thread is needed.
 void store_merged(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p, const TileProgram& merge,
                   const Best& best) {
   const Arguments& arguments = step.arguments();
@@ -250,7 +248,7 @@ void store_merged(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& 
     keys.raise(row, pack(e, {best.value, e.add(best.column, e.to_i32(p.first_column))}));
     e.when(kernel.take_ticket(keys.ticket_counter(row), splits), [&] {
       Best last = unpack(e, keys.take(row));
-      if (wants_values(merge)) {  // as it is: the key does not tell zeros apart
+      if (wants_values(merge)) {  // reads it again: keys do not distinguish zeros
         const View& v = p.views.find(cast<linalg::GenericOp>(p.argmax).getDpsInputs()[0])->second;
         Value column = arith::IndexCastUIOp::create(e.b, e.loc, e.index(), last.column);
         Value at = e.add(e.sub(v.offset, p.first_column), column);
@@ -263,7 +261,7 @@ void store_merged(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& 
   e.when(e.equal(kernel.thread(), zero), [&] { e.choose(e.equal(splits, e.idx(1)), {}, whole, merged); });
 }
 
-// The best of a row's slice from `at` on, in the first thread of the group that reads it.
+// The best of a row's slice from `at` on, in the first thread of the group that scans it.
 llvm::FailureOr<Best> scan_group(Emit& e, GpuKernel& kernel, const TileProgram& p, Value at, Value place,
                                  int64_t group) {
   const View& v = p.views.find(cast<linalg::GenericOp>(p.argmax).getDpsInputs()[0])->second;
@@ -277,14 +275,14 @@ llvm::FailureOr<Best> scan_group(Emit& e, GpuKernel& kernel, const TileProgram& 
 LogicalResult emit_scan(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p) {
   if (failed(check(kernel, p.argmax))) return failure();
   ir::KernelConfigAttr config = kernel.config();
-  // Without it ptxas takes 32 registers for 1024 threads' sake, and spills one.
+  // Without this hint ptxas uses 32 registers for workgroups of 1024 threads, and spills one.
   if (kernel.arch().starts_with("sm_")) kernel.facts.function_attributes.push_back({"nvvm.minctasm", "1"});
   const int64_t group = kernel.threads() / config.getTileM();
   const View& v = p.views.find(cast<linalg::GenericOp>(p.argmax).getDpsInputs()[0])->second;
   const bool one = config.getTileM() == 1;
   Value row = one ? e.idx(0) : e.div(kernel.thread(), e.idx(group));
   Value place = e.to_i32(one ? kernel.thread() : e.rem(kernel.thread(), e.idx(group)));
-  // Groups behind the last row read it again.
+  // Groups after the last row read that row again.
   Value at = e.add(v.offset, e.mul(e.min(row, e.sub(p.rows, e.idx(1))), v.row_stride));
   llvm::FailureOr<Best> found = scan_group(e, kernel, p, at, place, group);
   if (failed(found)) return failure();

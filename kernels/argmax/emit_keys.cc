@@ -5,7 +5,7 @@ using namespace mlir;
 
 namespace {
 
-constexpr unsigned kSharedMemory = 3;  // the address space, on NVPTX and AMDGPU alike
+constexpr unsigned kSharedMemory = 3;  // address space, the same on NVPTX and AMDGPU
 
 Value select(Emit& e, Value c, Value x, Value y) { return arith::SelectOp::create(e.b, e.loc, c, x, y); }
 Value exclusive_or(Emit& e, Value x, Value y) { return arith::XOrIOp::create(e.b, e.loc, x, y); }
@@ -33,7 +33,7 @@ Best unpack(Emit& e, Value key) {
   Type i32 = e.b.getI32Type();
   Value shifted = arith::ShRUIOp::create(e.b, e.loc, key, e.constant(e.b.getI64Type(), 32));
   Value high = arith::TruncIOp::create(e.b, e.loc, i32, shifted);
-  // The upper bit is set where the value's sign is not.
+  // The upper bit of a key is set if the value has no sign.
   Value negative = exclusive_or(e, arith::ShRSIOp::create(e.b, e.loc, high, e.i32(31)), e.i32(-1));
   Value bits = exclusive_or(e, high, arith::OrIOp::create(e.b, e.loc, negative, e.i32(INT32_MIN)));
   Value column = exclusive_or(e, arith::TruncIOp::create(e.b, e.loc, i32, key), e.i32(-1));

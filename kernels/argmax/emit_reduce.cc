@@ -1,5 +1,5 @@
-// The best of what a group of threads holds. On CUDA from sm_80 a warp's lanes compare with three redux;
-// elsewhere the group's threads with a tree over shared memory.
+// The best of what a group of threads holds. On CUDA from sm_80 on, the lanes of a warp use three redux
+// instructions; elsewhere the group's threads use a tree in shared memory.
 #include <limits>
 
 #include "compiler/ptx_warp.h"
@@ -19,19 +19,19 @@ bool has_redux(const GpuKernel& kernel) {
   return arch.consume_front("sm_") && !arch.consumeInteger(10, sm) && sm >= 80;
 }
 
-// The best of a warp's lanes, in all of them.
+// The best of a warp's lanes, in all lanes.
 Best reduce_warp(Emit& e, const Best& mine) {
   Value key = ordered(e, mine.value), none = e.i32(-1);
   Value greatest = e.equal(key, ptx::redux_max(e, key));
   Value column = ptx::redux_min(e, select(e, greatest, mine.column, none));
-  // The lanes that hold the column hold the same value; another may hold a zero of the other sign.
+  // Lanes with this column hold the same value; a lane with another column may hold a zero of the other sign.
   Value holds = arith::AndIOp::create(e.b, e.loc, greatest, e.equal(mine.column, column));
   Value bits = arith::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), mine.value);
   bits = ptx::redux_min(e, select(e, holds, bits, none));
   return {arith::BitcastOp::create(e.b, e.loc, e.f32(), bits), column};
 }
 
-// Pairs in shared memory.
+// (value, column) pairs in shared memory.
 struct SharedPairs {
   SharedPairs(Emit& e, GpuKernel& kernel, int64_t count)
       : values(kernel.shared(e.f32(), count)), columns(kernel.shared(e.b.getI32Type(), count)) {}
@@ -51,7 +51,7 @@ Best reduce_warps(Emit& e, GpuKernel& kernel, const Best& mine, int64_t group) {
   Value warp = e.div(kernel.thread(), e.idx(ptx::kWarp)), lane = e.rem(kernel.thread(), e.idx(ptx::kWarp));
   e.when(e.equal(lane, e.idx(0)), [&] { pairs.put(e, best, warp); });
   kernel.barrier();
-  // Every warp reads the pairs of its group, more than once where the group has fewer than lanes.
+  // Every warp reads its group's pairs. If there are fewer pairs than lanes, some lanes read the same pair.
   const int64_t warps = group / ptx::kWarp;
   Value first = e.mul(e.div(kernel.thread(), e.idx(group)), warps);
   return reduce_warp(e, pairs.get(e, e.add(first, e.rem(lane, e.idx(warps)))));

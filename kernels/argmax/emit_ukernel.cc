@@ -21,7 +21,7 @@ llvm::FailureOr<Best> ukernel_group(Emit& e, GpuKernel& kernel, ir::UkernelAttr 
   Values operands = {pointer_to(e, v.memory, at), length, place};
   if (kernel.config().getTileM() == 1) {
     operands.push_back(e.i32(group));
-    // A key, a column and a value of each wave.
+    // A key, a column and a value for each wave.
     Value partials = kernel.shared(e.b.getI32Type(), 3 * group / wave);
     operands.push_back(shared_pointer(e, partials, e.idx(0)));
   } else if (group != wave) {

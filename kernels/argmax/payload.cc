@@ -13,7 +13,7 @@ using argmax_text::operand;
 using argmax_text::Outputs;
 using argmax_text::TileRows;
 
-// A slice of the rows of X.
+// The reduction of a slice of X's rows.
 argmax_text::Reduction slice_reduction(const ProblemClass& c, const CompileConfig& config,
                                        const TileRows& rows, absl::string_view index,
                                        absl::string_view first_column) {
@@ -91,18 +91,18 @@ Recipe argmax_recipe(const ProblemClass& c, const CompileConfig& config, const T
                config.split ? product(1, {{Var::kSplits, 1}}) : constant(1), constant(1)};
   r.steps.push_back(step);
   if (config.split != kNoSplit) {
-    // A chunk starts where its threads' loads may, and is at least one load of each.
+    // A chunk is a multiple of one load by each thread, so that loads stay aligned.
     if (!cpu) r.k_granularity = config.tile_n / config.unroll_k;
     if (config.tile_k > 0) r.k_most = config.tile_k;
   }
   if (config.split == kMergeStep) {
-    // An f32 value and an i32 column for every split of every row.
+    // An f32 value and an i32 column for each split of each row.
     r.workspace_bytes = product(8, {{Var::kSplits, 1}, {Var::kM, 1}});
     step.symbol += "_merge";
     step.grid = {product(1, {{Var::kM, 1}}), constant(1), constant(1)};
     r.steps.push_back(step);
   } else if (config.split == kMergeLast) {
-    r.counters = product(3, {{Var::kM, 1}});  // a key (emit_keys.h) and a ticket a row
+    r.counters = product(3, {{Var::kM, 1}});  // a key (emit_keys.h) and a ticket per row
   }
   if (cpu) r.scratch_bytes_per_worker = constant(scratch_bytes);
   return r;

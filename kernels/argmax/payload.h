@@ -1,5 +1,5 @@
-// The argmax payload: linalg on tensors, distributed over rows and splits of a row, the same text for every
-// target.
+// The argmax payload: linalg on tensors, distributed over rows and over splits of a row. The text is the same
+// for every target.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace lathe {
 
-// Without a split: one step, tile_m rows a workgroup. With one: partial (value, column) pairs of every split
-// of every row to the workspace, then a step (or, in the same launch, the workgroup that arrives last at its
-// row) that merges a row's pairs. The reduction's body states the rule for a reader and a verifier; the
-// emitters carry the same rule out vector by vector (emit_best.h) and must be changed with it.
+// Without a split: one step, tile_m rows per workgroup. With one: every split of every row writes a (value,
+// column) pair to the workspace, and a second step merges the pairs of a row (or, in the same launch, the
+// workgroup that arrives last at the row does). The reduction's body defines which pair wins; the emitters
+// implement the same rule (emit_best.h), so change both together.
 std::string argmax_payload(const ProblemClass& c, const CompileConfig& config);
 Recipe argmax_recipe(const ProblemClass& c, const CompileConfig& config, const Target& target,
                      int64_t scratch_bytes);

@@ -5,8 +5,8 @@
 namespace lathe::argmax_text {
 namespace {
 
-// The reduction's body after `%in` (f32) and `%column` (index type) are there: keep the greater value, the
-// first of equals, and the first NaN over everything.
+// The reduction's body after the definitions of `%in` (f32) and `%column` (of type `index`): keep the greater
+// value, the first of equal values, and the first NaN over everything.
 std::string keep_better(absl::string_view index) {
   return absl::StrCat(
       "        %greater = arith.cmpf ugt, %in, %best : f32\n"

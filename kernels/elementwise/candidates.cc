@@ -1,5 +1,5 @@
-// elementwise: "rows" on every device. Sizes and program are not the class's: it is priced as memory that is
-// read and written, at a layer's activations.
+// elementwise: "rows" on every device. A class has neither sizes nor a program, so the price is that of
+// reading and writing memory for activations of a typical size.
 #include "kernels/elementwise/candidates.h"
 
 #include "absl/strings/str_cat.h"
@@ -11,11 +11,11 @@ namespace {
 constexpr double kRows = 2048, kColumns = 4096;
 constexpr char kRecipe[] = "element by element; f16 and bf16 rounded at every operation";
 
-// Sixteen f32 that lie along M are one cache line.
+// Sixteen f32 along M fill a cache line.
 constexpr int32_t kCpuTileM = 16;
 constexpr int32_t kCpuTileN[] = {4096, 1024, 16384};
 constexpr int32_t kCpuUnroll[] = {2, 1, 4};
-// A vector's loads and store and two or three operations, and what a step of the loop takes beside them.
+// Cycles of a vector (its loads, its store, two or three operations) and of a step of the loop in addition.
 constexpr double kVectorCycles = 4, kStepCycles = 2;
 
 struct GpuRow {
@@ -23,7 +23,7 @@ struct GpuRow {
 };
 constexpr GpuRow kGpuRows[] = {{256, 0, 1},  {256, 0, 4}, {256, 64, 1},
                                {256, 64, 4}, {128, 0, 1}, {512, 0, 1}};
-// What a workgroup loses before its first load, and registers of a thread beside those of its vectors.
+// Time that a workgroup loses before its first load; registers of a thread beside those of its vectors.
 constexpr double kStartSeconds = 0.3e-6;
 constexpr int32_t kThreadRegisters = 32;
 
@@ -74,8 +74,8 @@ void enumerate_elementwise_gpu(const CandidateContext& context, std::vector<Rank
   const ProblemClass& c = context.problem;
   size_t widest = size_of(c.d);
   for (DType t : {c.a, c.b, c.c, c.residual, c.bias}) widest = std::max(widest, size_of(t));
-  // Sixteen bytes of the widest operand, where all are aligned to that; else neighbours are for neighbouring
-  // threads.
+  // If all operands are aligned, a thread takes 16 bytes of the widest one. Otherwise it takes one element,
+  // and adjacent threads take adjacent elements.
   const auto vector = c.alignment == Alignment::k16 ? static_cast<int32_t>(16 / widest) : 1;
   for (const GpuRow& row : kGpuRows) {
     const int32_t across = row.across == 0 ? row.threads : row.across;

@@ -1,8 +1,6 @@
-// "rows" on the CPU: row after row of the tile, register_n elements at a time in vectors, the last ones of a
-// row by masks. What lies along m is gathered element by element: where there is such an input the tile is
-// walked a vector's columns at a time, all of its rows within, which then find what they read in the lines
-// that the first of them fetched (4096 x 4096 of f32: row by row a transposed input takes ten times what one
-// in order does, so four).
+// "rows" on the CPU: row after row of the tile, register_n elements at a time in vectors, the end of a row with
+// masks. Inputs that lie along m are gathered element by element. If there is such an input, the tile is walked in
+// columns of one vector, with all rows inside, so that all rows use the cache lines that the first row fetched.
 #include "kernels/elementwise/emit_cpu.h"
 
 #include "compiler/cpu_task.h"
@@ -41,7 +39,7 @@ class TileEmitter {
   }
 
  private:
-  // What is one number to the row is read once.
+  // Inputs with one value per row are read once.
   void begin(Value row) {
     row_ = row;
     of_row_.clear();
@@ -51,12 +49,12 @@ class TileEmitter {
                             : Value());
   }
   Value whole_columns() { return e_.mul(e_.div(p_.columns, e_.idx(lanes_)), lanes_); }
-  // What is left of the row from a column on, fewer than a vector.
+  // The rest of the row from `column` on, less than a vector.
   void rest(Value column) {
     Value left = e_.sub(p_.columns, column);
     e_.store_masked(result(column, left), p_.output.memory, output_at(column), left);
   }
-  // All are computed before the first is stored: they may be stored where they were read.
+  // All results are computed before the first is stored, because the output may be one of the inputs.
   void vectors(Value column, int64_t count) {
     Values results;
     for (int64_t u = 0; u < count; ++u) results.push_back(result(e_.add(column, u * lanes_), nullptr));
@@ -77,7 +75,7 @@ class TileEmitter {
     }
     Values lanes;
     for (int64_t l = 0; l < lanes_; ++l) {
-      // Beyond the last column that one again.
+      // Beyond the last column, that column is read again.
       Value j = e_.add(column, l);
       if (left) j = e_.min(j, e_.sub(p_.columns, e_.idx(1)));
       lanes.push_back(e_.load(a.view.memory, a.at(e_, row_, j)));
@@ -93,7 +91,7 @@ class TileEmitter {
   ArrayRef<ElementwiseAccess> accesses_;
   int64_t lanes_;
   Value row_;
-  Values of_row_;  // null: of its own for every element
+  Values of_row_;  // the row's value; null for inputs that vary along the row
 };
 
 llvm::FailureOr<int64_t> emit_step(Emit& e, const Arguments&, TileProgram& p) {

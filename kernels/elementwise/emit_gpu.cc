@@ -1,5 +1,5 @@
-// "rows" on GPUs: a thread takes register_n neighbouring elements of a row, in one load where operands are
-// aligned, and so many of register_m rows, as far apart as the workgroup's threads are rows high.
+// "rows" on GPUs: a thread takes register_n adjacent elements of a row, in one load if operands are aligned, from
+// each of register_m rows. The workgroup's threads cover several rows at once; a thread's rows are that many apart.
 #include "kernels/elementwise/emit_gpu.h"
 
 #include "kernels/elementwise/emit_program.h"
@@ -46,7 +46,7 @@ class ThreadEmitter {
     Value result = elementwise_result(e_, p_, inputs, row, column, 0);
     e_.store(result, p_.output.memory, output_at(row, column), p_.output.alignment);
   }
-  // Memory is read and written in vectors; what is computed is element by element.
+  // Memory is accessed in vectors; results are computed element by element.
   void vector(Value row, Value column) {
     SmallVector<Values> inputs(static_cast<size_t>(width_));
     for (const ElementwiseAccess& a : accesses_) {

@@ -6,7 +6,7 @@ using namespace mlir;
 
 bool is_half(Type element) { return element.isF16() || element.isBF16(); }
 
-// One evaluation of the body. Values of f16 and bf16 are kept as f32 that are numbers of their type.
+// One evaluation of the body. Values of f16 and bf16 are held as f32, with values that their type can represent.
 class Body {
  public:
   Body(Emit& e, const TileProgram& p, Value row, Value column, int64_t lanes)
@@ -24,14 +24,14 @@ class Body {
   }
 
  private:
-  // The type that a value of the body is kept in.
+  // The type in which a value of the body is held.
   Type kept(Type element) const {
     if (is_half(element)) element = e_.f32();
     return lanes_ == 0 ? element : Type(e_.vec(lanes_, element));
   }
   Value spread(Value scalar) const { return lanes_ == 0 ? scalar : e_.broadcast(scalar, lanes_); }
 
-  // Also of what the tile computes outside of the body: where it lies.
+  // Also for values from outside the body, such as the position of the tile.
   Value use(Value v) {
     if (Value known = values_.lookupOrNull(v)) return known;
     Value made = spread(p_.mapping.lookup(v));
@@ -52,7 +52,8 @@ class Body {
                              math::ExpOp, math::ErfOp, math::TanhOp, math::SqrtOp>(op);
     return inexact ? rounded(result, type) : result;
   }
-  // Twice rounded is once rounded: f32 has more than twice the digits of either and two more.
+  // Rounding to f32 and then to f16 or bf16 is the same as rounding once, because f32 has more than twice
+  // their digits plus two.
   Value rounded(Value x, Type element) const {
     return is_half(element) ? e_.to_f32(e_.from_f32(x, element)) : x;
   }
@@ -61,7 +62,7 @@ class Body {
     Value scalar = e_.b.clone(*op)->getResult(0);
     return spread(is_half(op.getType()) ? e_.to_f32(scalar) : scalar);
   }
-  // Of the element in its tile; the program adds where that lies.
+  // The index of the element in its tile; the program adds the position of the tile.
   Value emit_index(uint64_t loop) const {
     if (loop == 0) return spread(e_.idx(0));
     if (loop == 1) return spread(row_);
@@ -101,7 +102,7 @@ llvm::FailureOr<SmallVector<ElementwiseAccess>> elementwise_accesses(const TileP
     const auto along = dyn_cast<AffineDimExpr>(map.getResults().back());
     ElementwiseAccess access;
     access.view = view->second;
-    // The innermost dimension that a loop runs along; an extent of 1 has none.
+    // The innermost dimension that a loop runs along. A dimension of extent 1 has no loop.
     const bool turned = map.getNumResults() == 3 && along && along.getPosition() == 1;
     access.kind = turned  ? ElementwiseAccess::kAlongM
                   : along ? ElementwiseAccess::kAlongN

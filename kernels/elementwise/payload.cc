@@ -12,7 +12,7 @@
 namespace lathe {
 namespace {
 
-// The argument block's names of the slots, in their order.
+// The slots' names in the argument block, in their order.
 constexpr const char* kSlots[] = {"a", "b", "c", "residual", "bias"};
 
 const char* slot_of(const ElementwiseInput& input) { return kSlots[static_cast<size_t>(input.slot)]; }
@@ -26,7 +26,7 @@ std::string whole_type(const ElementwiseInput& input) {
   return absl::StrCat(is_bias(input) ? "tensor<?x" : "tensor<?x?x?x", name_of(input.dtype), ">");
 }
 
-// A tile of it: where it starts, how much it is, its type and how the loops index it.
+// A tile of an input: where it starts, its size, its type, and its indexing map.
 struct Slice {
   std::string first, sizes, ones, type, map;
 };
@@ -47,7 +47,7 @@ Slice slice_of(const ElementwiseInput& input) {
           absl::StrCat("affine_map<(b, m, n) -> (b, ", loop.first, ", ", loop.second, ")>")};
 }
 
-// A float as MLIR reads it, rounded to its type there; what is none of those numbers by its bits.
+// A float as MLIR reads it, which rounds it to its type. Infinities and NaN are written as bits.
 std::string number_text(const ElementwiseNode& node) {
   if (node.type == NodeType::kI1) return node.integer != 0 ? "true" : "false";
   if (!is_float(node.type)) return absl::StrCat(node.integer, " : ", std::string(name_of(node.type)));
@@ -70,7 +70,7 @@ std::string number_text(const ElementwiseNode& node) {
   return absl::StrCat(text, " : ", std::string(name_of(node.type)));
 }
 
-// Value `number` of the program in the body.
+// The name of the program's value `number`.
 std::string value_name(const ElementwiseProgram& p, int32_t number) {
   const auto inputs = static_cast<int32_t>(p.inputs.size());
   return number < inputs ? absl::StrCat("%in", number) : absl::StrCat("%v", number);
@@ -83,7 +83,7 @@ std::string node_text(const ElementwiseProgram& p, const ElementwiseNode& node, 
   switch (node.form) {
     case NodeForm::kNumber: return absl::StrCat(made, " = arith.constant ", number_text(node));
     case NodeForm::kIndex: {
-      // Within the tile, and then in the whole.
+      // The index within the tile, and then in the whole tensor.
       constexpr const char* kFirst[] = {"%matrix", "%r0", "%c0"};
       return absl::StrCat(made, "_tile = linalg.index ", node.integer, " : index\n        ", made,
                           " = arith.addi ", made, "_tile, ", kFirst[node.integer], " : index");
@@ -120,7 +120,7 @@ std::string body(const ElementwiseProgram& p) {
   return text;
 }
 
-// The tile's place.
+// Lines that define the tile's position and size.
 std::string place(const CompileConfig& c) {
   return absl::StrFormat(
       "      %%z = affine.apply affine_map<(t)[tiles] -> (t floordiv tiles)>(%%t)[%%tiles]\n"
@@ -134,14 +134,14 @@ std::string place(const CompileConfig& c) {
       c.tile_m, c.tile_n, c.tile_m, c.tile_n);
 }
 
-// Whether the batch's index is read, which counts from where the launch's part of the batch begins.
+// Whether the program reads the batch index, which starts at index_offset for the launch's part of the batch.
 bool reads_batch(const ElementwiseProgram& p) {
   return std::any_of(p.nodes.begin(), p.nodes.end(), [](const ElementwiseNode& node) {
     return node.form == NodeForm::kIndex && node.integer == 0;
   });
 }
 
-// The inputs' slices and the generic over them.
+// The inputs' slices and the linalg.generic over them.
 std::string compute(const ElementwiseProgram& p, const std::string& tile) {
   std::string slices;
   std::vector<std::string> names, types, maps;
@@ -197,7 +197,7 @@ Recipe elementwise_recipe(const ProblemClass& c, const CompileConfig& config, co
   step.kind = target.backend == Backend::kCpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
   step.symbol = kernel_name(c, config);
   step.block = {config.threads, 1, 1};
-  // All along x, the one side of a GPU's grid that may be of any length.
+  // All tiles lie along x, the only dimension of a GPU's grid that may have any length.
   step.grid = {product(1, {{Var::kBatch, 1}, {Var::kM, config.tile_m}, {Var::kN, config.tile_n}}),
                constant(1), constant(1)};
   Recipe r;

@@ -1,5 +1,5 @@
 // The elementwise payload: one linalg.generic whose body is the program, distributed over tiles of M and N
-// and the batch, the same text for every target.
+// and over the batch. The text is the same for every target.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace lathe {
 
-// Inputs are tensors of three dimensions, those that they lack of extent 1: (batch, m, n), or (batch, n, m)
-// along M; the bias is one of n.
+// Inputs are tensors (batch, m, n), or (batch, n, m) if they lie along M; dimensions that they lack have
+// extent 1. The bias is a tensor of n.
 std::string elementwise_payload(const ProblemClass& c, const CompileConfig& config,
                                 const ElementwiseProgram& program);
 Recipe elementwise_recipe(const ProblemClass& c, const CompileConfig& config, const Target& target,

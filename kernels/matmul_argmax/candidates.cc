@@ -8,19 +8,19 @@
 namespace lathe {
 namespace {
 
-// Kernels whose emitters hand their sums to an OutputSink (kernels/matmul/emit_gpu.h), and those of the CPU.
+// Kernels whose emitters pass their accumulators to an OutputSink (kernels/matmul/emit_gpu.h), and those of the CPU.
 constexpr absl::string_view kComparing[] = {"dot",   "outer", "panel", "panel_t", "direct", "amx",
                                             "amx_t", "simt",  "mma",   "mma32",   "skinny", "wgmma"};
 
-// Instructions for one logit: the rounding, the comparison with its test for NaN, two selections (estimate
-// from the code). On the CPU for one vector of them.
+// Instructions for one logit: the rounding, the comparison with its NaN test, two selects (estimate from the
+// code). On the CPU, for one vector of logits.
 constexpr double kGpuInstructions = 10, kCpuInstructions = 8;
-// A fence, a ticket and the first load of what it guards.
+// A fence, a ticket, and the first load after them.
 constexpr double kTicketSeconds = 1.5e-6;
 constexpr double kPairBytes = 8;
 
-// The class of the matmul whose tables are read: its output stands for the logits, its op says that they are
-// compared.
+// The class of the matmul whose tables are read. Its output stands for the logits; its op still says that
+// they are compared.
 ProblemClass product_of(const ProblemClass& c) {
   ProblemClass product = c;
   product.d = c.logits;
@@ -33,10 +33,10 @@ std::string refusal(const ProblemClass& c, bool on_rocm, const RankedPlan& r) {
   if (!r.rejection.empty()) return r.rejection;
   const CompileConfig& config = r.plan.config;
   if (config.split != kNoSplit || r.plan.launch.splits > 1) return "split-K: partial sums cannot be compared";
-  // ptxas 13.0 serializes the products (C7514) where a kernel of one tile rounds its sums to f16 one by one.
+  // If a kernel that is not persistent rounds to f16, ptxas 13.0 serialises its products (warning C7514).
   if (config.kernel == "wgmma" && config.persistent == 0 && c.logits == DType::kF16)
     return "logits in f16: persistent tiles alone";
-  // Which of so many columns exist is kept in scalar registers: 44 of them spilled on gfx90a.
+  // The bounds checks of more columns need more scalar registers than gfx90a has, and spill.
   if (on_rocm && absl::StartsWith(config.kernel, "mma") && config.register_n > 64)
     return absl::StrCat("comparing ", config.register_n, " columns of a wave spills");
   for (absl::string_view name : kComparing)
@@ -50,7 +50,7 @@ int32_t merge_of(const Target& target, int64_t column_tiles) {
 }
 
 double gpu_seconds(const GpuRates& rates, const MatmulSizes& s, const CompileConfig& config) {
-  constexpr double kLanes = 128;  // of a compute unit: one instruction of each a cycle
+  constexpr double kLanes = 128;  // lanes of an SM or CU
   const double logits = double(s.m) * s.n, row_tiles = std::ceil(double(s.m) / config.tile_m);
   const double compare = logits * kGpuInstructions / (rates.units * kLanes * rates.clock_hz);
   if (config.split == kNoSplit) return compare;
@@ -68,7 +68,7 @@ double cpu_seconds(const CpuRates& rates, const MatmulSizes& s, const CompileCon
   const double compare =
       vectors * kCpuInstructions / 2 / rates.clock_hz / std::min<double>(rates.workers, tasks);
   if (config.split == kNoSplit) return compare;
-  // A row's candidates are compared one after the other.
+  // The pairs of a row are compared one after the other.
   const double row = kTaskSeconds + column_tiles * kFmaLatency / rates.clock_hz;
   return compare + rates.schedule_seconds(s.m, row, row);
 }

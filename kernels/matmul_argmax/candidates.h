@@ -1,12 +1,13 @@
-// matmul_argmax: the matmul's tables, without splits, and what comparing costs.
+// matmul_argmax: the matmul's candidate tables without splits, plus the cost of comparing.
 #pragma once
 
 #include "kernels/candidates.h"
 
 namespace lathe {
 
-// Every row of the backend's matmul families that sums a tile whole. The recipe's second step, or the
-// workgroup that arrives last at its rows (CUDA), merges the candidates of column tiles.
+// Appends the rows of the backend's matmul families that accumulate whole tiles. The best pairs of the column
+// tiles are merged by a second step or, where the target allows it (may_merge_last), by the workgroup that
+// arrives last at its rows.
 void enumerate_matmul_argmax(const CandidateContext& context, std::vector<RankedPlan>* out);
 
 }  // namespace lathe

@@ -1,5 +1,5 @@
-// A task computes one tile of products as the matmul does, then takes each of its rows through the epilogue
-// and the rounding to the logits' dtype, vector by vector, into a running maximum.
+// A task computes one tile of products as the matmul does. Then it passes each row, vector by vector, through
+// the epilogue and the rounding to the logits' dtype into a running maximum.
 #include "kernels/matmul_argmax/emit_cpu.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kUnroll = 4;  // vectors of running maxima, where a tile is that wide
+constexpr int64_t kUnroll = 4;  // vectors of running maxima, if the tile is wide enough
 
 llvm::FailureOr<int64_t> emit_tile(Emit& e, const Arguments& arguments, TileProgram& p) {
   auto config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
@@ -22,7 +22,7 @@ llvm::FailureOr<int64_t> emit_tile(Emit& e, const Arguments& arguments, TileProg
   if (failed(products)) return failure();
   const int64_t lanes = products->words.lanes();
   const int64_t unroll = std::clamp<int64_t>(config.getTileN() / lanes, 1, kUnroll);
-  // A pair of the workspace has its column in the whole row; what has no merge behind it, in the vocabulary.
+  // A pair in the workspace has its column in the whole row. If no merge follows, index_offset is added here.
   Value first = p.column0;
   if (config.getSplit() == kNoSplit) first = e.add(first, arguments.get("index_offset"));
   e.loop(e.idx(0), p.rows, 1, [&](Value i) {

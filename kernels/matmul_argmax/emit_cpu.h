@@ -1,11 +1,11 @@
-// The CPU matmul_argmax kernel: any form of the matmul's tiles, compared in the worker's scratch.
+// The CPU kernel of matmul_argmax: any form of the matmul's tiles, compared in the worker's scratch memory.
 #pragma once
 
 #include "compiler/emit.h"
 
 namespace lathe::emit {
 
-// Replaces the module's payload by CPU task functions and notes the scratch bytes a worker needs.
+// Replaces the module's payload by CPU task functions and records the scratch bytes that a worker needs.
 mlir::LogicalResult emit_matmul_argmax_cpu(mlir::ModuleOp module);
 
 }  // namespace lathe::emit

@@ -1,5 +1,5 @@
-// Every row of the tile has a key in shared memory: a thread compares what it has of a row in registers and
-// raises the key to its best, so that no family need say which threads share a row.
+// Every row of the tile has a key in shared memory. A thread compares its logits of a row in registers and
+// then raises the row's key to its best, so that no family has to say which threads share a row.
 #include "kernels/matmul_argmax/emit_sink.h"
 
 #include "compiler/ptx_warp.h"
@@ -55,7 +55,7 @@ class ArgmaxSink : public OutputSink {
  private:
   Value index(Value x) { return x.getType().isIndex() ? x : e_.to_index(x); }
 
-  // A logit of the tile and its column; beyond the edge what loses to all others.
+  // A logit of the tile and its column; beyond the edge, a pair that loses to all others.
   Best logit(Value row, Value column, Value sum) {
     Value j = index(column), last = e_.sub(p_.columns, e_.idx(1));
     Value x = e_.to_f32(finish(e_, p_, sum, row, whole_ ? j : e_.min(j, last)));
@@ -66,7 +66,7 @@ class ArgmaxSink : public OutputSink {
     return {select(e_, exists, x, none.value), select(e_, exists, at, none.column)};
   }
 
-  // The workgroup that arrives last at these rows has all column tiles' best in their keys.
+  // The workgroup that arrives last at these rows finds the best of all column tiles in the rows' keys.
   LogicalResult merge() {
     const Arguments& arguments = step_.arguments();
     FailureOr<TileProgram> program = step_.merge_at(e_, position_);

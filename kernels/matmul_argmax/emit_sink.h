@@ -1,4 +1,4 @@
-// The GPU matmul_argmax: what the matmul's kernels hand their sums to.
+// matmul_argmax on GPUs: the sink to which the matmul kernels pass their accumulators.
 #pragma once
 
 #include "kernels/matmul/emit_gpu.h"

@@ -17,7 +17,7 @@ using argmax_text::operand;
 using argmax_text::Outputs;
 using argmax_text::TileRows;
 
-// What the text of one class and plan is made of.
+// Builds the text for one class and plan.
 class PayloadText {
  public:
   PayloadText(const ProblemClass& c, const CompileConfig& config)
@@ -61,9 +61,9 @@ class PayloadText {
 
  private:
   bool merges() const { return config_.split != kNoSplit; }
-  // Widths of all tiles alike are constants.
+  // If all tiles have the same width, it is a constant.
   bool ragged() const { return c_.generic || c_.n % config_.tile_n != 0; }
-  // A generic kernel's, which reads as 0 where there is none.
+  // A generic kernel always has a bias, which reads as 0 if the request has none.
   DType bias() const { return c_.generic ? DType::kF32 : c_.bias; }
   std::string columns() const { return ragged() ? "%columns" : absl::StrCat(config_.tile_n); }
 
@@ -73,7 +73,7 @@ class PayloadText {
   std::string tile_rows() const { return rows_.extent(); }
   std::string tile_columns() const { return ragged() ? "?" : absl::StrCat(config_.tile_n); }
 
-  // A operand by its three sizes, the last two in the order of memory.
+  // An operand's type from its three sizes. The last two are in memory order.
   std::string a_type(const std::string& batch, const std::string& m) const {
     const std::string& k = k_;
     return c_.trans_a ? tensor({batch, k, m}, c_.a) : tensor({batch, m, k}, c_.a);
@@ -90,7 +90,7 @@ class PayloadText {
     return absl::StrCat("tensor<", c_.generic ? "?" : column_tiles_, "x?x", element, ">");
   }
 
-  // Lines that take the operands' slices of the tile.
+  // Lines that take the tile's slices of the operands.
   std::string slices() const {
     const std::string k = c_.generic ? "%k" : k_, ones = "] [1, 1, 1] : ";
     const auto in_order = [&](bool transposed, const std::string& across, const std::string& along) {
@@ -107,7 +107,7 @@ class PayloadText {
     return text;
   }
 
-  // Lines that make the tile's logits of A, B and the bias.
+  // Lines that compute the tile's logits from A, B and the bias.
   std::string logits() const {
     const bool has_bias = bias() != DType::kNone, widen = has_bias && bias() != DType::kF32;
     const std::string product = tile(DType::kF32), sizes = absl::StrJoin(dynamic_sizes(), ", ");
@@ -147,8 +147,8 @@ class PayloadText {
                         ", ", c_.generic ? "n" : n_, " - first)>(%n0)", c_.generic ? "[%n]" : "", "\n");
   }
 
-  // Lines of a generic kernel, in front of its steps: how many column tiles there are, and what the form says
-  // of the logits.
+  // Lines of a generic kernel before its steps: the number of column tiles, and the logits' dtype, which
+  // `form` encodes.
   std::string open_sizes() const {
     std::string text = absl::StrCat(
         "    %column_tiles = affine.apply affine_map<()[n] -> (n ceildiv ", config_.tile_n, ")>()[%n]\n",
@@ -161,7 +161,7 @@ class PayloadText {
                       name_of(t), " : index\n");
     return text;
   }
-  // Lines that make %rounded: `sum` as the logits' dtype has it, in f32.
+  // Lines that define %rounded: `sum` rounded to the logits' dtype, as f32.
   static std::string round_to_any(const std::string& sum) {
     std::string text, last = sum;
     for (DType t : {DType::kF16, DType::kBF16}) {
@@ -182,8 +182,8 @@ class PayloadText {
     return sizes;
   }
 
-  // The step of the tiles (%y, %r_id): `out` at [at] [sizes], columns of the type `index` from `first_column`
-  // on.
+  // The step of the tiles (%y, %r_id). It writes `out` at [at] [sizes]; columns have the type `index` and are
+  // counted from `first_column`.
   std::string tile_step(const std::string& symbol, absl::string_view results, const Outputs& out,
                         const std::string& index, const std::string& first_column, const std::string& at,
                         const std::string& sizes, absl::string_view ones) const {
@@ -201,8 +201,8 @@ class PayloadText {
   const ProblemClass& c_;
   const CompileConfig& config_;
   TileRows rows_;
-  const std::string n_, k_;         // extents
-  const std::string column_tiles_;  // a number, or the value's name
+  const std::string n_, k_;         // extents, "?" if not static
+  const std::string column_tiles_;  // a number, or the name of a value
 };
 
 }  // namespace
@@ -223,13 +223,13 @@ Recipe matmul_argmax_recipe(const ProblemClass& c, const CompileConfig& config, 
   if (config.persistent) step.grid = {constant(config.persistent), constant(1), constant(1)};
   r.steps.push_back(step);
   if (config.split == kMergeStep) {
-    // An f32 value and an i32 column for every column tile of every row.
+    // An f32 value and an i32 column for each column tile of each row.
     r.workspace_bytes = product(8, {{Var::kM, 1}, {Var::kN, config.tile_n}});
     step.symbol += "_merge";
     step.grid = {product(1, {{Var::kM, 1}}), constant(1), constant(1)};
     r.steps.push_back(step);
   } else if (config.split == kMergeLast) {
-    // A key (kernels/argmax/emit_keys.h) a row, a ticket a row tile.
+    // A key (kernels/argmax/emit_keys.h) per row, a ticket per row tile.
     r.counters = {Term{2, {{Var::kM, 1}}}, Term{1, {{Var::kM, config.tile_m}}}};
   }
   if (cpu) r.scratch_bytes_per_worker = constant(scratch_bytes);

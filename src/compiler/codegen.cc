@@ -284,8 +284,8 @@ llvm::MachineModuleInfoWrapperPass* add_passes_in_order(llvm::TargetMachine& mac
 }
 
 // Adds LLVM's code generation passes. Two are left out on x86-64:
-//   - Loop strength reduction takes about a sixth of the compile time and does not shorten the inner loops,
-//     because x86 addresses have a base, a scaled index and an offset. Its only switch is a global option.
+//   - Loop strength reduction costs compile time and does not shorten the inner loops, because x86 addresses
+//     have a base, a scaled index and an offset. Only a global option of LLVM disables it, hence the mutex.
 //   - The scheduler before register allocation moves loads ahead of multiplications, so that accumulators,
 //     which fill the registers, spill in the innermost loop.
 bool add_passes(llvm::TargetMachine& machine, llvm::CodeGenFileType type, llvm::legacy::PassManager* passes,

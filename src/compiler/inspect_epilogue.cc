@@ -153,7 +153,7 @@ class EpilogueReader {
   }
 
  private:
-  // The operand whose element a scalar of the body is, ignoring widening casts.
+  // The operand whose elements the body reads as `scalar`, ignoring widening casts. Null if there is none.
   OpOperand* operand_of(Value scalar) {
     while (auto wide = made_by<arith::ExtFOp>(scalar)) scalar = wide.getOperand();
     auto argument = dyn_cast<BlockArgument>(scalar);

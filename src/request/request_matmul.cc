@@ -326,14 +326,17 @@ absl::Status read_scale(const char* name, const lathe_operand& o, Purpose purpos
 absl::Status try_quantisation(const lathe_matmul_desc& d, Purpose purpose, Devices devices, Request* out) {
   ProblemClass& c = out->key.problem;
   ArgumentBlock& args = out->args;
+  // First whether these dtypes and this device allow them at all, then the details.
+  const auto one = [](const void* given) { return given != nullptr ? Scale::kPerTensor : Scale::kNone; };
+  c.scale_a = one(d.a.scale), c.scale_b = one(d.b.scale);
+  c.zero_a = d.a.zero_point != nullptr, c.zero_b = one(d.b.zero_point);
+  LATHE_RETURN_IF_ERROR(explain_class(c, devices));
   LATHE_RETURN_IF_ERROR(read_scale("a", d.a, purpose, &c.scale_a, &args.scale_a));
   LATHE_RETURN_IF_ERROR(read_scale("b", d.b, purpose, &c.scale_b, &args.scale_b));
-  c.zero_a = d.a.zero_point != nullptr;
   args.zero_a = const_cast<void*>(d.a.zero_point);
-  // B has as many zero points as scales.
-  if (d.b.zero_point != nullptr) c.zero_b = c.scale_b == Scale::kPerChannel ? c.scale_b : Scale::kPerTensor;
+  if (c.zero_b != Scale::kNone && c.scale_b == Scale::kPerChannel) c.zero_b = c.scale_b;  // as many as scales
   args.zero_b = const_cast<void*>(d.b.zero_point);
-  return explain_class(c, devices);
+  return absl::OkStatus();
 }
 [[gnu::cold]] bool read_quantisation(const lathe_matmul_desc& d, Purpose purpose, Devices devices,
                                      Request* out, absl::Status* why) {

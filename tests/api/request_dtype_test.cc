@@ -168,8 +168,8 @@ TEST(Dtypes, ExactSumsHaveNoEpilogue) {
          d->epilogue.residual.dtype = LATHE_F32;
        }},
   };
-  Request r;
   for (const auto& c : cases) {
+    Request r;
     ProductRequest p(LATHE_I8, LATHE_I32);
     ASSERT_TRUE(read(p.desc, &r).ok());
     c.change(&p.desc);
@@ -177,6 +177,7 @@ TEST(Dtypes, ExactSumsHaveNoEpilogue) {
     EXPECT_EQ(status.code(), kInvalid) << c.says << ": " << status;
     EXPECT_NE(status.message().find(c.says), absl::string_view::npos) << status;
   }
+  Request r;
   ProductRequest p(LATHE_I8, LATHE_I32);
   p.desc.d.layout = LATHE_COLUMN_MAJOR;
   EXPECT_EQ(read(p.desc, &r).code(), kUnsupported);

@@ -21,7 +21,7 @@ std::string error_of_file(absl::string_view text) {
 }
 
 // Changes a field without updating the digest.
-std::string redigested(const std::string& whole, const std::function<void(Json*)>& change) {
+std::string changed_text(const std::string& whole, const std::function<void(Json*)>& change) {
   Json json = Json::parse(whole);
   change(&json);
   return canonical_text(json);
@@ -64,9 +64,9 @@ TEST(PlanRecord, RefusesEveryTruncationAndEveryFlippedBit) {
 TEST(PlanRecord, NamesTheDefect) {
   const std::string whole = serialize(sample_record(RecordKind::kTuned));
   const auto with = [&](const char* field, Json value) {
-    return error_of(redigested(whole, [&](Json* json) { (*json)[field] = std::move(value); }));
+    return error_of(changed_text(whole, [&](Json* json) { (*json)[field] = std::move(value); }));
   };
-  const std::string later_text = redigested(whole, [](Json* json) { (*json)["lathe_record"] = 3; });
+  const std::string later_text = changed_text(whole, [](Json* json) { (*json)["lathe_record"] = 3; });
   EXPECT_TRUE(absl::IsUnimplemented(parse_record(later_text).status())) << "no damage";
   EXPECT_THAT(with("lathe_record", 3), HasSubstr("version 3, but this library reads version 2"));
   EXPECT_THAT(with("kind", "measured"), HasSubstr("\"kind\": measured is unknown"));

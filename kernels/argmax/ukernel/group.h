@@ -1,9 +1,9 @@
-// The two functions of one type of element, TYPE of BITS each, whose value in f32 `value_of` has. Included
-// once for each.
+// The two functions for one element type, TYPE, stored as BITS. `value_of` converts an element to f32.
+// Included once for each type.
 #define JOIN_(x, y) x##y
 #define JOIN(x, y) JOIN_(x, y)
 #define NAME(x) JOIN(JOIN(x, _), TYPE)
-#define ELEMENTS (16u / sizeof(BITS))  // of a load
+#define ELEMENTS (16u / sizeof(BITS))  // in a load
 #define PER_WORD (4u / sizeof(BITS))
 
 typedef BITS NAME(element) __attribute__((may_alias));
@@ -12,7 +12,7 @@ static inline float NAME(at)(words v, uint32_t j) {
   return value_of(v[j / PER_WORD] >> (8 * sizeof(BITS) * (j % PER_WORD)));
 }
 
-// The greatest element, a NaN if there is one.
+// The greatest element; a NaN if there is one.
 static inline float NAME(greatest)(words v) {
 #ifdef PAIR
   PAIR pairs[4];
@@ -34,9 +34,9 @@ static inline float NAME(greatest)(words v) {
 #endif
 }
 
-// What thread `place` of `group` finds: the elements before the first whole vector and behind the last, fewer
-// than a vector's each, are one a thread's; of the vectors it keeps the greatest element and which of them it
-// was in, to read that one again.
+// The scan of thread `place` of `group`. The elements before the first whole vector and after the last one
+// are read one per thread. Of the vectors, the thread keeps the greatest element and the number of its
+// vector, and reads that vector again at the end.
 static inline best NAME(scan)(const GLOBAL void* row, uint32_t n, uint32_t place, uint32_t group) {
   const GLOBAL NAME(element)* first = row;
   uint32_t head = (uint32_t)((0 - (uintptr_t)row) % 16 / sizeof(BITS));
@@ -44,10 +44,10 @@ static inline best NAME(scan)(const GLOBAL void* row, uint32_t n, uint32_t place
   const uint32_t count = (n - head) / ELEMENTS, tail = (n - head) % ELEMENTS;
   const GLOBAL words* vectors = (const GLOBAL words*)(first + head);
 
-  const uint32_t behind = place - ELEMENTS;  // the threads from there on take the tail
+  const uint32_t behind = place - ELEMENTS;  // threads from ELEMENTS on take the tail
   const int in_tail = behind < tail, exists = place < head || in_tail;
   const uint32_t column = in_tail ? n - tail + behind : place;
-  // Column 0 always exists: without a branch the load is on the way while the vectors are read.
+  // Column 0 always exists, so no branch is needed and the load is in flight while the vectors are read.
   const float outside = value_of(first[exists ? column : 0]);
   const best edge = {exists ? key_of(outside) : 0, exists ? column : NONE, as_bits(outside)};
 
@@ -58,7 +58,7 @@ static inline best NAME(scan)(const GLOBAL void* row, uint32_t n, uint32_t place
     uint32_t from[UNROLL];
 #pragma unroll
     for (uint32_t u = 0; u < UNROLL; ++u) {
-      // Past the last vector it is read again, which changes nothing.
+      // Beyond the last vector, that vector is read again, which changes nothing.
       from[u] = i + u * group < count ? i + u * group : count - 1;
       read[u] = vectors[from[u]];
     }
@@ -77,7 +77,7 @@ static inline best NAME(scan)(const GLOBAL void* row, uint32_t n, uint32_t place
 #pragma unroll
     for (uint32_t j = ELEMENTS; j-- > 0;) {
       const float x = NAME(at)(v, j);
-      // No element is a NaN unless the greatest is, and then none equals it.
+      // An element can only be a NaN if the greatest is one, and then no element equals it.
       if (x == highest || x != x) found = (best){0, head + at * ELEMENTS + j, as_bits(x)};
     }
     found.key = key_of(highest);
@@ -85,19 +85,19 @@ static inline best NAME(scan)(const GLOBAL void* row, uint32_t n, uint32_t place
   return better(found, edge);
 }
 
-// One wave's row: `place` is the lane.
+// One row by a wave: `place` is the lane.
 uint64_t JOIN(lathe_argmax_wave_, TYPE)(const GLOBAL void* row, uint32_t n, uint32_t place) {
   return result_of(best_of_wave(NAME(scan)(row, n, place, WAVE)));
 }
 
-// A workgroup's row or chunk of one: `place` is the thread, `partials` has room for each wave's best.
+// One row, or a chunk of it, by a workgroup: `place` is the thread, `partials` has room for each wave's best.
 uint64_t JOIN(lathe_argmax_block_, TYPE)(const GLOBAL void* row, uint32_t n, uint32_t place, uint32_t threads,
                                          SHARED void* partials) {
   SHARED best* of_waves = partials;
   const best mine = best_of_wave(NAME(scan)(row, n, place, threads));
   if (place % WAVE == 0) of_waves[place / WAVE] = mine;
   meet();
-  // Every wave reads all of them, more than once where there are fewer than lanes.
+  // Every wave reads all of them. If there are fewer than lanes, some lanes read the same one.
   return result_of(best_of_wave(of_waves[place % WAVE % (threads / WAVE)]));
 }
 

@@ -1,15 +1,15 @@
 // targets: sm_75 sm_80 gfx9 gfx11
 //
-// The best of a row of n >= 1 elements (fewer than 2^31), or of a chunk of it, by a group of threads of a
-// GPU: by a wave, or by the whole workgroup. The lowest column of equals wins, the first NaN over everything.
-// In all threads of the group, the value's bits as f32 above its column. Rows lie at any address of an
-// element.
+// The best of a row of n >= 1 elements (fewer than 2^31), or of a chunk of it, found by a group of threads of
+// a GPU: a wave or the whole workgroup. Of equal values the lowest column wins; the first NaN wins over
+// everything. Every thread of the group gets the result: the value's bits as f32 in the upper half, its
+// column in the lower. Rows may start at any address that is aligned to an element.
 //
-// A load is 16 bytes. Unlike the generated kernel, which keeps the 16 bytes in which its maximum rose, a
-// thread keeps their place alone and reads them again at the end.
+// A load is 16 bytes. The generated kernel keeps the 16 bytes that contain its maximum; here a thread keeps
+// only their position and reads them again at the end.
 #include "lanes.h"
 
-#define UNROLL 4u  // loads of a thread in flight
+#define UNROLL 4u  // loads in flight in each thread
 
 typedef uint32_t words __attribute__((vector_size(16), may_alias));
 

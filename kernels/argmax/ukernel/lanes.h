@@ -1,13 +1,13 @@
-// What the lanes of a wave, and the waves of a workgroup, do together, by target. All of them must come to
-// each.
+// What the lanes of a wave, and the waves of a workgroup, do together, for each target. All of them must call
+// each function together.
 #include <stdint.h>
 
 #define GLOBAL __attribute__((address_space(1)))
 #define SHARED __attribute__((address_space(3)))
 #define NONE UINT32_MAX
 #if __CUDA_ARCH__ >= 800
-#define HAS_REDUX 1   // the best of a warp's lanes in one instruction
-#define HAS_PACKED 1  // max.NaN, of two 16-bit numbers too
+#define HAS_REDUX 1   // maximum of a warp's lanes in one instruction
+#define HAS_PACKED 1  // max.NaN, also for two 16-bit numbers
 #endif
 #if defined(__GFX9__)
 #define WAVE 64u
@@ -15,7 +15,7 @@
 #define WAVE 32u
 #endif
 
-// The best so far: a key that orders as values do (0: nothing yet), its column, and the value's bits as f32.
+// The best so far: a key that is ordered like the values (0: nothing yet), its column, and the value's bits as f32.
 typedef struct {
   uint32_t key, column, bits;
 } best;
@@ -31,7 +31,7 @@ static inline uint32_t as_bits(float x) {
   return bits;
 }
 
-// Equal for -0 and +0 (the sum is +0), the greatest for every NaN.
+// Equal for -0 and +0 (x + 0 is +0 for both), greatest for every NaN.
 static inline uint32_t key_of(float x) {
   const uint32_t bits = as_bits(x + 0.0f);
   const uint32_t key = bits ^ ((uint32_t)((int32_t)bits >> 31) | 0x80000000u);
@@ -51,7 +51,7 @@ static inline void meet(void) { __nvvm_bar_sync(0); }
 static inline best best_of_wave(best b) {
   const uint32_t key = (uint32_t)__nvvm_redux_sync_umax((int)b.key, -1);
   const uint32_t column = (uint32_t)__nvvm_redux_sync_umin((int)(b.key == key ? b.column : NONE), -1);
-  // The lanes that hold the column hold the same value; another may hold a zero of the other sign.
+  // Lanes with this column hold the same value; a lane with another column may hold a zero of the other sign.
   const uint32_t bits = b.key == key && b.column == column ? b.bits : NONE;
   return (best){key, column, (uint32_t)__nvvm_redux_sync_umin((int)bits, -1)};
 }
@@ -68,7 +68,7 @@ static inline best best_of_wave(best b) {
 
 #else
 
-// LDS alone: what waits for memory is waited for by what uses it.
+// A barrier for LDS only: loads from memory stay in flight.
 static inline void meet(void) {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
   __builtin_amdgcn_s_barrier();
@@ -82,7 +82,7 @@ static inline best best_of_wave(best b) {
   b = BETTER_OF_LANE(b, 0xb1);   // quad_perm [1, 0, 3, 2]
   b = BETTER_OF_LANE(b, 0x4e);   // quad_perm [2, 3, 0, 1]
   b = BETTER_OF_LANE(b, 0x141);  // row_half_mirror
-  b = BETTER_OF_LANE(b, 0x140);  // row_mirror: now of each row of 16 lanes
+  b = BETTER_OF_LANE(b, 0x140);  // row_mirror: now the best of each row of 16 lanes
   best of_all = {0, NONE, 0};
 #pragma unroll
   for (int lane = 0; lane < (int)WAVE; lane += 16)

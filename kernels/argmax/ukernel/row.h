@@ -1,5 +1,5 @@
-// Three row kernels, FUNCTION, FUNCTION_IN_SHORT_BLOCKS and FUNCTION_OF_PARTS, of elements stored as BITS
-// (UNSIGNED: the same without a sign) whose positive infinity is INFINITE. Included once for each dtype.
+// Three row kernels, FUNCTION, FUNCTION_IN_SHORT_BLOCKS and FUNCTION_OF_PARTS, for elements stored as BITS
+// (UNSIGNED: the same without a sign). INFINITE: the bits of positive infinity. Included once for each dtype.
 #if defined(__AVX512BW__)
 #define VECTOR_BYTES 64
 #elif defined(__AVX2__)
@@ -23,8 +23,8 @@ typedef BITS NAME(vector) __attribute__((vector_size(VECTOR_BYTES)));
 typedef UNSIGNED NAME(magnitudes) __attribute__((vector_size(VECTOR_BYTES)));
 typedef NAME(vector) NAME(memory) __attribute__((aligned(1), may_alias));
 
-// The best so far: its key, which orders as numbers do, +0 and -0 being one, and a column in front of which
-// it isn't, one of the vectors from which on has it. At the first NaN, its own column.
+// The best so far: its key, which is ordered like the numbers (+0 and -0 are equal), and a column. The best is not
+// before that column, and one of the vectors from there on contains it. After the first NaN, the NaN's own column.
 typedef struct {
   BITS key;
   uint32_t column;
@@ -38,9 +38,9 @@ static inline NAME(vector) NAME(keys_of)(NAME(vector) x) {
 }
 static inline int NAME(is_nan)(BITS x) { return (x & (BITS)~LEAST) > INFINITE; }
 
-// Not 0 in a lane of `vectors` vectors that may hold what rises over the best. The bits of negative numbers
-// fall where their values rise, and as unsigned numbers lie above all others; beyond those of -infinity are
-// the negative NaNs. Positive NaNs are above every positive number.
+// Not 0 in a lane in which one of `vectors` vectors may hold a value that rises over the best. The bits of
+// negative numbers are ordered the other way round and, as unsigned numbers, lie above all others; only
+// negative NaNs lie above -infinity. Positive NaNs lie above every positive number.
 static inline __attribute__((always_inline)) NAME(vector)
     NAME(rising)(const NAME(scalar) * x, int vectors, BITS best) {
   NAME(vector) highest[2];
@@ -59,7 +59,7 @@ static inline __attribute__((always_inline)) NAME(vector)
   return above | (all > (UNSIGNED)(LEAST + INFINITE));
 }
 
-// Takes what rises in `vectors` vectors from `column` on. Whether a NaN was found, which ends the row.
+// Updates `best` from the `vectors` vectors at `column`. Returns whether there is a NaN, which ends the row.
 static inline int NAME(take)(const NAME(scalar) * x, int64_t column, int64_t vectors, NAME(best) * best) {
   x += column;
   NAME(vector) highest = (NAME(vector)){0} + LEAST, nan = {0};
@@ -79,12 +79,12 @@ static inline int NAME(take)(const NAME(scalar) * x, int64_t column, int64_t vec
   return 0;
 }
 
-// The vector after the one at `at`, of `n` columns the last whole one at most.
+// The start of the vector after the one at `at`, but not after the last whole vector of `n` columns.
 static inline int64_t NAME(after)(int64_t at, int64_t n) {
   return at + 2 * LANES <= n ? at + LANES : n - LANES;
 }
 
-// The column of the best of a row of `n`, once all are seen.
+// The column of the best of a row of `n`, after the whole row was scanned.
 static inline uint32_t NAME(find)(const NAME(scalar) * x, int64_t n, NAME(best) best) {
   if (best.key == -INFINITE) return 0;  // nothing rose
   int64_t at = best.column;
@@ -93,7 +93,7 @@ static inline uint32_t NAME(find)(const NAME(scalar) * x, int64_t n, NAME(best) 
   return (uint32_t)at;
 }
 
-// Of a row of `n` that has one.
+// The first NaN of a row of `n` that has one.
 static inline uint32_t NAME(first_nan)(const NAME(scalar) * x, int64_t n) {
   int64_t at = 0;
   while (__builtin_reduce_or((NAME(load)(x + at) & (BITS)~LEAST) > INFINITE) == 0) at = NAME(after)(at, n);
@@ -101,17 +101,18 @@ static inline uint32_t NAME(first_nan)(const NAME(scalar) * x, int64_t n) {
   return (uint32_t)at;
 }
 
-// Whether any of `vectors` vectors is.
+// Whether an element of `vectors` vectors is above zero.
 static inline __attribute__((always_inline)) int NAME(is_above_zero)(const NAME(scalar) * x, int vectors) {
   NAME(vector) highest = {0};
   for (int i = 0; i < vectors; ++i) highest = __builtin_elementwise_max(highest, NAME(load)(x + i * LANES));
   return __builtin_reduce_or(highest) != 0;
 }
 
-// The column of the maximum of a row whose first block is_above_zero(), as the maximum then is, whose bits
-// order it: every lane keeps its greatest and the first block that has it, and nothing is asked until the row
-// was seen. The last block is the row's last `elements`, of which those seen before don't rise again. A count
-// of blocks that a lane does not hold names one in front of the right one, from which on it is found.
+// The column of the maximum of a row whose first block is_above_zero(). The maximum is then positive, and
+// bits are ordered like values. Each lane keeps its greatest element and the first block that contains it,
+// without a branch until the row's end. The last block is the row's last `elements`; those that were scanned
+// before do not rise again. A block number that BITS cannot hold wraps to an earlier block, from which find()
+// still reaches the element.
 static inline __attribute__((always_inline)) uint32_t NAME(above_zero)(const NAME(scalar) * x, int64_t n,
                                                                        int block) {
   const int64_t elements = block * LANES, last = (n - 1) / elements;
@@ -140,8 +141,8 @@ static inline __attribute__((always_inline)) uint32_t NAME(above_zero)(const NAM
   return NAME(find)(x, n, best);
 }
 
-// `n` is at least 1, `block` a number of vectors. What is left behind the last whole block or vector is seen
-// with some of what lies in front of it, which does not rise again.
+// `n` is at least 1; `block` is a number of vectors. What is left after the last whole block or vector is
+// scanned together with some elements before it, which do not rise again.
 static inline __attribute__((always_inline)) uint32_t NAME(in_blocks)(const NAME(scalar) * x, int64_t n,
                                                                       int block) {
   const int64_t elements = block * LANES;
@@ -173,7 +174,7 @@ uint32_t FUNCTION_IN_SHORT_BLOCKS(const void* row, int64_t n) {
   return NAME(in_blocks)(row, n, SHORT_VECTORS);
 }
 
-// The same, PARTS parts of the row side by side, each with a best of its own.
+// The same with PARTS parts of the row side by side, each with a best of its own.
 uint32_t FUNCTION_OF_PARTS(const void* row, int64_t n) {
   const NAME(scalar)* x = row;
   const int64_t part = n / (PARTS * PART_BLOCK) * PART_BLOCK;
@@ -184,7 +185,7 @@ uint32_t FUNCTION_OF_PARTS(const void* row, int64_t n) {
     NAME(vector) rising = {0};
     for (int p = 0; p < PARTS; ++p) rising |= NAME(rising)(x + p * part + i, PART_VECTORS, bests[p].key);
     if (__builtin_reduce_or(rising) == 0) continue;
-    // Parts in front of that of a NaN may have others, where they were not looked at yet.
+    // An earlier part may have a NaN, too, in a block that was not scanned yet.
     for (int p = 0; p < PARTS; ++p)
       if (NAME(take)(x, p * part + i, PART_VECTORS, &bests[p])) return NAME(first_nan)(x, n);
   }

@@ -1,18 +1,13 @@
 // targets: x86-64-v3 x86-64-v4 aarch64
 //
-// Column of a row's maximum: the lowest of equals, the first NaN over everything, 0 where all are -inf. Rows
-// may lie at any address; nothing outside of them is read.
+// Column of a row's maximum: the lowest of equal values, the first NaN over everything, 0 if all are -inf.
+// Rows may start at any address; nothing outside of them is read.
 //
-// Values are compared as the bits they are. Of one sign they order as integers do, so that three integer
-// maxima and minima a vector tell whether a block may hold what rises over the best so far, or a NaN; only
-// such a block is read again, and the best one's column is sought once, at the end.
+// Values are compared as their bits. Bits of one sign are ordered like integers, so that three integer maxima
+// and minima per vector tell whether a block may hold a value that rises over the best so far, or a NaN. Only
+// such a block is read again. The column of the best is looked up once, at the end.
 //
-// Zen 4, f32: blocks of 32 vectors read cold rows at 31 GB/s and rows in L2 at 102; of 16, with two maxima
-// chosen by the best's sign, at 27 and 105; of 64 at 30 and 92.
-// Zen 5, f32 in C: blocks of 32 read cold rows of 151936 at 34 GB/s and rows of 32000 in L2 at 164, of 16 at
-// 42 and 196, of 8 at 44 and 192, of 4 at 42 and 171; bf16 at 33 and 150, 40 and 183, 42 and 177, 40 and 157.
-// Zen 3 reads one stream slowly: bf16 in C, cold, at 12.7 GB/s, by two, four and eight parts side by side at
-// 15.3, 17.2 and 17.3, where eight streams are read at 18.7.
+// Which block size and how many parts are fastest depends on the core: docs/cpu-speed.md, Argmax.
 #include <stdint.h>
 
 #define FUNCTION lathe_argmax_row_f32

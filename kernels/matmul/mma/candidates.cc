@@ -66,7 +66,7 @@ double matrix_efficiency(int sm) {
 constexpr double kBusyWarps = 8;
 constexpr double kSharedBytesPerCycle = 128;
 // From L2 into one SM: the width of its port, and about what each SM gets when all read (A100 whitepaper:
-// 5120 bytes a cycle for 108 SMs, of which half is sustained: estimate).
+// 5120 bytes a cycle for 108 SMs; half of that is sustained, which is an estimate).
 constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 24;
 constexpr double kMemoryEfficiency = 0.9,
                  kLoadedMemorySeconds = 1e-6;  // estimates: share that long streams reach; latency under load

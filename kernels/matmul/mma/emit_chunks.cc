@@ -73,8 +73,8 @@ class ChunkCopies : public MmaCopies {
  private:
   static constexpr int64_t kBytes = 16, kWords = 4;
 
-  // Ones in the first `bytes` bytes of a chunk. The mask is applied where chunks are stored: right after the
-  // load it would wait for it.
+  // Ones in the first `bytes` bytes of a chunk. The mask is applied where chunks are stored; applying it
+  // right after the load would wait for the load.
   Value mask_of(Value bytes) {
     Value mask = LLVM::PoisonOp::create(e_.b, e_.loc, e_.vec(kWords, e_.b.getI32Type()));
     for (int64_t word = 0; word < kWords; ++word) {

@@ -65,7 +65,7 @@ class AsyncCopies : public MmaCopies {
   static bool full(Value limit, int64_t size) { return size > 0 && Emit::known(limit) == size; }
 
   // Bytes of the chunk at element `first` that lie before `limit`. `whole`: `limit` is a multiple of a chunk.
-  // `size`: the chunks' full range, for which all of them exist; 0 if unknown.
+  // `size`: the full range of the chunks (0: unknown). If `limit` equals it, all chunks are whole.
   Value present(Value first, Value limit, bool whole, int64_t size) {
     if (full(limit, size)) return e_.i32(16);
     Value bytes = e_.i32(16);

@@ -29,8 +29,8 @@ struct SwizzledRows {
 // The calling thread's warp. Warps form a grid of (tile_m / warp_m) x (tile_n / warp_n), columns innermost.
 struct MmaWarp {
   MmaWarp(Emit& e, const GpuKernel& kernel, const MmaShape& shape);
-  int64_t rows, columns;                    // of the warp's part of the tile
-  int64_t fragment_rows, fragment_columns;  // of that part, in fragments
+  int64_t rows, columns;                    // size of the warp's part of the tile
+  int64_t fragment_rows, fragment_columns;  // size of that part in fragments
   Value lane, place_row, place_column;      // i32: the lane, and the warp's position in the grid
   Value first_row, first_column;            // i32: where the warp's part begins
 };
@@ -45,7 +45,7 @@ struct MmaOperand {
   int64_t element_bytes;
   int64_t width, warp_width;      // rows of A (columns of B) in the workgroup's and in a warp's tile
   int64_t block;                  // K of a stage
-  Value limit, depth;             // index: existing rows (columns), existing K
+  Value limit, depth;             // index: how many rows (columns) and how much of K exist
   bool whole_width, whole_depth;  // the width (K) is a multiple of a chunk
   bool whole_blocks;              // AMD: K of every split is a multiple of block
   SwizzledRows layout;

@@ -75,7 +75,7 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
   if (resident_of(rates, r) < 1) return kNoPlace;
   if (s.batch_invariant && r.tile_k != kInvariantDepth)
     return absl::StrCat("batch_invariant: tile_k ", r.tile_k, ", the recipe has ", kInvariantDepth);
-  // Reject tiles of which less than an eighth would be used, except those of at most 8 rows, which serve M = 1.
+  // Reject a tile if less than an eighth of its rows would be used. Tiles of at most 8 rows serve M = 1.
   if (!s.batch_invariant && r.tile_m > 8 && r.tile_m > 8 * s.m)
     return absl::StrCat("tile_m ", r.tile_m, " > 8 * M ", s.m);
   return "";
@@ -134,7 +134,7 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
       continue;
     }
     const double tiles = double(ceil_div(s.m, r.tile_m)) * ceil_div(s.n, r.tile_n);
-    // A few workgroups on every SM or CU.
+    // Splits fill every SM or CU with a few workgroups.
     constexpr double kGroupsPerUnit = 4;
     for (int32_t splits :
          split_options(context, s.k, tiles, kGroupsPerUnit * rates.units, 4 * int64_t{r.tile_k})) {

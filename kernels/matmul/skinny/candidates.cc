@@ -41,7 +41,7 @@ struct Model {
   double reserved_shared;
   double loaded_seconds;  // latency of a load under full traffic
   double reachable;       // share of the nominal memory rate that streaming reads reach
-  // L2 to one SM or CU alone, and to each of them when all read.
+  // Bandwidth from L2 to one SM or CU: if it reads alone, and if all read.
   double unit_bytes_per_cycle, all_units_bytes_per_cycle;
   double reduce_cycles;               // adding the warps' sums at the end of a group
   double start_seconds, end_seconds;  // launch to first load; last product to last store
@@ -51,7 +51,7 @@ struct Model {
 // 0.9 us under full traffic. L2 gives an SM 64 bytes a cycle nominally and about half of it in practice.
 // Memory: docs/gpu-speed.md.
 constexpr Model kCudaModel = {1024, 1024, 0.9e-6, 0.835, 32, 33, 400, 0, 0.1e-6};
-// CDNA3 white paper: each L1 gets 64 bytes a cycle, of which half is assumed to be sustained; each XCD's L2
+// CDNA3 white paper: each L1 gets 64 bytes a cycle, and half of that is assumed sustained; each XCD's L2
 // gives its 38 CUs 2 KB a cycle. The memory rate is that of "mma" (mma/candidates_rocm.cc).
 constexpr Model kAmdModel = {16 + 8 * SkinnyShape::kMaxRows, 0, 1.5e-6, 0.85, 32, 48, 800, 0.3e-6, 0.5e-6};
 const Model& model_of(bool amd) { return amd ? kAmdModel : kCudaModel; }
@@ -351,8 +351,8 @@ void append_row(const CandidateContext& context, const GpuRates& rates, const Ma
     for (int32_t split : kinds_of(context, splits))
       for (int64_t rounds : {1, 2, 4}) {
         const Choice choice = choose_tile(rates, in, form, splits, split, rounds);
-        // Several rounds need no splits. If the groups of columns do not fill more rounds, the plan is the
-        // same again.
+        // With several rounds of workgroups K need not be split. If the groups of columns do not fill more
+        // rounds, the plan is the same again.
         if (rounds > 1 && splits > 1) continue;
         if (rounds > 1 && choice.workgroups <= slots_of(rates, choice) * (rounds / 2)) continue;
         const CompileConfig config = config_of(choice);

@@ -14,7 +14,7 @@ Value as_i32(Emit& e, Value index) {
   return known ? e.i32(*known) : e.to_i32(index);
 }
 
-// M. It is static because the class has a single M; it is taken from the tile, or from A, all of whose rows it has.
+// M. It is static because the class has a single M: if the tile's rows are no constant, A's type has it.
 int64_t rows_of(TileProgram& p) {
   if (const auto rows = Emit::known(p.rows)) return *rows;
   Value a = p.contraction.getDpsInputs()[0];
@@ -138,8 +138,8 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   SkinnyTile t{e, kernel, p, *shape, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   t.instruction = amd.instruction, t.lanes = amd.lanes;
   if (!kernel.rocm()) {
-    // Registers keep weights in flight, so ptxas must leave room for as many threads as the plan assumes. Not where
-    // it widens 8-bit floats: with this hint ptxas 13.0 takes all 128 registers and spills, without it at most 108.
+    // minctasm makes ptxas leave registers for as many threads as the plan assumes. It is left out where ptxas
+    // widens 8-bit floats: with it ptxas 13.0 takes all 128 registers and spills, without it at most 108.
     const Type element = t.view(1).element;
     const bool f8 = isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8;
     if (!f8 || !widens_f8(kernel.arch().str())) {

@@ -28,8 +28,8 @@ struct SkinnyTile {
     return p.views.find(p.contraction.getDpsInputs()[operand])->second;
   }
 
-  // What differs between the targets (emit_target.cc). `count` (1, 2 or 4) f32 or i32 in shared memory at the
-  // address `at` + `offset`, which is aligned to all of them.
+  // Operations that differ between the targets (emit_target.cc). These two access `count` (1, 2 or 4) f32 or
+  // i32 in shared memory at the address `at` + `offset`, which is aligned to all of them.
   Values load_shared(Value at, int64_t offset, int64_t count) const;
   void store_shared(Value at, int64_t offset, ValueRange values) const;
   // `x` of the lane whose number differs in `bit`.
@@ -49,7 +49,7 @@ class SkinnyWeights {
   virtual int64_t weights() const = 0;  // how many of those are weights; they come first
   // CUDA: starts to copy to shared memory those weights that cannot be loaded 16 bytes at a time.
   virtual void stage_tails() {}
-  // The place of the units from `unit` of group `group` on. Unless `valid`, none of them exists.
+  // Where the lane's units lie, from unit `unit` of group `group` on. If not `valid`, all of them lie beyond K.
   virtual Values place(Value group, Value unit, Value valid) = 0;
   // Loads the unit that is `ahead` (static) units after the place. Elements beyond K or the tile's columns,
   // and those that are staged, become zero.

@@ -1,8 +1,8 @@
 // AMD: loads a lane's vectors of weights, once and past the caches, and its part of A.
 //
 // No load is conditional. Loads beyond K or after the last group read the start of a row instead, one line
-// for all lanes. Elements beyond K in a vector are zeroed in both operands where they are multiplied: right
-// after the load that would wait for it.
+// for all lanes. Elements beyond K in a vector are zeroed in both operands where they are multiplied; zeroing
+// them right after the load would wait for the load.
 #include "core/plan.h"
 #include "kernels/matmul/skinny/emit.h"
 

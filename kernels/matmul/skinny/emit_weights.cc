@@ -59,7 +59,7 @@ class AlongK : public Weights {
         column_(matrix_ ? e_.div(t_.lane, e_.i32(4)) : e_.i32(0)),
         k_(e_.mul(matrix_ ? e_.rem(t_.lane, e_.i32(4)) : t_.lane, per_vector_)) {}
 
-  // Stages 16 bytes for each column of the tile, of which `tail` elements exist; none if K ends in another split.
+  // Stages the `tail` existing elements of each column of the tile; none if K ends in another split.
   void stage_tails() override {
     if (!s_.tail) return;
     Value whole = e_.mul(e_.div(t_.depth, e_.i32(per_vector_)), per_vector_);

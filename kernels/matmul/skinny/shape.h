@@ -37,7 +37,7 @@ struct SkinnyShape {
   // Why this shape is not supported, "" if it is.
   std::string defect() const;
 
-  int64_t per_vector() const { return kVector / in.element_bytes; }  // elements
+  int64_t per_vector() const { return kVector / in.element_bytes; }  // elements in 16 bytes
   // Elements of K that the loads in flight of all warps cover.
   int64_t round() const { return unit * warps_k * in.unroll_k; }
 

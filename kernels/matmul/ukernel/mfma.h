@@ -23,8 +23,8 @@ static INLINE const GLOBAL char* source_of(const operand* x, int32_t thread, int
   const int32_t k = k0 + thread % 4 * (16 / ELEMENT), last = x->limit - 1;
   return x->data + ((row < last ? row : last) * x->pitch + (k < depth ? k : 0)) * ELEMENT;
 }
-// Ones in the elements of that chunk that exist. The mask is applied where chunks are stored: right after the
-// load it would wait for it.
+// Ones in the elements of that chunk that exist. The mask is applied where chunks are stored; applying it
+// right after the load would wait for the load.
 static INLINE chunk mask_of(int32_t thread, int32_t k0, int32_t depth) {
   const int32_t left = depth - (k0 + thread % 4 * (16 / ELEMENT));
   chunk mask;

@@ -50,7 +50,7 @@ constexpr Row kRows[] = {
 constexpr int64_t kSwapRows = 64;  // largest M for which the product may be transposed
 
 constexpr int64_t kMostStages = 16, kLeastStages = 3;
-// Setting up a stage's two mbarriers one after the other, before the first copy (estimate).
+// Cycles to set up a stage's two mbarriers, one after the other, before the first copy (estimate).
 constexpr double kStageSetupCycles = 40;
 constexpr int32_t kMostClusterSplits = 8;  // workgroups of a portable cluster
 
@@ -61,9 +61,9 @@ constexpr double kMatrixEfficiency = 0.72, kLoneEfficiency = 0.62;
 constexpr double kApartEfficiency = 0.85;
 // Both operands of an instruction come from shared memory, at 128 bytes a cycle.
 constexpr double kSharedBytesPerCycle = 128;
-// L2 to one SM: the width of its port. L2 to each SM when all read (docs/gpu-speed.md).
+// From L2 to one SM: the width of its port; and to each SM if all read (docs/gpu-speed.md).
 constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 36;
-// Memory to one SM (docs/gpu-speed.md: 20 SMs read 2.4 TB/s).
+// From memory to one SM (docs/gpu-speed.md: 20 SMs read 2.4 TB/s).
 constexpr double kUnitMemoryBytesPerCycle = 62;
 // Share of the memory rate that long streams reach, and the latency of a stage (docs/gpu-speed.md).
 constexpr double kMemoryEfficiency = 0.9, kStageSeconds = 1.3e-6;
@@ -102,8 +102,9 @@ WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, i
   return in;
 }
 
-// Bytes in flight for the stages of a workgroup. Not in flight are the stage that is multiplied, the one before
-// it (unless `promotes`), whose products are not finished yet, and half the time one that has arrived and waits.
+// Bytes of a workgroup's stages that are in flight. These stages are not: the one that is multiplied; the one
+// before it, whose products are not finished yet (unless `promotes`); and half of the time one that has
+// arrived and waits.
 double in_flight(const WgmmaShape& shape) {
   const double held = (shape.in.promotes ? 1 : 2) + 0.5;
   return (double(shape.in.stages) - held) * double(shape.stage_bytes);

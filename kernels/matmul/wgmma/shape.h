@@ -19,7 +19,7 @@ struct WgmmaOperand {
   bool k_major = true;  // contiguous along K
   // Workgroups of the cluster that need the same part. Each multicasts one piece of it to all.
   int64_t share = 1;
-  int64_t box_columns = 0, box_rows = 0, boxes = 0;  // TMA boxes per stage, in elements; this workgroup's
+  int64_t box_columns = 0, box_rows = 0, boxes = 0;  // this workgroup's TMA boxes per stage
   int64_t bytes = 0;                                 // of one stage
 };
 
@@ -85,9 +85,9 @@ struct WgmmaShape {
   void assign_registers();
 
   static constexpr int64_t kWarpgroup = 128, kRows = 64;
-  // Limits of an SM of sm_90: shared memory, and what the system reserves of it for each workgroup; threads;
-  // registers, for each thread of a single warpgroup and at most (CUDA Programming Guide, technical
-  // specifications).
+  // Limits of an SM of sm_90 (CUDA Programming Guide, technical specifications): shared memory, and what the
+  // system reserves of it for each workgroup; threads; registers per thread if a single warpgroup has them
+  // all, and the limit of a thread.
   static constexpr int64_t kUnitShared = 228 << 10, kReservedShared = 1 << 10, kUnitThreads = 2048;
   static constexpr int64_t kUnitRegisters = kAllRegisters / kWarpgroup, kThreadRegisters = 248;
   // Registers beside the accumulators: for the loop over K, and for an epilogue other than a plain store,

@@ -1,6 +1,6 @@
 // A subgroup of 16 lanes computes register_m x register_n of the workgroup's tile with dpas, which multiplies
-// a block of A (8 x 16) by one of B (16 x 16) and adds to 8 x 16 accumulators, of which each lane holds a
-// column. 2D block loads bring the blocks from memory to registers in dpas's layout; elements outside the
+// a block of A (8 x 16) by one of B (16 x 16) and adds to 8 x 16 accumulators; each lane holds a column of
+// them. 2D block loads bring the blocks from memory to registers in dpas's layout; elements outside the
 // operand or the split read as zero.
 #include "kernels/matmul/xegpu/emit.h"
 
