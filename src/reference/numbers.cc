@@ -174,12 +174,15 @@ double unit(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 const char* name_of(lathe_dtype dtype) {
   for (const DtypeRow& row : kDtypes)
     if (row.dtype == dtype) return row.name;
-  return "none";
+  const BlockFormat* blocks = block_format(dtype);
+  return blocks == nullptr ? "none" : blocks->name;
 }
 
 lathe_dtype dtype_named(const std::string& name) {
   for (const DtypeRow& row : kDtypes)
     if (row.name == name) return row.dtype;
+  for (const BlockFormat& f : block_formats())
+    if (f.name == name) return f.dtype;
   return LATHE_DTYPE_NONE;
 }
 

@@ -30,6 +30,8 @@ TEST(Numbers, BlockFormatsAreThoseOfTheLibrary) {
   for (const BlockFormat& f : block_formats()) {
     const DTypeRow& row = row_of(static_cast<DType>(f.dtype));
     EXPECT_EQ(f.name, std::string(row.name));
+    EXPECT_EQ(name_of(f.dtype), std::string(f.name));
+    EXPECT_EQ(dtype_named(f.name), f.dtype);
     EXPECT_EQ(static_cast<int>(row.kind), static_cast<int>(DTypeKind::kBlocks)) << f.name;
     EXPECT_EQ(f.bytes, static_cast<size_t>(row.bytes)) << f.name;
     EXPECT_EQ(f.elements, row.elements) << f.name;
