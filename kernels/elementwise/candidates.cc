@@ -1,5 +1,5 @@
-// elementwise: "rows" on every device. A class has neither sizes nor a program, so the price is that of
-// reading and writing memory for activations of a typical size.
+// Candidates of elementwise: the kernel "rows" on every device. A class has neither sizes nor a program, so the price
+// is that of reading and writing memory for activations of a typical size.
 #include "kernels/elementwise/candidates.h"
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@ namespace lathe {
 namespace {
 
 constexpr double kRows = 2048, kColumns = 4096;
-constexpr char kRecipe[] = "element by element; f16 and bf16 rounded at every operation";
+constexpr char kRecipe[] = "element by element; f16 and bf16 are rounded after every operation";
 
 // Sixteen f32 along M fill a cache line.
 constexpr int32_t kCpuTileM = 16;
@@ -23,7 +23,7 @@ struct GpuRow {
 };
 constexpr GpuRow kGpuRows[] = {{256, 0, 1},  {256, 0, 4}, {256, 64, 1},
                                {256, 64, 4}, {128, 0, 1}, {512, 0, 1}};
-// Time that a workgroup loses before its first load; registers of a thread beside those of its vectors.
+// Time that a workgroup loses before its first load, and a thread's registers in addition to those of its vectors.
 constexpr double kStartSeconds = 0.3e-6;
 constexpr int32_t kThreadRegisters = 32;
 
@@ -35,8 +35,7 @@ double bytes_an_element(const ProblemClass& c) {
 
 void append(const CandidateContext& context, const CompileConfig& config, double seconds, int32_t resident,
             std::vector<RankedPlan>* out) {
-  if (context.split_k > 0)
-    return reject(context, config, out, "split_k ", context.split_k, ": nothing is summed");
+  if (context.split_k > 0) return reject(context, config, out, "does not support split_k ", context.split_k);
   if (!context.wants(seconds)) return;
   RankedPlan r;
   r.plan.config = config;

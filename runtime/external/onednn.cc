@@ -210,8 +210,8 @@ class Matmul final : public ExternalCall {
 
   absl::Status run(const ArgumentBlock& args, const ExternalSite& site) override {
     if (absl::Status s = check_block(problem_, args); !s.ok()) return s;
-    // Run the batch one by one if all share a matrix, which is faster without a batch dimension, or a bias,
-    // which release 2.6 reads again for each.
+    // Run the products of a batch one by one if they share A or B, because a primitive without a batch dimension is
+    // faster, or if there is a bias, because release 2.6 reads it again for each product.
     const bool each =
         args.batch > 1 && (args.stride_a == 0 || args.stride_b == 0 || problem_.bias != DType::kNone);
     const Shape shape = {args.m,
@@ -369,7 +369,8 @@ absl::StatusOr<std::unique_ptr<ExternalLibrary>> open_onednn() {
   if (!missing.empty()) return refuse(absl::StrCat(" has no ", missing));
   const Version& v = *version_of();
   const std::string version = absl::StrCat(v.major, ".", v.minor, ".", v.patch);
-  if (v.major != 2 && v.major != 3) return refuse(absl::StrCat(" is release ", version, ", neither 2 nor 3"));
+  if (v.major != 2 && v.major != 3)
+    return refuse(absl::StrCat(" is version ", version, ", but Lathe supports only versions 2 and 3"));
   Functions f;
   f.major = v.major;
   if (missing = resolve(*object, &f); !missing.empty())
@@ -385,10 +386,10 @@ absl::StatusOr<std::unique_ptr<ExternalLibrary>> open_onednn() {
   }
   void *engine = nullptr, *stream = nullptr;
   if (const int status = f.engine_create(&engine, kCpu, 0); status != 0)
-    return refuse(absl::StrCat(" has no engine: status ", status));
+    return refuse(absl::StrCat(" cannot create an engine: status ", status));
   if (const int status = f.stream_create(&stream, engine, kInOrder); status != 0) {
     f.engine_destroy(engine);
-    return refuse(absl::StrCat(" has no stream: status ", status));
+    return refuse(absl::StrCat(" cannot create a stream: status ", status));
   }
   return std::unique_ptr<ExternalLibrary>(std::make_unique<OneDnn>(f, version, engine, stream));
 }

@@ -52,7 +52,8 @@ class RefusedCode : public ConformanceTest {
     key_ = key_from_text(Json::parse(explanation)["key"]["text"]);
     return {device.statistics().compiles, device.statistics().disk_hits};
   }
-  // Changes the artifact of the entry; the store must still accept it.
+  // Changes the artifact of the entry and stores it as a valid entry: key and checksum are right, only the code is
+  // wrong.
   void change(const std::function<void(Artifact*)>& how) {
     CacheOptions options;
     options.directory = directory_.path();

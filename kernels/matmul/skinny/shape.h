@@ -80,7 +80,7 @@ inline SkinnyShape::SkinnyShape(const SkinnyInput& input) : in(input) {
   groups = in.group > 0 ? (in.tile_n + in.group - 1) / in.group : 0;
   columns = groups * in.group;
   if (!in.amd) stage();
-  // The 4 columns of padding put the rows that a fragment's lanes store 8 of the 32 banks apart, or 4.
+  // 4 columns of padding, so that the rows that a fragment's lanes store together start 8 (or 4) of the 32 banks apart.
   partial_pitch = in.group + 4;
   partial_bytes = warps_k > 1 ? 4 * warps_k * padded_rows * partial_pitch : 0;
   sums_at = partials_at + (in.amd && groups == 1 ? 1 : 2) * partial_bytes;
@@ -133,9 +133,9 @@ inline std::string SkinnyShape::defect() const {
     return absl::StrCat("no ", in.matrix ? "matrix instructions" : "FMAs", " on ", in.element_bytes,
                         "-byte weights contiguous along ", in.k_major ? "K" : "N");
   if (warps_n < 1 || in.group % warp_columns != 0 || warps_k < 1 || warps_n * warps_k * in.wave != in.threads)
-    return absl::StrCat("groups of ", in.group, " columns are no share of ", in.threads / in.wave,
+    return absl::StrCat("groups of ", in.group, " columns cannot be shared by ", in.threads / in.wave,
                         " warps of ", warp_columns);
-  if (in.tile_n < 1 || in.tile_k < 1 || in.unroll_k < 1) return "an empty tile";
+  if (in.tile_n < 1 || in.tile_k < 1 || in.unroll_k < 1) return "the tile is empty";
   return "";
 }
 
