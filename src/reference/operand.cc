@@ -61,14 +61,16 @@ Operand::Operand(const OperandForm& form) : form_(form), offset_(kBand + form.mi
 // Scales are N(0, 1) / 8, so that weights have about the size of those in other dtypes. With kIntegers they are 1.
 void Operand::fill_blocks(Fill fill, Normal* random) {
   uint8_t* first = image_.data() + offset_;
-  const int64_t block = block_elements(form_.dtype), blocks = form_.line_length() / block;
+  const BlockFormat& f = *block_format(form_.dtype);
+  const int64_t block = f.elements, blocks = form_.line_length() / block;
   for (int64_t matrix = 0; matrix < form_.matrices(); ++matrix) {
     for (int64_t line = 0; line < form_.lines(); ++line) {
       const int64_t start = matrix * form_.batch_stride() + line * form_.leading_dimension();
       for (int64_t at = start; at < start + blocks * block; at += block) {
-        store_scale(first, at, fill == Fill::kIntegers ? 1 : random->next() / 8);
+        store_scale(first, f.dtype, at, fill == Fill::kIntegers ? 1 : random->next() / 8);
         for (int64_t i = at; i < at + block; ++i) {
-          const int64_t q = fill == Fill::kIntegers ? 4 + random->below(9) : random->below(16);
+          const int64_t q = fill == Fill::kIntegers ? f.zero - 4 + random->below(9)
+                                                    : f.lowest + random->below(f.highest - f.lowest + 1);
           store(first, form_.dtype, i, static_cast<double>(q));
         }
       }
@@ -76,7 +78,7 @@ void Operand::fill_blocks(Fill fill, Normal* random) {
     if (fill != Fill::kSpecial || form_.lines() == 0 || blocks == 0) continue;
     constexpr double kSpecial[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0};
     const int64_t line = random->below(form_.lines()) * form_.leading_dimension();
-    store_scale(first, matrix * form_.batch_stride() + line + random->below(blocks) * block,
+    store_scale(first, f.dtype, matrix * form_.batch_stride() + line + random->below(blocks) * block,
                 kSpecial[random->below(5)]);
   }
 }

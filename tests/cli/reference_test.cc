@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/request.h"
 
 namespace lathe::cli {
 namespace {
