@@ -37,7 +37,7 @@ TEST(Boundary, MapsEveryStatusCode) {
     EXPECT_EQ(to_c_status(code), status) << absl::StatusCodeToString(code);
     EXPECT_TRUE(seen.insert(code).second) << absl::StatusCodeToString(code) << " is listed twice";
   }
-  constexpr int kCodes = 17;  // 0 to 16, of absl/status/status.h
+  constexpr int kCodes = 17;  // 0 to 16 in absl/status/status.h
   EXPECT_EQ(seen.size(), kCodes);
 }
 

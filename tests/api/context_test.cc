@@ -58,7 +58,7 @@ TEST(Context, DestroyFailsWhileDevicesAreOpen) {
   EXPECT_EQ(fake.context->devices.load(), 2);
 }
 
-TEST(Context, CountsFromMissToHit) {
+TEST(Context, CountsMissesAndHits) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
   lathe_statistics before = fake.statistics();

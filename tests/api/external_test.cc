@@ -25,8 +25,7 @@ struct Asked {
 
 size_t warnings(const FakeDevice& fake) {
   size_t count = 0;
-  for (const std::string& line : fake.log)
-    count += line.find("Lathe's own kernel ") != std::string::npos;
+  for (const std::string& line : fake.log) count += line.find("Lathe's own kernel ") != std::string::npos;
   return count;
 }
 

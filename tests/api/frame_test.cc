@@ -23,7 +23,7 @@ class FrameTest : public testing::Test {
   static Deadline in(int milliseconds) {
     return std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   }
-  // The bytes of one frame.
+  // Sends one frame and returns its bytes.
   std::string sent(absl::string_view name, absl::string_view body) {
     EXPECT_TRUE(send_frame(ends_[0], FrameKind::kOutput, 7, name, body, in(1000)).ok());
     std::string bytes(1000, 0);

@@ -119,7 +119,7 @@ TEST(Gpu, PtxFromTheCacheIsAssembledAndKept) {
   EXPECT_EQ(fake.statistics().compiles, 1u);
 }
 
-TEST(Gpu, CodeThatTheDriverRefusesIsCompiledAgainOnce) {
+TEST(Gpu, RefusedCodeIsCompiledAgainOnce) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 33);
   // Another device of the process has stored a cubin that this device's driver refuses.

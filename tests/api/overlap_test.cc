@@ -96,7 +96,7 @@ TEST(Overlap, NeverClaimsTooMuch) {
   EXPECT_GT(clean, 1000);
 }
 
-TEST(Overlap, OutputsMayStackOrLieSideBySide) {
+TEST(Overlap, OutputsMayBeStackedOrSideBySide) {
   EXPECT_TRUE(disjoint_within(region(0, 40, 10, 100)));
   EXPECT_FALSE(disjoint_within(region(0, 101, 10, 100)));
   EXPECT_TRUE(disjoint_within(region(0, 40, 10, 100, 3, 940)));

@@ -25,7 +25,7 @@ class Payload : public ::testing::Test {
     ASSERT_EQ(lathe_context_create(&options, &context_), LATHE_OK) << lathe_last_error();
   }
   ~Payload() override { lathe_context_destroy(context_); }
-  // The fake compiler's answer is the payload itself.
+  // The fake compiler returns the payload as its answer.
   lathe_status inspect(const std::string& answer) {
     text_.clear();
     return lathe_payload_inspect(context_, "p.mlir", answer.data(), answer.size(), append, &text_);

@@ -129,7 +129,7 @@ TEST_F(Tune, KeepsPromisesOfDeterminism) {
   EXPECT_THAT(lathe_last_error(), HasSubstr("batch_invariant has one numeric recipe"));
 }
 
-TEST(TuneWinner, MustBeatTheFirstByMoreThanTheNoise) {
+TEST(TuneWinner, MustBeatTheFirstByTwoPercent) {
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}}), 0u);
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.9, 0.9, 0.9, 0.9, 0.9}}), 1u);
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.99, 0.99, 0.99, 0.99, 0.99}}), 0u) << "1 % is too little";
@@ -196,7 +196,7 @@ TEST_F(Tune, MakesOperandsForEveryKindOfClass) {
   }
 }
 
-TEST_F(Tune, MeasuresKeepsAndReports) {
+TEST_F(Tune, MeasuresStoresAndReports) {
   const MatmulRequest m(7, 40, 33);
   const std::string output = scratch_ + "/tuning.json";
   Host host(options());

@@ -125,7 +125,7 @@ TEST(Warm, WeightsWithoutKernelsHaveNoClasses) {
   EXPECT_EQ(report.classes, 0u);
 }
 
-TEST(Warm, ListsTheClassesItWouldPrepare) {
+TEST(Warm, ListsTheClassesToPrepare) {
   FakeDevice fake("/nowhere/liblathe-compiler.so");
   ManifestHandle manifest;
   add_weight(manifest, 40, 40);
