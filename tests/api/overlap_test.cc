@@ -15,7 +15,7 @@ Region region(uintptr_t base, int64_t width, int64_t lines, int64_t pitch, int64
   return r;
 }
 
-// Every byte, the slow way; *twice says whether one is touched by two lines.
+// The bytes of a region, listed one by one. *twice: whether two lines share a byte.
 std::set<uintptr_t> bytes_of(const Region& r, bool* twice) {
   std::set<uintptr_t> bytes;
   *twice = false;
