@@ -309,7 +309,7 @@ TEST(Distances, MatricesOfOneRowMayBeSlicesOfABuffer) {
   EXPECT_EQ(read(d, Purpose::kRun, kCpu, &request).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Distances, OneRowOfDMayBeCWithAnyLeadingDimension) {
+TEST(Distances, DMayEqualCInASingleRow) {
   MatmulRequest m(1, 40, 33);
   M& d = m.desc;
   d.c = d.d;

@@ -318,7 +318,8 @@ TEST(Candidates, ChoosesPrefetchOnZen5) {
       if (c.tile_k == 0) continue;
       EXPECT_EQ(fetch(m), CpuFetch::kSpread) << m << " " << k;
       EXPECT_GT(c.pace, 0) << m << " " << k;
-      // L1 holds A, the tile's columns and the prefetched ones. Rows a quarter of a way apart would share sets.
+      // L1 holds A, the tile's columns and the prefetched ones. Rows at multiples of 1 KiB (a quarter of a cache way)
+      // would share sets.
       EXPECT_LE((c.tile_m + c.register_n + 6) * int64_t{c.tile_k} * 4, 48 << 10) << m << " " << k;
       EXPECT_NE(c.tile_k % 256, 0) << m << " " << k;
     }
