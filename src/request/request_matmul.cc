@@ -91,16 +91,16 @@ bool headers_plain(const lathe_matmul_desc& d) {
 bool read_packed(const lathe_operand& b, int64_t n, bool is_cpu, ProblemClass* out, absl::Status* why) {
   if (!is_cpu)
     return refuse(why, absl::UnimplementedError("b: packed_layout: only the CPU takes packed weights"));
-  absl::StatusOr<PackedForm> form = packed_form(b.packed_layout, out->b);
-  if (!form.ok())
-    return refuse(why, absl::InvalidArgumentError(absl::StrCat("b: ", form.status().message())));
-  if (*form != packed_form_of(n))
+  absl::StatusOr<PackedLayout> layout = packed_layout_with_id(b.packed_layout, out->b);
+  if (!layout.ok())
+    return refuse(why, absl::InvalidArgumentError(absl::StrCat("b: ", layout.status().message())));
+  if (*layout != packed_layout_of(n))
     return refuse(why, invalid(absl::StrCat("b: packed_layout 0x", absl::Hex(b.packed_layout),
                                             " is not the one for ", n, " columns: ask lathe_packed_layout")));
   if (b.leading_dimension != 0)
     return refuse(
         why, invalid(absl::StrCat("b: leading_dimension ", b.leading_dimension, " of a packed B is not 0")));
-  if (*form == kColumns16) out->packed_b = *form;  // kByColumn is a plain B
+  if (*layout == kColumns16) out->packed_b = *layout;  // kByColumn is a plain B
   out->trans_b = 1;
   return true;
 }
