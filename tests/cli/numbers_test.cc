@@ -280,16 +280,16 @@ TEST(Numbers, GivesTheLimitsOfF8) {
 
 TEST(Operand, RandomIntegersHaveAllMagnitudes) {
   Normal random(11);
-  OperandForm form;
-  form.rows = 1;
-  form.columns = 4000;
+  OperandSpec spec;
+  spec.rows = 1;
+  spec.columns = 4000;
   for (const auto& [dtype, width] : {std::pair{LATHE_I32, 32}, {LATHE_I64, 64}}) {
-    form.dtype = dtype;
-    Operand operand(form);
+    spec.dtype = dtype;
+    Operand operand(spec);
     operand.fill(Fill::kNormal, &random);
     const int64_t most = INT64_MAX >> (64 - width);
     int small = 0, large = 0, near_least = 0, near_most = 0;
-    for (int64_t i = 0; i < form.columns; ++i) {
+    for (int64_t i = 0; i < spec.columns; ++i) {
       const int64_t x = operand.integer_at(0, 0, i);
       small += x >= -128 && x < 128;
       large += x >= most / 2 || x < -(most / 2);
