@@ -5,6 +5,8 @@
 #include <limits>
 #include <vector>
 
+#include "reference/numbers.h"
+
 namespace lathe::conformance {
 namespace {
 
@@ -86,9 +88,12 @@ size_t bytes_of(lathe_dtype dtype) {
     case LATHE_F8_E5M2:
     case LATHE_F8_E4M3_FNUZ:
     case LATHE_F8_E5M2_FNUZ: return 1;
-    case LATHE_Q4_0: return 18;
-    default: return 4;
+    case LATHE_F32:
+    case LATHE_I32: return 4;
+    default: break;
   }
+  const cli::BlockFormat* blocks = cli::block_format(dtype);
+  return blocks == nullptr ? 4 : blocks->bytes;
 }
 
 const char* name_of(lathe_dtype dtype) {
@@ -103,12 +108,16 @@ const char* name_of(lathe_dtype dtype) {
     case LATHE_F8_E5M2: return "f8e5m2";
     case LATHE_F8_E4M3_FNUZ: return "f8e4m3fnuz";
     case LATHE_F8_E5M2_FNUZ: return "f8e5m2fnuz";
-    case LATHE_Q4_0: return "q4_0";
-    default: return "none";
+    default: break;
   }
+  const cli::BlockFormat* blocks = cli::block_format(dtype);
+  return blocks == nullptr ? "none" : blocks->name;
 }
 
-int64_t elements_of(lathe_dtype dtype) { return dtype == LATHE_Q4_0 ? 32 : 1; }
+int64_t elements_of(lathe_dtype dtype) {
+  const cli::BlockFormat* blocks = cli::block_format(dtype);
+  return blocks == nullptr ? 1 : blocks->elements;
+}
 bool is_integer(lathe_dtype dtype) { return dtype == LATHE_I8 || dtype == LATHE_I32 || dtype == LATHE_I64; }
 
 double largest(lathe_dtype dtype) {

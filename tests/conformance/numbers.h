@@ -9,7 +9,7 @@
 
 namespace lathe::conformance {
 
-// The bytes and the elements of one stored unit: an element, or for q4_0 a block of 32.
+// Bytes of an element, or of a block of elements_of() elements.
 size_t bytes_of(lathe_dtype dtype);
 int64_t elements_of(lathe_dtype dtype);
 const char* name_of(lathe_dtype dtype);

@@ -77,7 +77,7 @@ TEST(PlanRecord, NamesTheDefect) {
   EXPECT_THAT(with("more", 1), HasSubstr("13 fields, expected 12"));
   Json of_no_request = to_json(sample_record(RecordKind::kTuned).problem);
   of_no_request["m_hi"] = 9;
-  EXPECT_THAT(with("class", of_no_request), HasSubstr("no bucket of M"));
+  EXPECT_THAT(with("class", of_no_request), HasSubstr("not a bucket of M"));
   Json later = to_json(CompileConfig());
   const size_t fields = later.size();
   later["a_later_field"] = 1;
