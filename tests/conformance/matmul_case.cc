@@ -216,10 +216,26 @@ void MatmulRequest::make_zero_points() {
   desc_.b.zero_point = zero_b_memory_->address();
 }
 
+// A or B of kEveryNumberInA and kEveryNumberInB.
+std::vector<double> MatmulRequest::every_number(const Operand& o) const {
+  std::vector<double> values;
+  const bool of_a = &o == &a_, has_numbers = of_a == (case_.values == Values::kEveryNumberInA);
+  for (int64_t e = 0; e < o.batch * o.rows * o.columns; ++e) {
+    const int64_t row = e / o.columns % o.rows, column = e % o.columns;
+    const auto code = static_cast<uint8_t>(e);
+    const double number = load(o.dtype, &code);
+    const bool is_one = of_a ? column == (7 * row + 3) % case_.k : row == (7 * column + 3) % case_.k;
+    values.push_back(!has_numbers ? is_one : std::isfinite(number) ? number : 0);
+  }
+  return values;
+}
+
 std::vector<double> MatmulRequest::fill(const Operand& o) {
   if (o.dtype == LATHE_Q4_0) return fill_blocks(o);
   std::vector<double> values(static_cast<size_t>(o.batch * o.rows * o.columns));
   for (double& value : values) value = draw(o.dtype);
+  const bool every = case_.values == Values::kEveryNumberInA || case_.values == Values::kEveryNumberInB;
+  if (every && (&o == &a_ || &o == &b_)) values = every_number(o);
   if (case_.values == Values::kSpecial && !values.empty() && !is_integer(o.dtype)) {
     const double special[] = {kNan, kInfinity, -kInfinity, 0.0, -0.0};
     for (int i = 0; i < 2; ++i) {
