@@ -6,6 +6,9 @@
 #include <cstdlib>
 #include <limits>
 
+#include "device.h"
+#include "tests/sample.h"
+
 namespace lathe::conformance {
 namespace {
 
@@ -30,6 +33,9 @@ int64_t seconds() {
 }
 int64_t most_row_elements() { return is_set(largest()) ? largest() * largest() : largest(); }
 
+// Cases that every test runs before it samples: the first ones are often the only ones of their kind.
+constexpr int kBeforeSampling = 6;
+
 std::atomic<int> run{0}, left_out{0};
 Clock::time_point start = Clock::now();  // written only while no other thread of a test runs
 
@@ -45,8 +51,11 @@ bool is_over() { return is_set(seconds()) && Clock::now() - start > std::chrono:
 
 bool leaves_out(std::initializer_list<int64_t> dimensions, int64_t row_elements) {
   const bool too_large = std::max(dimensions) > largest() || row_elements > most_row_elements();
-  // The first case always runs, however long its preparation took.
-  const bool leaves = too_large || (run.load() > 0 && is_over());
+  // The first case runs even if its preparation took all the time.
+  const bool has_run = run.load() > 0;
+  const bool is_sampled_out =
+      run.load() >= kBeforeSampling && !is_in_sample(run_seed(), run.load() + left_out.load());
+  const bool leaves = too_large || is_sampled_out || (has_run && is_over());
   (leaves ? left_out : run).fetch_add(1);
   return leaves;
 }
@@ -54,6 +63,7 @@ bool leaves_out(std::initializer_list<int64_t> dimensions, int64_t row_elements)
 std::string describe_limits() {
   std::string text;
   if (is_set(largest())) text += ", dimensions to " + std::to_string(largest());
+  if (sample_divisor() > 1) text += ", one case in " + std::to_string(sample_divisor());
   if (is_set(seconds())) text += ", " + std::to_string(seconds()) + " s a test";
   return text;
 }

@@ -1,5 +1,6 @@
-// Limits for an emulated device. LATHE_TEST_LARGEST is the largest dimension that runs; after LATHE_TEST_SECONDS a test
-// starts no further case. Each test prints how many cases it left out; a test that ran none is skipped.
+// Limits for an emulated device and for short runs. LATHE_TEST_LARGEST is the largest dimension that runs; after
+// LATHE_TEST_SECONDS a test starts no further case; LATHE_TEST_SAMPLE=N runs the first cases of a test and then one in N.
+// Each test prints how many cases it left out; a test that ran none is skipped.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 # together and by the seeds alone; fails where a parser's are less than 95 % together.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-bin=$(realpath "$1/bin")
+bin=$(realpath "$1/bin") seeds=$(realpath "$1/tests/fuzz/seeds")
 parsers=(src/cache/{bundle,entry_file}.cc src/core/{artifact,json,manifest,plan_record,recipe}.cc)
 fuzzers=(bundle entry manifest record)
 
@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 objects=("$bin/fuzz_unit_tests")
 for fuzzer in "${fuzzers[@]}"; do
   objects+=(-object "$bin/fuzz_$fuzzer")
-  LLVM_PROFILE_FILE=$work/$fuzzer.seeds "$bin/fuzz_$fuzzer" -runs=0 "tests/fuzz/seeds/$fuzzer" >"$work/log" 2>&1 ||
+  LLVM_PROFILE_FILE=$work/$fuzzer.seeds "$bin/fuzz_$fuzzer" -runs=0 "$seeds/$fuzzer" >"$work/log" 2>&1 ||
     { cat "$work/log"; exit 1; }
 done
 LLVM_PROFILE_FILE=$work/tests.unit "$bin/fuzz_unit_tests" --gtest_brief=1 >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sweep_plans.h"
+#include "tests/sample.h"
 
 namespace lathe {
 
@@ -22,11 +23,15 @@ inline bool every_plan() {
   return text != nullptr && std::string(text) == "1";
 }
 
-// The plans whose description contains the text of LATHE_TEST_PLANS; all plans if it is not set.
+// The plans whose description contains the text of LATHE_TEST_PLANS; if it is not set, the sample of all plans.
 inline std::vector<SweepPlan> wanted(std::vector<SweepPlan> plans) {
   const char* text = std::getenv("LATHE_TEST_PLANS");
-  const auto other = [&](const SweepPlan& p) { return p.describe().find(text) == std::string::npos; };
-  if (text != nullptr) plans.erase(std::remove_if(plans.begin(), plans.end(), other), plans.end());
+  uint64_t number = 0;
+  const auto is_unwanted = [&](const SweepPlan& p) {
+    return text != nullptr ? p.describe().find(text) == std::string::npos
+                           : !is_in_sample(sample_seed(), number++);
+  };
+  plans.erase(std::remove_if(plans.begin(), plans.end(), is_unwanted), plans.end());
   return plans;
 }
 
