@@ -157,9 +157,10 @@ class MatmulRequest {
 // number of the activation.
 void set_whole_epilogue(MatmulCase* c, lathe_activation activation);
 
-// Whether every product of the first m rows has the same bits, row by row, as the product of all rows. Runs and checks
-// the product of all rows first.
-testing::AssertionResult is_batch_invariant(lathe_device* device, MatmulRequest* request);
+// Whether every product of the first m rows has the same bits, row by row, as the product of all rows, which is checked
+// too. Tries every m up to `every_m_to`, and beyond it m at the ends of buckets. Changes the request's m.
+testing::AssertionResult is_batch_invariant(lathe_device* device, MatmulRequest* request,
+                                            int64_t every_m_to = 7);
 
 // Draws the operands of `c` from `random`, runs once and checks.
 testing::AssertionResult run_case(lathe_device* device, const MatmulCase& c, Random* random);
