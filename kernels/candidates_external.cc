@@ -17,38 +17,37 @@ bool has(const std::vector<DType>& types, DType t) {
 std::string absence(const ExternalPolicy& policy, ExternalId id) {
   const ExternalChoice& choice = policy.choice;
   if (choice.use == ExternalUse::kOff || choice.use == ExternalUse::kDefault)
-    return "external libraries are off (LATHE_EXTERNAL=allow)";
+    return "external libraries are off; LATHE_EXTERNAL=allow turns them on";
   // A preference for one library has a message of its own, below.
   const bool only = choice.use != ExternalUse::kPrefer && choice.which != ExternalId::kAny;
   if (only && choice.which != id)
-    return absl::StrCat("of external libraries ", std::string(name_of(choice.which)), " alone is to be used");
+    return absl::StrCat("only the external library ", std::string(name_of(choice.which)), " is allowed");
   if (choice.use == ExternalUse::kPrefer && choice.which != ExternalId::kAny && choice.which != id)
     return absl::StrCat("the external library ", std::string(name_of(choice.which)), " is preferred");
   for (const ExternalFound& found : policy.found)
     if (found.id == id) return found.absent;
-  return absl::StrCat(std::string(name_of(id)), " was not looked for");
+  return absl::StrCat(std::string(name_of(id)), " was not searched for");
 }
 
 std::string epilogue_refusal(const ExternalRow& row, const ProblemClass& c) {
   if (c.activation != Activation::kNone)
-    return absl::StrCat("the library's ", name_of(c.activation), " is not this one's (NaN, accuracy)");
-  if (c.c != DType::kNone && (!row.adds_c || c.c != c.d))
-    return "C is of another dtype than D, where it is read";
+    return absl::StrCat("the library computes ", name_of(c.activation), " differently (NaN, accuracy)");
+  if (c.c != DType::kNone && (!row.adds_c || c.c != c.d)) return "needs C to have the dtype of D";
   if (c.bias != DType::kNone && !has(row.bias, c.bias) && !(has(row.bias, DType::kNone) && c.bias == c.d))
-    return absl::StrCat("no bias of ", name_of(c.bias));
-  if (c.residual != DType::kNone && !row.adds_residual) return "no residual";
+    return absl::StrCat("does not support bias ", name_of(c.bias));
+  if (c.residual != DType::kNone && !row.adds_residual) return "does not support a residual";
   return "";
 }
 
 std::string refusal_of(const ExternalRow& row, const CandidateContext& context) {
   const ProblemClass& c = context.problem;
-  if (c.b != c.a || c.packed_b != 0) return "B is stored in a form of Lathe's own";
-  if (!has(row.d, c.d)) return absl::StrCat("no D of ", name_of(c.d), " from ", name_of(c.a));
+  if (c.b != c.a || c.packed_b != 0) return "needs B unpacked and with the dtype of A";
+  if (!has(row.d, c.d)) return absl::StrCat("does not support D ", name_of(c.d), " with A ", name_of(c.a));
   if (c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0 || c.zero_b != Scale::kNone)
-    return "no scales and zero points";
+    return "does not support scales or zero points";
   if (c.determinism != Determinism::kFast)
-    return "the library promises no order of its sums: of determinism fast alone";
-  if (context.split_k != 0) return "splits of K are the library's own matter";
+    return "supports determinism fast only: the library does not fix the order of its sums";
+  if (context.split_k != 0) return "does not support a forced split_k";
   if (std::string why = epilogue_refusal(row, c); !why.empty()) return why;
   return row.refusal(context);
 }

@@ -140,7 +140,7 @@ constexpr double kL2OverMemory = 2;
 constexpr double kIssuePerCycle = 2.5;
 
 // The reason for rejecting a plan for which resident() is 0.
-constexpr char kNoPlace[] = "no place for a workgroup on a compute unit";
+constexpr char kNoPlace[] = "a workgroup does not fit on a compute unit";
 
 struct GpuRates {
   explicit GpuRates(const DeviceFacts& facts)

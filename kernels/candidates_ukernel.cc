@@ -74,7 +74,7 @@ std::string refusal_of(const char* what, const SizeRange& range, int64_t lo, int
   if (lo < range.least || hi > range.most)
     return absl::StrCat(what, " ", lo, " to ", hi, " is not in ", range.least, " to ", range.most);
   if (range.multiple > 1 && (lo != hi || lo % range.multiple != 0))
-    return absl::StrCat(what, " ", lo, " to ", hi, " is no multiple of ", range.multiple);
+    return absl::StrCat(what, " ", lo, " to ", hi, " is not a multiple of ", range.multiple);
   return "";
 }
 
@@ -121,7 +121,8 @@ void enumerate_user(const UkernelRow& row, const UserUkernel& u, const Candidate
   std::string refusal = refusal_of(u, context);
   if (refusal.empty()) refusal = row.refusal(context);
   if (refusal.empty() && config.register_n % config.lanes != 0)
-    refusal = absl::StrCat("register_n ", config.register_n, " is no multiple of ", config.lanes, " lanes");
+    refusal =
+        absl::StrCat("register_n ", config.register_n, " is not a multiple of ", config.lanes, " lanes");
   if (!refusal.empty()) return out->push_back(rejected(config, refusal));
   // Disables pruning: the row's prices do not apply.
   CandidateContext all = context;

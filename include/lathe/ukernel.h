@@ -1,7 +1,7 @@
 /* Lathe: your own ukernels. A ukernel is a function in LLVM bitcode that Lathe's kernels call and inline. It becomes
  * one more candidate beside the generated kernels: for matmul and argmax on the CPU, for argmax on GPUs.
- * kernels/README.md in the source tree has the function signatures, examples/ukernels two examples. lathe/lathe.h does
- * not include this file, but states the rules that hold everywhere. */
+ * kernels/ukernels.md in the source tree has the function signatures, examples/ukernels two examples. lathe/lathe.h
+ * does not include this file, but states the rules that hold everywhere. */
 #ifndef LATHE_UKERNEL_H
 #define LATHE_UKERNEL_H
 

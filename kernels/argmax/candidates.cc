@@ -10,7 +10,8 @@ namespace {
 // Rows longer than this may be split, so that a few rows use the whole device.
 constexpr int64_t kSplitFrom = 1024;
 
-constexpr char kRecipe[] = "compare f32; lowest index wins, first NaN wins; any split gives the same";
+constexpr char kRecipe[] =
+    "compares in f32; lowest index wins, first NaN wins; every split gives the same result";
 
 // Vectors of values in flight on the CPU; each has a vector of columns beside it.
 constexpr int32_t kCpuUnroll[] = {4, 8, 2, 1};
@@ -189,7 +190,8 @@ void append_gpu_rows(const CandidateContext& context, CompileConfig config, doub
       config.split = split;
       config.tile_k = kMostRounds * config.tile_n;
       if (config.tile_m > 1)
-        out->push_back(rejected(config, absl::StrCat("a split of ", config.tile_m, " rows a workgroup")));
+        out->push_back(
+            rejected(config, absl::StrCat("a split needs one row per workgroup, not ", config.tile_m)));
       else
         append(config, wanted, gpu_seconds(rates, c, config, wanted, end_seconds), resident, out);
     }

@@ -52,8 +52,7 @@ constexpr GpuRow kByWaves = {256, 1, kLoads}, kByBlock = {512, 0, kLoads};
 constexpr int64_t kPartialBytes = 12 * kByBlock.threads / 32;
 
 std::string serves_aligned(const CandidateContext& context) {
-  return context.problem.alignment == Alignment::kByte ? "loads of 16 bytes: rows aligned to bytes alone"
-                                                       : "";
+  return context.problem.alignment == Alignment::kByte ? "needs rows aligned to at least one element" : "";
 }
 
 CompileConfig row_a_wave(const CandidateContext& context) { return gpu_rows(context, kByWaves); }

@@ -25,7 +25,8 @@ llvm::FailureOr<Best> ukernel_group(Emit& e, GpuKernel& kernel, ir::UkernelAttr 
     Value partials = kernel.shared(e.b.getI32Type(), 3 * group / wave);
     operands.push_back(shared_pointer(e, partials, e.idx(0)));
   } else if (group != wave) {
-    return emitError(e.loc, "kernel_config: of several rows a workgroup the ukernel takes a wave each");
+    return emitError(e.loc,
+                     "kernel_config: with several rows per workgroup the ukernel needs one wave per row");
   }
   Value found = call_ukernel(e, ukernel, e.b.getI64Type(), operands);
   Type i32 = e.b.getI32Type();

@@ -9,7 +9,7 @@ namespace lathe {
 namespace {
 
 constexpr double kRows = 2048, kColumns = 4096;
-constexpr char kRecipe[] = "element by element; f16 and bf16 rounded at every operation";
+constexpr char kRecipe[] = "element by element; f16 and bf16 are rounded after every operation";
 
 // Sixteen f32 along M fill a cache line.
 constexpr int32_t kCpuTileM = 16;
@@ -35,8 +35,7 @@ double bytes_an_element(const ProblemClass& c) {
 
 void append(const CandidateContext& context, const CompileConfig& config, double seconds, int32_t resident,
             std::vector<RankedPlan>* out) {
-  if (context.split_k > 0)
-    return reject(context, config, out, "split_k ", context.split_k, ": nothing is summed");
+  if (context.split_k > 0) return reject(context, config, out, "does not support split_k ", context.split_k);
   if (!context.wants(seconds)) return;
   RankedPlan r;
   r.plan.config = config;

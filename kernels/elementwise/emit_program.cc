@@ -97,7 +97,7 @@ llvm::FailureOr<SmallVector<ElementwiseAccess>> elementwise_accesses(const TileP
   SmallVector<ElementwiseAccess> accesses;
   for (OpOperand* input : op.getDpsInputOperands()) {
     const auto view = p.views.find(input->get());
-    if (view == p.views.end()) return op.emitError("an input is no slice of an operand");
+    if (view == p.views.end()) return op.emitError("an input is not a slice of an operand");
     AffineMap map = op.getMatchingIndexingMap(input);
     const auto along = dyn_cast<AffineDimExpr>(map.getResults().back());
     ElementwiseAccess access;

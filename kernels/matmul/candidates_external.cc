@@ -82,18 +82,19 @@ double lt_seconds(const CandidateContext& context, int32_t) {
 // rows that overlap.
 std::string lt_refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
-  if (c.alignment == Alignment::kByte) return "operands below their elements' alignment";
-  if (c.k == 1) return "K = 1 may be a product of nothing, of rows that lie on each other";
+  if (c.alignment == Alignment::kByte) return "needs operands aligned to their element size";
+  if (c.k == 1) return "needs K > 1: K = 0 runs as K = 1 with rows that overlap";
   return "";
 }
 // cuBLASLt's "regular" int8 kernels need K-contiguous operands and sizes that are multiples of 4 (its table
 // of supported types).
 std::string lt_bytes_refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
-  if (c.trans_a || !c.trans_b) return "of bytes it takes operands with K contiguous alone";
+  if (c.trans_a || !c.trans_b) return "needs K contiguous in A and B for i8";
   if (c.n % 4 != 0 || c.k % 4 != 0 || c.alignment != Alignment::k16)
-    return "of bytes it takes N, K and rows in fours";
-  if (c.k > 131071) return absl::StrCat("k ", c.k, " > 131071: nobody says whether its sums wrap");
+    return "needs N and K to be multiples of 4 and rows aligned to 16 bytes for i8";
+  if (c.k > 131071)
+    return absl::StrCat("k ", c.k, " > 131071: i32 sums may overflow, with an undocumented result");
   return lt_refusal(context);
 }
 
@@ -102,14 +103,15 @@ std::string none(const CandidateContext&) { return ""; }
 // Without VNNI, oneDNN adds two products of bytes in 16 bits, which may saturate. With VNNI its i32 sums
 // saturate where Lathe's wrap.
 std::string bytes_refusal(const CandidateContext& context) {
-  if (!context.facts.target.has("avx512vnni")) return "without AVX512-VNNI its sums of bytes may saturate";
+  if (!context.facts.target.has("avx512vnni")) return "needs AVX512-VNNI: without it i8 sums may saturate";
   if (context.problem.k > 131071)
-    return absl::StrCat("k ", context.problem.k, " > 131071: its sums saturate");
+    return absl::StrCat("k ", context.problem.k, " > 131071: i32 sums may saturate");
   return "";
 }
 // oneDNN multiplies bf16 pairs where the processor has the instruction and emulates it elsewhere.
 std::string bf16_refusal(const CandidateContext& context) {
-  if (!context.facts.target.has("avx512bf16")) return "without AVX512-BF16 it emulates products of bf16";
+  if (!context.facts.target.has("avx512bf16"))
+    return "needs AVX512-BF16: without it bf16 products are emulated";
   return "";
 }
 
@@ -124,14 +126,14 @@ ExternalRow of_bytes(ExternalRow row, std::string (*refusal)(const CandidateCont
   row.adds_c = false;
   row.bias.clear();
   row.refusal = refusal;
-  row.numbers = "bytes to i32, exact";
+  row.numbers = "i8 to i32, exact";
   return row;
 }
 
 std::vector<ExternalRow> make_rows() {
   constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16;
-  static constexpr char kFma[] = "fma f32; order and splits of K as the library has them";
-  static constexpr char kLt[] = "products summed in f32; order and splits of K as the library has them";
+  static constexpr char kFma[] = "fma f32; the library chooses the order and splits of K";
+  static constexpr char kLt[] = "sums in f32; the library chooses the order and splits of K";
   // Field order: library, backend, op, routine, dtype of A and B, dtypes of D, C, bias, residual.
   const ExternalRow openblas = {
       ExternalId::kOpenBlas, Backend::kCpu, Op::kMatmul, "cblas_sgemm", kF32, {kF32}, true, {}, false, none,
@@ -150,7 +152,7 @@ std::vector<ExternalRow> make_rows() {
   hipblaslt.routine = "hipblasLtMatmul";
   ExternalRow onednn_bf16 = of(onednn, kBF16, {kF32, kBF16});
   onednn_bf16.refusal = bf16_refusal;
-  onednn_bf16.numbers = "bf16 pairs to f32; order and splits of K as the library has them";
+  onednn_bf16.numbers = "bf16 pairs to f32; the library chooses the order and splits of K";
   std::vector<ExternalRow> rows = {openblas, onednn, onednn_bf16, of_bytes(onednn, bytes_refusal)};
   for (const ExternalRow& lt : {cublaslt, hipblaslt}) {
     rows.push_back(lt);

@@ -86,7 +86,7 @@ std::string invariance_refusal(const CandidateContext& context, absl::string_vie
   const ProblemClass& c = context.problem;
   if (c.determinism != Determinism::kBatchInvariant) return "";
   if (context.split_k > 1)
-    return absl::StrCat("batch_invariant: split_k ", context.split_k, " forced, the recipe has 1 split");
+    return absl::StrCat("batch_invariant: split_k ", context.split_k, " is forced, needs 1");
   const bool half = c.a == DType::kF16 || c.a == DType::kBF16;
   const Target& target = context.facts.target;
   const bool mma = target.backend == Backend::kRocm ? find_amd_instruction(target.arch, c.a, 16) != nullptr

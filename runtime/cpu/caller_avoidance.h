@@ -1,6 +1,6 @@
 // Keeps a worker off the processor of the caller whose step it shares. A scheduler may wake a worker on its
 // waker's processor and leave both there for many milliseconds while another processor is idle
-// (docs/cpu-speed.md, What changes brought).
+// (docs/cpu-speed.md, Threads).
 #pragma once
 
 #include <sched.h>

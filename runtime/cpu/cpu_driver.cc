@@ -115,7 +115,7 @@ absl::Status CpuDriver::check(const Launch& launch) const {
   if (static_cast<const CpuKernel*>(launch.kernel)->owner() != this) {
     return refusal(launch, "the kernel was loaded by another device");
   }
-  if (launch.stream != nullptr) return refusal(launch, "the CPU's stream is NULL");
+  if (launch.stream != nullptr) return refusal(launch, "the stream is not NULL, as it must be on the CPU");
   const uintptr_t mask = static_cast<uintptr_t>(launch.kernel->recipe().pointer_alignment) - 1;
   if (mask != 0) {
     const ArgumentBlock& a = *launch.args;

@@ -30,7 +30,7 @@ Fact clock_fact(const CpuSystem& system, const CpuIdentity& id, const MachineRow
         std::isfinite(kilohertz))
       return {kilohertz * 1e3, path};
   }
-  return {row.clock_hz, absl::StrCat("default: ", row.name, ", as all cores hold")};
+  return {row.clock_hz, absl::StrCat("default: ", row.name, ", the clock of all cores under load")};
 }
 
 struct CacheLevel {

@@ -15,16 +15,16 @@ absl::Status refusal(absl::string_view cause) {
 absl::Status check_step(const Step& step) {
   if (step.kind != StepKind::kCpuTask && step.kind != StepKind::kHostExtern) {
     return refusal(absl::StrCat("step ", step.symbol, " has kind ", static_cast<int32_t>(step.kind),
-                                ", the CPU runs cpu_task (1) and host_extern (3)"));
+                                ", but the CPU runs only cpu_task (1) and host_extern (3)"));
   }
   if (step.symbol.empty()) return refusal("a step has no symbol");
   if (step.argument_bytes != static_cast<int32_t>(sizeof(ArgumentBlock))) {
     return refusal(absl::StrCat("step ", step.symbol, " takes an argument block of ", step.argument_bytes,
-                                " bytes, this library's has ", sizeof(ArgumentBlock)));
+                                " bytes, but this library passes ", sizeof(ArgumentBlock)));
   }
   if (!step.attributes.empty()) {
     return refusal(absl::StrCat("step ", step.symbol, " asks for launch attribute ", step.attributes[0],
-                                ", the CPU has none"));
+                                ", but the CPU has none"));
   }
   const std::array<int32_t, 3> one = {1, 1, 1};
   if (step.block != one || step.cluster != one || !step.dynamic_shared_memory.empty() ||
@@ -55,8 +55,8 @@ absl::Status check_artifact(const Artifact& artifact) {
                                 tasks ? "an ELF object" : "none", " (", static_cast<int32_t>(wanted), ")"));
   }
   if (recipe.version != Recipe::kVersion) {
-    return refusal(
-        absl::StrCat("recipe version ", recipe.version, ", this library reads ", Recipe::kVersion));
+    return refusal(absl::StrCat("recipe version ", recipe.version, ", but this library reads version ",
+                                Recipe::kVersion));
   }
   if (recipe.steps.empty()) return refusal("the recipe has no steps");
   if (recipe.steps.size() > CpuKernel::kMaxSteps) {

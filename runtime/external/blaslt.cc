@@ -267,7 +267,7 @@ class BlasLt final : public ExternalLibrary {
     if (handle_ == nullptr) {  // for the device whose context is current
       if (const int status = f_.create(&handle_); status != 0) {
         handle_ = nullptr;
-        return absl::UnavailableError(absl::StrCat("no handle: status ", status));
+        return absl::UnavailableError(absl::StrCat("cannot create a handle: status ", status));
       }
     }
     return std::unique_ptr<ExternalCall>(std::make_unique<Matmul>(f_, p_, handle_, c));

@@ -369,7 +369,8 @@ absl::StatusOr<std::unique_ptr<ExternalLibrary>> open_onednn() {
   if (!missing.empty()) return refuse(absl::StrCat(" has no ", missing));
   const Version& v = *version_of();
   const std::string version = absl::StrCat(v.major, ".", v.minor, ".", v.patch);
-  if (v.major != 2 && v.major != 3) return refuse(absl::StrCat(" is release ", version, ", neither 2 nor 3"));
+  if (v.major != 2 && v.major != 3)
+    return refuse(absl::StrCat(" is version ", version, ", but Lathe supports only versions 2 and 3"));
   Functions f;
   f.major = v.major;
   if (missing = resolve(*object, &f); !missing.empty())
@@ -385,10 +386,10 @@ absl::StatusOr<std::unique_ptr<ExternalLibrary>> open_onednn() {
   }
   void *engine = nullptr, *stream = nullptr;
   if (const int status = f.engine_create(&engine, kCpu, 0); status != 0)
-    return refuse(absl::StrCat(" has no engine: status ", status));
+    return refuse(absl::StrCat(" cannot create an engine: status ", status));
   if (const int status = f.stream_create(&stream, engine, kInOrder); status != 0) {
     f.engine_destroy(engine);
-    return refuse(absl::StrCat(" has no stream: status ", status));
+    return refuse(absl::StrCat(" cannot create a stream: status ", status));
   }
   return std::unique_ptr<ExternalLibrary>(std::make_unique<OneDnn>(f, version, engine, stream));
 }

@@ -29,7 +29,7 @@ absl::StatusOr<std::string> link(const std::string& ptx, const Library& library,
     cubin.assign(static_cast<const char*>(image), bytes);  // `image` is the linker's memory
   call.link_destroy(state);
   LATHE_RETURN_IF_ERROR(library.check(result, "linking PTX"));
-  if (cubin.empty()) return absl::InternalError("linking PTX: the driver gave an empty image");
+  if (cubin.empty()) return absl::InternalError("linking PTX: the driver returned an empty image");
   return cubin;
 }
 

@@ -138,7 +138,7 @@ class GpuDriver final : public Driver {
       if (kernel.local_bytes(i) > 0)
         logger_.log(LogLevel::kWarning,
                     absl::StrCat(name_, ": ", kernel.symbol(i), " has ", kernel.local_bytes(i),
-                                 " bytes of local memory a thread: it spills registers"));
+                                 " bytes of local memory per thread: it spills registers"));
   }
   absl::Status zero_counters(DevicePointer counters, size_t count, const Launch& launch) {
     return library_.check(

@@ -44,14 +44,14 @@ absl::Status check_block(const Step& step, const KernelLimits& limits) {
 absl::Status check_step(const Step& step, CodeFormat format, const KernelLimits& limits) {
   const StepKind wanted = format == CodeFormat::kNone ? StepKind::kHostExtern : StepKind::kGpuKernel;
   if (step.kind != wanted) {
-    return refusal(
-        absl::StrCat("step ", step.symbol, " has kind ", static_cast<int32_t>(step.kind), ", a GPU runs ",
-                     wanted == StepKind::kGpuKernel ? "gpu_kernel (2)" : "host_extern (3) without code"));
+    return refusal(absl::StrCat(
+        "step ", step.symbol, " has kind ", static_cast<int32_t>(step.kind), ", but a GPU runs only ",
+        wanted == StepKind::kGpuKernel ? "gpu_kernel (2)" : "host_extern (3) without code"));
   }
   if (step.symbol.empty()) return refusal("a step has no symbol");
   if (step.argument_bytes != parameter_bytes(step.tensor_maps.size())) {
     return refusal(absl::StrCat("step ", step.symbol, " takes ", step.argument_bytes,
-                                " bytes of parameters, and ", parameter_bytes(step.tensor_maps.size()),
+                                " bytes of parameters, but ", parameter_bytes(step.tensor_maps.size()),
                                 " are passed"));
   }
   for (const std::string& attribute : step.attributes) {
@@ -81,8 +81,8 @@ absl::Status check_artifact(const Artifact& artifact, const KernelLimits& limits
     return refusal(absl::StrCat("code format ", name_of(artifact.format),
                                 limits.is_rocm ? " is not hsaco" : " is neither cubin nor PTX"));
   if (recipe.version != Recipe::kVersion)
-    return refusal(
-        absl::StrCat("recipe version ", recipe.version, ", this library reads ", Recipe::kVersion));
+    return refusal(absl::StrCat("recipe version ", recipe.version, ", but this library reads version ",
+                                Recipe::kVersion));
   if (recipe.steps.empty()) return refusal("the recipe has no steps");
   if (recipe.steps.size() > Kernel::kMaxSteps) {
     return refusal(
@@ -243,7 +243,7 @@ absl::Status Kernel::prepare_function(size_t index, Function function) const {
   const int64_t wanted = int64_t{step.block[0]} * step.block[1] * step.block[2];
   if (wanted > threads) {
     return refusal(absl::StrCat("step ", symbol(index), ": a workgroup of ", wanted,
-                                " threads, and its code (registers) allows ", threads));
+                                " threads, but its code (registers) allows only ", threads));
   }
   if (!step.sizes.is_constant(3) || step.sizes.value(3, {}) != 0) {
     const int64_t most = shared_limit_ - shared;
@@ -288,7 +288,7 @@ absl::Status Kernel::check_parameters(size_t index, Function function) const {
     if (result != kSuccess || offset != wanted_offset || bytes != wanted_bytes) {
       return refusal(absl::StrCat("step ", symbol(index), ": parameter ", i, " is ",
                                   result != kSuccess ? "missing" : absl::StrCat(bytes, " bytes at ", offset),
-                                  ", and ", wanted_bytes, " bytes",
+                                  ", but ", wanted_bytes, " bytes",
                                   is_map ? "" : absl::StrCat(" at ", wanted_offset), " are passed"));
     }
   }

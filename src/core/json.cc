@@ -82,7 +82,7 @@ int64_t int_field(const Json& j, const char* name, int64_t lo, int64_t hi) {
     throw std::out_of_range(absl::StrCat("\"", name, "\" ", value.get<uint64_t>(), " > ", hi));
   const int64_t number = value.get<int64_t>();
   if (number < lo || number > hi)
-    throw std::out_of_range(absl::StrCat("\"", name, "\" ", number, " outside [", lo, ", ", hi, "]"));
+    throw std::out_of_range(absl::StrCat("\"", name, "\" ", number, " is not in [", lo, ", ", hi, "]"));
   return number;
 }
 

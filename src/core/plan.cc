@@ -21,7 +21,8 @@ std::string name_field(const Json& j, const char* name) {
   std::string text = text_field(j, name);
   for (char c : text)
     if (c < ' ' || c > '~' || c == '"' || c == '\\')
-      throw std::invalid_argument(absl::StrCat("\"", name, "\" holds a character that no name has"));
+      throw std::invalid_argument(
+          absl::StrCat("\"", name, "\" contains a character that is not allowed in a name"));
   return text;
 }
 
@@ -75,7 +76,7 @@ absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
     const bool named = !c.ukernel.function.empty();
     if (named != (c.kernel == "ukernel") || named != !c.ukernel.bitcode.empty())
       throw std::invalid_argument(
-          "\"ukernel\" names a function and its bitcode, and nothing where the kernel is another");
+          "\"ukernel\" must name a function and its bitcode for kernel \"ukernel\", and nothing otherwise");
     const Json& external = j.at("external");
     expect_fields(external, 2);
     c.external.provider = name_field(external, "library");
@@ -83,7 +84,7 @@ absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
     const bool outside = !c.external.provider.empty();
     if (outside != (c.kernel == "external") || outside != !c.external.routine.empty())
       throw std::invalid_argument(
-          "\"external\" names a library and its routine, and nothing where the kernel is another");
+          "\"external\" must name a library and its routine for kernel \"external\", and nothing otherwise");
     return c;
   });
 }

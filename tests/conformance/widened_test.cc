@@ -115,7 +115,7 @@ TEST_P(Widened, SpecialValues) {
 }
 
 // Values that 16-bit products would lose: the full f32 mantissa of A, and subnormal numbers of B.
-TEST_P(Widened, NothingOfAOrBIsRoundedOrFlushed) {
+TEST_P(Widened, DoesNotRoundOrFlushOperands) {
   if (GetParam().math == LATHE_MATH_BF16) GTEST_SKIP() << "A may be rounded in this math mode";
   const float least = GetParam().dtype == LATHE_F16 ? 0x1p-24f : 0x1p-133f;
   const float a[] = {1.0f + 0x1p-23f, 3.0f};

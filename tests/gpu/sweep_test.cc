@@ -174,9 +174,9 @@ std::string beyond_limits(const SweepPlan& plan, const Artifact& artifact, Resou
     check("stack bytes", kernel["stack_bytes"], 0);
     check("shared bytes", double(shared), facts.fact_or("shared_memory_bytes", 0));
     check("threads", double(threads), facts.fact_or("max_workgroup_size", 0));
-    check("registers of a thread", double(registers), 255);
+    check("registers per thread", double(registers), 255);
     // Warps get registers in units of 8 per thread (CUDA C++ Programming Guide, occupancy).
-    check("registers of a workgroup", double((registers + 7) / 8 * 8 * threads),
+    check("registers per workgroup", double((registers + 7) / 8 * 8 * threads),
           facts.fact_or("registers_per_unit", 0));
     ++all->kernels;
     all->registers = std::max(all->registers, registers);

@@ -150,24 +150,24 @@ TEST(ExternalRows, RejectUnsupportedClasses) {
       {"xeon-8592plus", DType::kF32, DType::kF32, [](ProblemClass* c) { c->residual = DType::kF32; },
        "residual"},
       {"xeon-8592plus", DType::kF32, DType::kF32, [](ProblemClass* c) { c->c = DType::kBF16; },
-       "another dtype"},
+       "C to have the dtype of D"},
       {"xeon-8592plus", DType::kF32, DType::kF32, [](ProblemClass* c) { c->bias = DType::kF16; }, "bias"},
-      {"xeon-8592plus", DType::kF32, DType::kBF16, [](ProblemClass*) {}, "no D of bf16"},
-      {"xeon-8592plus", DType::kI8, DType::kF32, [](ProblemClass*) {}, "no D of f32"},
+      {"xeon-8592plus", DType::kF32, DType::kBF16, [](ProblemClass*) {}, "D bf16"},
+      {"xeon-8592plus", DType::kI8, DType::kF32, [](ProblemClass*) {}, "D f32"},
       {"xeon-8592plus", DType::kI8, DType::kI32, [](ProblemClass* c) { c->k = 131072; }, "saturate"},
       {"ryzen-7-5800u", DType::kI8, DType::kI32, [](ProblemClass*) {}, "VNNI"},
       {"ryzen-7-5800u", DType::kBF16, DType::kBF16, [](ProblemClass*) {}, "BF16"},
-      {"h200", DType::kBF16, DType::kBF16, [](ProblemClass* c) { c->k = 1; }, "K = 1"},
+      {"h200", DType::kBF16, DType::kBF16, [](ProblemClass* c) { c->k = 1; }, "needs K > 1"},
       {"h200", DType::kBF16, DType::kBF16,
        [](ProblemClass* c) {
          c->alignment = Alignment::kByte;
          c->m_lo = 1;
          c->m_hi = Bucket::kOpenEnd;
        },
-       "below"},
+       "aligned to their element size"},
       {"h200", DType::kI8, DType::kI32, [](ProblemClass* c) { c->trans_b = 0; }, "K contiguous"},
-      {"h200", DType::kI8, DType::kI32, [](ProblemClass* c) { c->k = 1023; }, "fours"},
-      {"mi300x", DType::kF16, DType::kBF16, [](ProblemClass*) {}, "no D of bf16"},
+      {"h200", DType::kI8, DType::kI32, [](ProblemClass* c) { c->k = 1023; }, "multiples of 4"},
+      {"mi300x", DType::kF16, DType::kBF16, [](ProblemClass*) {}, "D bf16"},
   };
   for (const Case& t : cases) {
     ProblemClass c = product(t.in, t.out);

@@ -105,7 +105,7 @@ TEST(WgmmaShape, SmallMRequiresContiguousK) {
   EXPECT_EQ(along_k.a.boxes, 2);  // tile_k 128 is two rows of 64 elements
   EXPECT_EQ(along_k.sums, 4);
   in.a_k_major = false;
-  EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("8 along M or N fill no rows of 64"));
+  EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("8 along M or N is not a multiple of 64"));
 }
 
 TEST(WgmmaShape, ReportsUnsupportedShapes) {
@@ -176,7 +176,7 @@ TEST(WgmmaCandidates, RejectionsGiveReasons) {
   ProblemClass c = aligned_class(100, 4096, 4096);
   EXPECT_EQ(only_reason(c, shipped_facts("gfx942")), "gfx942 has no wgmma");
   c.alignment = Alignment::kElement;
-  EXPECT_EQ(only_reason(c), "alignment: rows not 16-byte aligned");
+  EXPECT_EQ(only_reason(c), "rows are not aligned to 16 bytes");
   c = aligned_class(100, 4096, 4096);
   c.a = c.b = DType::kF32;
   EXPECT_THAT(only_reason(c), HasSubstr("f32"));

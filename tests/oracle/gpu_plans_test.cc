@@ -125,7 +125,7 @@ TEST(GpuPlans, RejectsFormsThatWouldSpill) {
   };
   constexpr Alignment kAligned = Alignment::k16, kNot = Alignment::kElement;
   constexpr Activation kPlain = Activation::kNone;
-  const char* const kWords = "words of a thread of each operand 16 > 8";
+  const char* const kWords = "words per thread and operand 16 > 8";
   const Form forms[] = {
       {"sm_100a", DType::kF8E4M3, 0, 1, kNot, kPlain, "mma", 64, 128, 128, 32,
        "f8e4m3 on sm_100a: sums of a warp 1024 > 512"},

@@ -59,7 +59,7 @@ TEST(ExternalLibraries, OldLibraryNamesWhatItLacks) {
   const std::vector<ExternalFound> found = ExternalLibraries(Backend::kCpu).find();
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].absent, "libopenblas.so.0 has no openblas_set_num_threads");
-  EXPECT_EQ(found[1].absent, "libdnnl.so.3 is release 4.1.2, neither 2 nor 3");
+  EXPECT_EQ(found[1].absent, "libdnnl.so.3 is version 4.1.2, but Lathe supports only versions 2 and 3");
 }
 
 // Four threads compute products at once: two with one device's libraries, two with another's. Each device has

@@ -117,9 +117,9 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, con
     return absl::StrCat("threads ", shape.threads(), " > ", int64_t(rates.max_threads));
   constexpr int64_t kMostRegisters = 255;  // CUDA Programming Guide, table of technical specifications
   if (shape.registers() > kMostRegisters)
-    return absl::StrCat("registers of a thread ", shape.registers(), " > ", kMostRegisters);
+    return absl::StrCat("registers per thread ", shape.registers(), " > ", kMostRegisters);
   if (double(shape.registers()) * shape.threads() > rates.registers)
-    return absl::StrCat("registers of a workgroup ", shape.registers() * shape.threads(), " > ",
+    return absl::StrCat("registers per workgroup ", shape.registers() * shape.threads(), " > ",
                         int64_t(rates.registers));
   if (r.tile_m > std::max<int64_t>(16, 2 * s.m)) return absl::StrCat("tile_m ", r.tile_m, " > 2 * M ", s.m);
   if (r.tile_n > std::max<int64_t>(64, 2 * s.n)) return absl::StrCat("tile_n ", r.tile_n, " > 2 * N ", s.n);
@@ -206,7 +206,7 @@ std::string spill_refusal(const CandidateContext& context, const Row& r, const M
   }
   if (staged && shape.element_bytes == 2 && !shape.a_k_contiguous && !shape.b_k_contiguous) {
     const int64_t words = std::min(r.tile_m, r.tile_n) * r.depth / 4 / shape.threads();
-    if (words > 8) return absl::StrCat("words of a thread of each operand ", words, " > 8");
+    if (words > 8) return absl::StrCat("words per thread and operand ", words, " > 8");
   }
   return "";
 }
@@ -215,8 +215,9 @@ std::string spill_refusal(const CandidateContext& context, const Row& r, const M
 std::string refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   const int sm = sm_version(context.facts.target);
-  if (sm < 80) return absl::StrCat(context.facts.target.arch, " has no asynchronous copies: sm_80 and later");
-  if (c.a == DType::kF32 && c.math != Math::kTf32) return "math strict: f32 is not to be rounded to tf32";
+  if (sm < 80)
+    return absl::StrCat(context.facts.target.arch, " has no asynchronous copies, needs sm_80 or later");
+  if (c.a == DType::kF32 && c.math != Math::kTf32) return "math strict forbids rounding f32 to tf32";
   if (is_fnuz(c.a) || (is_f8(c.a) && sm < 89))
     return absl::StrCat(context.facts.target.arch, " multiplies no ", name_of(c.a));
   return invariance_refusal(context, "mma");

@@ -99,15 +99,17 @@ std::string check(const Target& target, const GpuRates& rates, const MatmulSizes
                   const MmaShape& shape) {
   if (std::string defect = shape.defect(); !defect.empty()) return defect;
   if (!shape.copies_chunks() && shape.depth_bytes() > kMostStagedDepth)
-    return absl::StrCat("element by element: K of ", shape.depth_bytes(), " bytes > ", kMostStagedDepth);
-  if (has_too_many_addresses(target, shape)) return "addresses of bytes from different rows spill";
+    return absl::StrCat("copies element by element: tile_k of ", shape.depth_bytes(), " bytes > ",
+                        kMostStagedDepth);
+  if (has_too_many_addresses(target, shape))
+    return "addresses of 8-bit elements from several rows spill registers";
   const double shared = unit_bytes(shape);
   if (shared > rates.shared_memory_bytes)
     return absl::StrCat("smem ", int64_t(shared), " > ", int64_t(rates.shared_memory_bytes));
   if (shape.threads() > rates.max_threads)
     return absl::StrCat("threads ", shape.threads(), " > ", int64_t(rates.max_threads));
   const int64_t most = std::min<int64_t>(kMostRegisters, rates.registers / shape.threads());
-  if (shape.registers() > most) return absl::StrCat("registers of a thread ", shape.registers(), " > ", most);
+  if (shape.registers() > most) return absl::StrCat("registers per thread ", shape.registers(), " > ", most);
   if (resident_of(rates, shape) < 1) return kNoPlace;
   if (r.tile_m > std::max<int64_t>(16, 2 * s.m)) return absl::StrCat("tile_m ", r.tile_m, " > 2 * M ", s.m);
   if (r.tile_n > std::max<int64_t>(64, 2 * s.n)) return absl::StrCat("tile_n ", r.tile_n, " > 2 * N ", s.n);

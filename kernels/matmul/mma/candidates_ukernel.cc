@@ -9,9 +9,9 @@ namespace {
 
 std::string refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
-  if (c.b != c.a) return absl::StrCat("B ", name_of(c.b), ": both operands are of one type");
-  if (c.packed_b != kNotPacked) return "B comes packed";
-  if (c.zero_a != 0 || c.zero_b != Scale::kNone) return "zero point: bytes are multiplied as they are";
+  if (c.b != c.a) return absl::StrCat("B ", name_of(c.b), " does not have the dtype of A");
+  if (c.packed_b != kNotPacked) return "does not support packed B";
+  if (c.zero_a != 0 || c.zero_b != Scale::kNone) return "does not support zero points";
   if (c.alignment != Alignment::k16) return "rows are not aligned to 16 bytes";
   return invariance_refusal(context, "mma");
 }
@@ -19,15 +19,14 @@ std::string refusal(const CandidateContext& context) {
 std::string cuda_refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (sm_version(context.facts.target) < 80)
-    return absl::StrCat(context.facts.target.arch, " has no asynchronous copies: sm_80 and later");
-  if (size_of(c.a) == 1 && (c.trans_a != 0 || c.trans_b == 0))
-    return "bytes that do not lie along K: ldmatrix transposes none";
+    return absl::StrCat(context.facts.target.arch, " has no asynchronous copies, needs sm_80 or later");
+  if (size_of(c.a) == 1 && (c.trans_a != 0 || c.trans_b == 0)) return "needs K contiguous in A and B for i8";
   return refusal(context);
 }
 
 std::string rocm_refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
-  if (c.trans_a != 0 || c.trans_b == 0) return "operands that do not lie along K: it transposes none";
+  if (c.trans_a != 0 || c.trans_b == 0) return "needs K contiguous in A and B";
   return refusal(context);
 }
 

@@ -261,12 +261,13 @@ LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step) {
     return program->contraction.emitError("kernel_config: ") << defect;
   if (shape.threads() != kernel.threads())
     return program->contraction.emitError("kernel_config: threads ")
-           << kernel.threads() << " are not those of " << shape.warps() << " warps";
+           << kernel.threads() << " do not match " << shape.warps() << " warps";
   ir::UkernelAttr ukernel = ukernel_of(*program);
   // AMD's ukernels need K-contiguous operands; CUDA's need them for bytes only.
   const bool along_k = shape.a_k_contiguous && shape.b_k_contiguous;
   if (ukernel && (!shape.copies_chunks() || (kernel.rocm() && !along_k)))
-    return program->contraction.emitError("a ukernel of lines along K that begin at multiples of 16 bytes");
+    return program->contraction.emitError(
+        "the ukernel needs rows aligned to 16 bytes and, except for 16-bit types on CUDA, K contiguous");
   if (!kernel.rocm()) {
     // Without this hint ptxas spills a few registers of some tiles to fit one more workgroup on an SM.
     kernel.facts.function_attributes.push_back({"nvvm.minctasm", "1"});

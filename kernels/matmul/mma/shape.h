@@ -81,15 +81,16 @@ struct MmaShape {
   std::string defect() const {
     const auto power_of_two = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
     if (!power_of_two(tile_m) || !power_of_two(tile_n) || !power_of_two(warp_m) || !power_of_two(warp_n))
-      return absl::StrCat("tile ", tile_m, " x ", tile_n, " by warps of ", warp_m, " x ", warp_n,
+      return absl::StrCat("tile ", tile_m, " x ", tile_n, " with warps of ", warp_m, " x ", warp_n,
                           ": not all powers of two");
     const int64_t least = std::max<int64_t>(instruction.rows, 16);
     if (warp_m < least || warp_n < least || warp_m > tile_m || warp_n > tile_n)
-      return absl::StrCat("a warp of ", warp_m, " x ", warp_n, " is not ", least, " x ", least,
-                          " to the tile ", tile_m, " x ", tile_n);
+      return absl::StrCat("warp ", warp_m, " x ", warp_n, " is not in ", least, " x ", least, " to the tile ",
+                          tile_m, " x ", tile_n);
     const int64_t step = std::max<int64_t>(instruction.step_bytes(), 32);
     if (depth_bytes() < step || !power_of_two(depth_bytes()) || depth_bytes() / 4 > threads())
-      return absl::StrCat("tile_k ", tile_k, " is no power of two of at least ", step, " bytes");
+      return absl::StrCat("tile_k ", tile_k, " is not a power of two of at least ", step,
+                          " bytes and at most 4 bytes per thread");
     if (stages < 2) return absl::StrCat("stages ", stages, " < 2");
     if (instruction.amd() && stages > 2) return absl::StrCat("stages ", stages, " > 2");
     return "";

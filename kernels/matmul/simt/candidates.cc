@@ -69,12 +69,12 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
   if (shared_bytes(r) > rates.shared_memory_bytes)
     return over("smem", shared_bytes(r), rates.shared_memory_bytes);
   if (thread_registers(rates, r) > kMaxThreadRegisters)
-    return over("registers of a thread", thread_registers(rates, r), kMaxThreadRegisters);
+    return over("registers per thread", thread_registers(rates, r), kMaxThreadRegisters);
   if (double(thread_registers(rates, r)) * r.threads > rates.registers)
-    return over("registers of a workgroup", double(thread_registers(rates, r)) * r.threads, rates.registers);
+    return over("registers per workgroup", double(thread_registers(rates, r)) * r.threads, rates.registers);
   if (resident_of(rates, r) < 1) return kNoPlace;
   if (s.batch_invariant && r.tile_k != kInvariantDepth)
-    return absl::StrCat("batch_invariant: tile_k ", r.tile_k, ", the recipe has ", kInvariantDepth);
+    return absl::StrCat("batch_invariant: tile_k ", r.tile_k, ", needs ", kInvariantDepth);
   // Reject a tile if less than an eighth of its rows would be used. Tiles of at most 8 rows serve M = 1.
   if (!s.batch_invariant && r.tile_m > 8 && r.tile_m > 8 * s.m)
     return absl::StrCat("tile_m ", r.tile_m, " > 8 * M ", s.m);

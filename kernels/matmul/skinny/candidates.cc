@@ -259,30 +259,31 @@ std::string check_class(const CandidateContext& context) {
   if (c.m_lo != c.m_hi || c.m_hi > SkinnyShape::kMaxRows)
     return absl::StrCat("M up to ", c.m_hi, " > ", SkinnyShape::kMaxRows);
   if (c.determinism == Determinism::kBatchInvariant)
-    return "batch_invariant: the order of K depends on M here";
-  if (c.alignment != Alignment::k16) return "alignment: rows not 16-byte aligned";
+    return "batch_invariant: the order of sums along K depends on M";
+  if (c.alignment != Alignment::k16) return "rows are not aligned to 16 bytes";
   if (c.trans_a) return "A is not contiguous along K";
   if (context.facts.target.arch == "sm_75") return "sm_75 has no asynchronous copies";
   if (c.a != c.b)
-    return absl::StrCat("no form for ", std::string(name_of(c.a)), " by ", std::string(name_of(c.b)));
+    return absl::StrCat("does not support ", std::string(name_of(c.a)), " by ", std::string(name_of(c.b)));
   if (context.facts.target.backend == Backend::kRocm) return "";
   if (!matrix(c) && c.m_hi > kMostFmaRows)
-    return absl::StrCat("f32 by FMAs: M ", c.m_hi, " > ", kMostFmaRows);
+    return absl::StrCat("f32 with FMAs: M ", c.m_hi, " > ", kMostFmaRows);
   if (is_fnuz(c.b) || (is_f8(c.b) && sm_version(context.facts.target) < 89))
-    return absl::StrCat(context.facts.target.arch, " has no products of ", name_of(c.b));
+    return absl::StrCat(context.facts.target.arch, " has no mma instruction for ", name_of(c.b));
   return "";
 }
 
 // AMD: why this form's products do not support the class, "" if they do.
 std::string check_lanes(const ProblemClass& c, const std::string& arch, const AmdForm& form) {
-  if (!form.lanes) return absl::StrCat(arch, " has no products of lanes for ", std::string(name_of(c.b)));
-  if (c.m_hi > kMostFmaRows) return absl::StrCat("products of lanes: M ", c.m_hi, " > ", kMostFmaRows);
+  if (!form.lanes)
+    return absl::StrCat(arch, " has no dot or FMA instruction for ", std::string(name_of(c.b)));
+  if (c.m_hi > kMostFmaRows) return absl::StrCat("dot or FMA: M ", c.m_hi, " > ", kMostFmaRows);
   return "";
 }
 std::string check_instruction(const ProblemClass& c, const std::string& arch, const AmdForm& form) {
   if (!form.instruction || (is_f8(c.b) && arch == "gfx942"))
     return absl::StrCat(arch, " has no matrix instruction of 16 x 16 for ", std::string(name_of(c.b)));
-  if (c.trans_b == 0) return "matrix instructions: weights are not contiguous along K";
+  if (c.trans_b == 0) return "matrix instructions need weights contiguous along K";
   return "";
 }
 
@@ -315,7 +316,7 @@ std::string check_choice(const GpuRates& rates, const Choice& c) {
   if (c.shape.in.threads > rates.max_threads)
     return absl::StrCat("threads ", c.shape.in.threads, " > ", int64_t(rates.max_threads));
   if (c.shape.in.amd && amd_registers(c.shape, c.form) > kMostAmdRegisters)
-    return absl::StrCat("registers of a thread ", int64_t(amd_registers(c.shape, c.form)), " > ",
+    return absl::StrCat("registers per thread ", int64_t(amd_registers(c.shape, c.form)), " > ",
                         kMostAmdRegisters);
   if (c.resident < 1) return kNoPlace;
   if (c.split == kMergeCluster && double(c.splits) > rates.units)
@@ -366,8 +367,8 @@ void append_row(const CandidateContext& context, const GpuRates& rates, const Ma
         plan.plan.predicted_seconds = predict(rates, sizes, choice);
         plan.plan.resident = static_cast<int32_t>(choice.resident);
         plan.plan.numeric_recipe =
-            absl::StrCat(name_of_product(choice), name_of_math(context.problem, in.amd), "; K in units of ",
-                         choice.shape.unit, " by turns to ", choice.shape.warps_k, " sums; ",
+            absl::StrCat(name_of_product(choice), name_of_math(context.problem, in.amd), "; K in blocks of ",
+                         choice.shape.unit, ", dealt in turn to ", choice.shape.warps_k, " sums; ",
                          merge_recipe(static_cast<int32_t>(splits)));
         out->push_back(std::move(plan));
       }

@@ -43,7 +43,8 @@ FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p, const AmdProd
   SkinnyInput in;
   if (kernel.rocm()) {
     if (!amd.instruction && !amd.lanes)
-      return p.contraction.emitError("kernel_config: ") << kernel.arch() << " has no such products";
+      return p.contraction.emitError("kernel_config: ")
+             << kernel.arch() << " has no instruction for these operands";
     in.amd = true;
     in.wave = kernel.arch().starts_with("gfx9") ? 64 : 32;
     in.lane_groups = amd.instruction ? amd.instruction->groups : 1;

@@ -133,9 +133,9 @@ inline std::string SkinnyShape::defect() const {
     return absl::StrCat("no ", in.matrix ? "matrix instructions" : "FMAs", " on ", in.element_bytes,
                         "-byte weights contiguous along ", in.k_major ? "K" : "N");
   if (warps_n < 1 || in.group % warp_columns != 0 || warps_k < 1 || warps_n * warps_k * in.wave != in.threads)
-    return absl::StrCat("groups of ", in.group, " columns are no share of ", in.threads / in.wave,
+    return absl::StrCat("groups of ", in.group, " columns cannot be shared by ", in.threads / in.wave,
                         " warps of ", warp_columns);
-  if (in.tile_n < 1 || in.tile_k < 1 || in.unroll_k < 1) return "an empty tile";
+  if (in.tile_n < 1 || in.tile_k < 1 || in.unroll_k < 1) return "the tile is empty";
   return "";
 }
 

@@ -252,10 +252,10 @@ std::string refusal(const CandidateContext& context) {
   if (context.facts.target.arch != "sm_90a") return absl::StrCat(context.facts.target.arch, " has no wgmma");
   const bool multiplies = is_f8(c.a) ? is_f8(c.b) && !is_fnuz(c.a) && !is_fnuz(c.b)
                                      : c.a == c.b && (size_of(c.a) == 2 || c.a == DType::kI8);
-  if (!multiplies) return absl::StrCat("no wgmma of ", name_of(c.a), " and ", name_of(c.b));
-  if (c.alignment != Alignment::k16) return "alignment: rows not 16-byte aligned";
+  if (!multiplies) return absl::StrCat("wgmma does not multiply ", name_of(c.a), " by ", name_of(c.b));
+  if (c.alignment != Alignment::k16) return "rows are not aligned to 16 bytes";
   if (c.determinism == Determinism::kBatchInvariant)
-    return "batch_invariant: tiles differ in how they sum along K";
+    return "batch_invariant: the order of sums along K depends on the tile";
   return "";
 }
 
@@ -311,7 +311,7 @@ void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedP
     plan.plan.resident = static_cast<int32_t>(shape.resident);
     plan.plan.numeric_recipe = absl::StrCat(
         "wgmma ", name_of(c.a), c.a == DType::kI8 ? " to i32" : " to f32", "; K ascending in blocks of ",
-        shape.in.tile_k, is_f8(c.a) ? ", each summed apart; " : "; ", merge_recipe(choice.splits));
+        shape.in.tile_k, is_f8(c.a) ? ", each summed separately; " : "; ", merge_recipe(choice.splits));
     out->push_back(std::move(plan));
   };
   for (const Row& r : kRows) {

@@ -38,11 +38,11 @@ WgmmaInput input_of(ir::KernelConfigAttr c, TileProgram& program) {
 std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& shape) {
   ir::KernelConfigAttr c = kernel.config();
   if (kernel.arch() != "sm_90a") return absl::StrCat(kernel.arch().str(), " has no wgmma");
-  if (kernel.alignment() != Alignment::k16) return "rows are not 16-byte aligned";
+  if (kernel.alignment() != Alignment::k16) return "rows are not aligned to 16 bytes";
   Type elements[2];
   for (int i = 0; i < 2; ++i)
     elements[i] = getElementTypeOrSelf(program.contraction.getDpsInputs()[i].getType());
-  if (!multiplies_in_warpgroup(elements[0], elements[1])) return "no instruction multiplies such operands";
+  if (!multiplies_in_warpgroup(elements[0], elements[1])) return "wgmma does not support these operand types";
   if (!shape.defect().empty()) return shape.defect();
   const bool merges = c.getSplit() == kMergeCluster || (c.getSplit() == kMergeLast && !shape.in.compares);
   if (c.getPersistent() && merges) return "a persistent kernel does not merge";

@@ -129,25 +129,26 @@ inline WgmmaOperand WgmmaShape::operand(int64_t width, bool k_major, int64_t sha
 
 inline std::string WgmmaShape::defect() const {
   if (in.threads % kWarpgroup != 0 || consumers < 1 || consumers > 3)
-    return absl::StrCat(in.threads, " threads are not 1 to 3 multiplying warpgroups and a copying one");
+    return absl::StrCat(in.threads, " threads do not make one producer warpgroup and 1 to 3 consumers");
   const int64_t rows = p().width, columns = q().width;
   if (rows < 1 || rows % (kRows * consumers) != 0)
-    return absl::StrCat(rows, " rows are no multiple of 64 for each of ", consumers, " warpgroups");
+    return absl::StrCat(rows, " rows are not a multiple of 64 for each of ", consumers,
+                        " consumer warpgroups");
   if (columns % 8 != 0 || columns < 8 || columns > 256 || (columns > kPatch && columns % kPatch != 0))
-    return absl::StrCat("no instruction's width is ", columns);
-  if (in.promotes && sums > 96) return absl::StrCat("sums of a thread 2 * ", sums, " > 192");
-  if (sums > 192) return absl::StrCat("sums of a thread ", sums, " > 192");
+    return absl::StrCat("no wgmma instruction has the width ", columns);
+  if (in.promotes && sums > 96) return absl::StrCat("accumulators per thread 2 * ", sums, " > 192");
+  if (sums > 192) return absl::StrCat("accumulators per thread ", sums, " > 192");
   if (in.tile_k < 1 || in.tile_k % row_elements != 0 || in.tile_k > 256)
-    return absl::StrCat("tile_k ", in.tile_k, " is no multiple of ", row_elements, " up to 256");
+    return absl::StrCat("tile_k ", in.tile_k, " is not a multiple of ", row_elements, " up to 256");
   if (in.stages < 2) return absl::StrCat("stages ", in.stages, " < 2");
   for (const WgmmaOperand* x : {&a, &b}) {
     if (!x->k_major && in.element_bytes != 2) return "8-bit operands must be contiguous along K";
     // The only form that is documented to work (CUTLASS' layouts of whole atoms).
     if (!x->k_major && x->width % row_elements != 0)
-      return absl::StrCat("an operand's ", x->width, " along M or N fill no rows of ", row_elements);
+      return absl::StrCat("tile width ", x->width, " along M or N is not a multiple of ", row_elements);
     if ((x->k_major ? x->width / 8 : x->width / row_elements) % x->share != 0)
-      return absl::StrCat("a part of ", x->width, " is not to be shared out among ", x->share, " workgroups");
-    if (x->box_rows > 256) return absl::StrCat("box of ", x->box_rows, " rows > 256");
+      return absl::StrCat("tile width ", x->width, " cannot be split among ", x->share, " workgroups");
+    if (x->box_rows > 256) return absl::StrCat("tensor map box of ", x->box_rows, " rows > 256");
   }
   return "";
 }

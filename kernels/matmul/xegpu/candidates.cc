@@ -30,16 +30,16 @@ std::string operands_refusal_of(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   const Target& target = context.facts.target;
   if (target.arch != "pvc" && target.arch != "bmg")
-    return absl::StrCat("no matrix engine is known of target ", target.arch);
+    return absl::StrCat("no known matrix engine on target ", target.arch);
   if (c.a != DType::kF16 && c.a != DType::kBF16)
-    return absl::StrCat("dpas multiplies f16 and bf16 here, not ", std::string(name_of(c.a)));
-  if (c.trans_a != 0) return "A lies along M: block loads transpose elements of 32 bits alone";
-  if (c.alignment != Alignment::k16) return "block loads want rows of operands aligned to 16 bytes";
+    return absl::StrCat("supports f16 and bf16 only, not ", std::string(name_of(c.a)));
+  if (c.trans_a != 0) return "needs K contiguous in A: block loads transpose 32-bit elements only";
+  if (c.alignment != Alignment::k16) return "block loads need rows aligned to 16 bytes";
   const auto bytes = static_cast<int64_t>(size_of(c.a));
   const int64_t least = XegpuShape::kLeastRowBytes / bytes, most = XegpuShape::kMostRowBytes / bytes;
   for (int64_t row : {c.k, c.trans_b ? c.k : c.n})
     if (row < least || row > most || row % 2 != 0)
-      return absl::StrCat("block loads want rows of ", least, " to ", most, " elements, an even number, not ",
+      return absl::StrCat("block loads need rows of ", least, " to ", most, " elements, an even number, not ",
                           row);
   return invariance_refusal(context, "xegpu");
 }

@@ -134,9 +134,9 @@ LogicalResult check(GpuKernel& kernel, TileProgram& p) {
     return p.contraction.emitError("kernel_config: blocks of all subgroups do not make up the tile");
   const Type element = getElementTypeOrSelf(p.contraction.getDpsInputs()[0].getType());
   if (!element.isF16() && !element.isBF16())
-    return p.contraction.emitError("matmul kernel 'xegpu' multiplies f16 and bf16, not ") << element;
+    return p.contraction.emitError("matmul kernel 'xegpu' supports f16 and bf16 only, not ") << element;
   if (!k_contiguous(p.contraction, 0))
-    return p.contraction.emitError("matmul kernel 'xegpu' wants A along K");
+    return p.contraction.emitError("matmul kernel 'xegpu' needs K contiguous in A");
   return success();
 }
 

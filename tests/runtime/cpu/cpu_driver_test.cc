@@ -328,7 +328,7 @@ TEST(CpuDriver, RejectsBadLaunches) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(cause));
   };
   steps.launch.stream = &steps;
-  refused("stream is NULL");
+  refused("stream is not NULL");
   steps.launch.stream = nullptr;
   EXPECT_THAT(std::string(other->launch(steps.launch).message()), HasSubstr("another device"));
   steps.launch.config.workspace_bytes = SIZE_MAX;

@@ -175,7 +175,8 @@ TEST(CpuFacts, ArePlausibleIfSysIsMissingOrMalformed) {
     for (const SystemTree* tree :
          {static_cast<const SystemTree*>(&empty), static_cast<const SystemTree*>(&odd)}) {
       const DeviceFacts facts = cpu_facts(tree->system(), processor(0x97, 0), *parse_target("x86-64-avx2"));
-      EXPECT_EQ(facts.facts.at("clock_hz").source, "default: Alder Lake, as all cores hold") << clock;
+      EXPECT_EQ(facts.facts.at("clock_hz").source, "default: Alder Lake, the clock of all cores under load")
+          << clock;
       for (const char* cache : {"l1d_bytes", "l2_bytes", "l3_bytes"}) {
         EXPECT_GE(facts.fact_or(cache, 0), 8 << 10) << cache;
         EXPECT_EQ(facts.facts.at(cache).source.find("/sys"), std::string::npos) << cache;

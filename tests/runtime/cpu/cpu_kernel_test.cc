@@ -122,7 +122,7 @@ TEST_F(CpuKernelRefusals, RejectsOtherCodeFormats) {
 }
 TEST_F(CpuKernelRefusals, RejectsOtherRecipeVersions) {
   artifact.recipe.version = 1;
-  expect_refusal("recipe version 1, this library reads " + std::to_string(Recipe::kVersion));
+  expect_refusal("recipe version 1, but this library reads version " + std::to_string(Recipe::kVersion));
 }
 TEST_F(CpuKernelRefusals, RejectsARecipeWithoutSteps) {
   artifact.recipe.steps.clear();
@@ -134,7 +134,7 @@ TEST_F(CpuKernelRefusals, RejectsTooManySteps) {
 }
 TEST_F(CpuKernelRefusals, RejectsOtherStepKinds) {
   step().kind = StepKind::kGpuKernel;
-  expect_refusal("kind 2, the CPU runs cpu_task");
+  expect_refusal("kind 2, but the CPU runs only cpu_task");
 }
 TEST_F(CpuKernelRefusals, RejectsInconsistentExternalSteps) {
   step().kind = StepKind::kHostExtern;

@@ -70,10 +70,10 @@ TEST_F(GpuKernel, RejectsStepsThatItCannotRun) {
     change(step);
     return step;
   };
-  expect_refusal(changed([](Step& s) { s.kind = StepKind::kCpuTask; }), "a GPU runs gpu_kernel");
+  expect_refusal(changed([](Step& s) { s.kind = StepKind::kCpuTask; }), "a GPU runs only gpu_kernel");
   expect_refusal(changed([](Step& s) { s.symbol = ""; }), "no symbol");
   expect_refusal(changed([](Step& s) { s.argument_bytes = 192; }),
-                 "takes 192 bytes of parameters, and 240 are passed");
+                 "takes 192 bytes of parameters, but 240 are passed");
   expect_refusal(changed([](Step& s) { s.attributes = {"cooperative"}; }),
                  "unknown launch attribute cooperative");
   expect_refusal(changed([](Step& s) { s.block = {1025, 1, 1}; }), "workgroup of 1025 by 1 by 1");
@@ -123,7 +123,7 @@ TEST_F(GpuKernel, RejectsCodeThatContradictsTheRecipe) {
   artifact.code = "cubin\nkernel other threads=1024 shared=0 maps=0\n";
   expect_refusal(artifact, "no function k");
   artifact.code = "cubin\nkernel k threads=96 shared=0 maps=0\n";
-  expect_refusal(artifact, "a workgroup of 128 threads, and its code (registers) allows 96");
+  expect_refusal(artifact, "a workgroup of 128 threads, but its code (registers) allows only 96");
   artifact.code = "cubin\nkernel k threads=128 shared=0 maps=1\n";
   expect_refusal(artifact, "has more than the 34 parameters");
   Step mapped = step_;
@@ -131,7 +131,7 @@ TEST_F(GpuKernel, RejectsCodeThatContradictsTheRecipe) {
   mapped.argument_bytes = parameter_bytes(1);
   artifact = artifact_of({mapped});
   artifact.code = "cubin\nkernel k threads=128 shared=0 maps=0\n";
-  expect_refusal(artifact, "parameter 34 is missing, and 128 bytes are passed");
+  expect_refusal(artifact, "parameter 34 is missing, but 128 bytes are passed");
 }
 
 TEST_F(GpuKernel, RequestsSharedMemoryAndLargeClusters) {
