@@ -63,7 +63,7 @@ TEST_F(DeterminismTest, RunToRunRepeatsItsBits) {
 
 // Row i has the same bits in a product of m rows and in the product of all rows.
 TEST_F(DeterminismTest, BatchInvariantRowsDoNotDependOnM) {
-  const int64_t weights[][2] = {{48, 300}, {67, 4099}, {257, 64}, {33, 20011}, {40, 515}};
+  const int64_t weights[][2] = {{48, 300}, {67, 4099}, {257, 64}, {33, 20011}};
   int which = 0;
   for (const auto& weight : weights) {
     for (bool trans_b : {false, true}) {
@@ -79,7 +79,7 @@ TEST_F(DeterminismTest, BatchInvariantRowsDoNotDependOnM) {
       c.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
       ++which;
       MatmulRequest request(c, &random_);
-      ASSERT_TRUE(is_batch_invariant(device(), &request, c.k < 600 ? 256 : 64));
+      ASSERT_TRUE(is_batch_invariant(device(), &request, c.k < 600 && !is_quick() ? 256 : 64));
     }
   }
 }
