@@ -8,8 +8,8 @@
 namespace lathe {
 namespace {
 
-// What lathe_last_error() answers: of this thread's message, or the status' name where that could not be
-// stored.
+// The text that lathe_last_error() returns: this thread's message, or the name of the status if the message could not
+// be stored.
 thread_local const char* last_error = "";
 
 }  // namespace

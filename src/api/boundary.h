@@ -1,5 +1,4 @@
-// The edge of the C API: absl::Status to lathe_status, the thread's last error, and the catch-all for
-// exceptions.
+// The boundary of the C API: turns absl::Status and exceptions into lathe_status, and stores the thread's last error.
 #pragma once
 
 #include <exception>
@@ -13,13 +12,12 @@
 
 namespace lathe {
 
-// Stores `message` for lathe_last_error() of this thread and returns `status`. Never throws: where even the
-// copy of the message cannot be allocated, the status' name stands in for it.
+// Stores `message` for lathe_last_error() of this thread, and returns `status`. Never throws: if the copy of the
+// message cannot be allocated, the name of the status replaces it.
 [[gnu::cold]] lathe_status report_failure(lathe_status status, absl::string_view message) noexcept;
 [[gnu::cold]] lathe_status report_failure(const absl::Status& status) noexcept;
 
-// Runs `body`, which returns an absl::Status, in Lathe's execution environment, and turns failures and
-// exceptions into a lathe_status.
+// Runs `body` in Lathe's execution environment, and turns its absl::Status or its exception into a lathe_status.
 template <typename F>
 lathe_status at_boundary(F&& body) noexcept {
   const ExecutionEnvironment environment;

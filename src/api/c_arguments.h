@@ -1,4 +1,4 @@
-// Small checks that every C entry point shares.
+// Checks that all C functions share.
 #pragma once
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +13,7 @@ inline absl::Status null_argument(absl::string_view call, absl::string_view name
   return absl::InvalidArgumentError(absl::StrCat(call, ": ", name, " is NULL"));
 }
 
-// A struct that the call fills: the caller has set its size, and no chain element is known in one.
+// Checks a struct that the call fills: it must have its size and no chain.
 template <typename T>
 absl::Status check_out_struct(absl::string_view name, const T* out) {
   if (out == nullptr) return absl::InvalidArgumentError(absl::StrCat(name, " is NULL"));

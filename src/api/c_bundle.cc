@@ -1,4 +1,4 @@
-// C entry points: bundles, and what goes between them and the cache directory.
+// C functions: bundles, and imports from them into the cache directory.
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/c_arguments.h"
@@ -26,8 +26,8 @@ absl::Status check_report(const lathe_bundle_report* report) {
   return report == nullptr ? absl::OkStatus() : check_out_struct("lathe_bundle_report", report);
 }
 
-// Whether a key is of the target that `name` means: an architecture, with whatever features, or one of
-// parse_target's.
+// Whether a key belongs to the target. `name` is an architecture, which matches all its features, or a whole target
+// that parse_target read as `target`.
 bool is_of_target(absl::string_view key_text, const std::string& name, const absl::StatusOr<Target>& target) {
   const absl::StatusOr<Json> key = parse_json(key_text, "key");
   if (!key.ok() || !key->is_object() || !key->contains("target")) return false;
@@ -46,7 +46,7 @@ absl::StatusOr<Json> bundle_json(const std::string& path) {
     if (payload.ok() && is_record(*payload)) {
       const absl::StatusOr<PlanRecord> record =
           record_of(key_from_text(std::string((*bundle)->key_text(i))), *payload);
-      if (absl::IsUnimplemented(record.status())) continue;  // of another version
+      if (absl::IsUnimplemented(record.status())) continue;  // a record of another version
       if (!record.ok()) {
         defects.push_back(json_object("cause", std::string(record.status().message())));
         continue;

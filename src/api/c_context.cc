@@ -1,4 +1,4 @@
-// C entry points: contexts, statistics, the cache's contents, devices.
+// C functions: contexts, statistics, the contents of the cache, devices.
 #include <cstdlib>
 #include <memory>
 
@@ -14,9 +14,8 @@ using lathe::pass_text;
 
 namespace {
 
-// A program that runs with more rights than its caller (set-user-ID) must not take paths of libraries and
-// directories from the caller's environment: then nothing is set, and so there is no cache directory but one
-// that the program names.
+// A program that runs with more rights than its caller (set-user-ID) must not take paths from the caller's environment.
+// For such a program no variable is set, so it has only the cache directory that it names itself.
 const char* read_environment(const char* name) { return secure_getenv(name); }
 
 }  // namespace
@@ -129,8 +128,8 @@ lathe_status lathe_device_open(lathe_context* context, const char* name, lathe_d
                            lathe::open_driver(name, lathe::driver_options(*context)));
     lathe::DeviceFacts facts = driver->facts();
     *device = new lathe_device(*context, name, std::move(facts), std::move(driver));
-    // Here, for threads that a library starts take over the priority of the one that opens it, and the
-    // background's is low.
+    // Open external libraries now: the threads that a library starts inherit the priority of the calling thread, and
+    // the background thread has a low one.
     if (context->options.external.use != lathe::ExternalUse::kOff) (void)lathe::find_externals(**device);
     return absl::OkStatus();
   });

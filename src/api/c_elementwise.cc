@@ -1,4 +1,4 @@
-// C entry points: programs of elementwise ops. What runs, plans and lists them is beside the other ops'.
+// C functions: programs of elementwise ops. The functions that run and plan them are beside those of the other ops.
 #include "api/boundary.h"
 #include "api/c_arguments.h"
 #include "base/status.h"

@@ -1,4 +1,4 @@
-// C entry points: a device's memory and streams.
+// C functions: the memory and the streams of a device.
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/c_arguments.h"
@@ -11,7 +11,8 @@ using lathe::null_argument;
 
 namespace {
 
-// Runs `body` on the memory of a device that can run; its failures get the call and the device in front.
+// Runs `body` with the memory of a device that can run. Its errors get the names of the call and the device as a
+// prefix.
 template <typename F>
 lathe_status with_memory(absl::string_view call, lathe_device* device, F&& body) {
   return at_boundary([&]() -> absl::Status {

@@ -1,4 +1,4 @@
-// C entry points: packed weights.
+// C functions: packed weights.
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/c_arguments.h"
@@ -13,14 +13,14 @@ namespace {
 
 struct Weight {
   lathe::Request request;
-  int64_t matrices = 1;        // stored ones
-  size_t size = 0, bytes = 0;  // of an element; of all of it packed
+  int64_t matrices = 1;        // number of stored matrices
+  size_t size = 0, bytes = 0;  // size of an element, and of the whole packed weight
 
   const lathe::ProblemClass& problem() const { return request.key.problem; }
   lathe::PackedForm form() const { return lathe::packed_form_of(problem().n); }
 };
 
-// The weight that `desc` describes as it lies in memory now.
+// Reads the unpacked weight that `desc` describes.
 absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* desc, Weight* out) {
   LATHE_RETURN_IF_ERROR(
       lathe::read_matmul(desc, lathe::Purpose::kWarm, device.request_context(), nullptr, &out->request));
@@ -31,9 +31,9 @@ absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* de
   if (desc->b.packed_layout != 0) return refuse(absl::InvalidArgumentError("b is packed already"));
   if (!device.is_cpu || !lathe::is_packable(c.b))
     return refuse(absl::UnimplementedError(
-        absl::StrCat("packed weights: ", lathe::kPackableNames, " on the CPU alone")));
+        absl::StrCat("packed weights are supported only for ", lathe::kPackableNames, " on the CPU")));
   if (c.zero_a != 0)
-    return refuse(absl::UnimplementedError("packed weights: none where A counts from a zero point"));
+    return refuse(absl::UnimplementedError("packed weights cannot be used if A has a zero point"));
   out->size = size_of(c.b);
   out->matrices = desc->b.batch_stride == 0 ? std::min<int64_t>(desc->batch, 1) : desc->batch;
   const int64_t elements = lathe::packed_elements(out->form(), c.k, c.n, c.b);  // K and N are below 2^31
@@ -48,9 +48,9 @@ absl::Status pack(const lathe_matmul_desc& desc, const Weight& w, uint32_t layou
   const lathe::ProblemClass& c = w.problem();
   LATHE_ASSIGN_OR_RETURN(const lathe::PackedForm form, lathe::packed_form(layout, c.b));
   if (form != w.form())
-    return absl::InvalidArgumentError(absl::StrCat("packed_layout 0x", absl::Hex(layout),
-                                                   " is not the one of ", c.n,
-                                                   " columns: ask lathe_packed_layout"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("packed_layout 0x", absl::Hex(layout), " is not the layout for ", c.n,
+                     " columns: take the one that lathe_packed_layout returns"));
   if (bytes != w.bytes)
     return absl::InvalidArgumentError(absl::StrCat("packed b takes ", w.bytes, " bytes, not ", bytes));
   if (bytes == 0) return absl::OkStatus();

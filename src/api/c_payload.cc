@@ -1,4 +1,4 @@
-// C entry points: payloads.
+// C functions: payloads.
 #include "api/boundary.h"
 #include "api/c_arguments.h"
 #include "dispatch/context.h"

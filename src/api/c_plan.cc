@@ -1,4 +1,4 @@
-// C entry points: plans, explain, dump, slices.
+// C functions: plans, explain, dump, slices.
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/c_arguments.h"
@@ -12,7 +12,7 @@ using lathe::Request;
 
 namespace {
 
-// The readers differ in the descriptor's type alone.
+// Overloads, so that the templates below work with each descriptor type.
 absl::Status read(const lathe_matmul_desc* desc, Purpose purpose, const lathe_device& device, void* stream,
                   Request* out) {
   return lathe::read_matmul(desc, purpose, device.request_context(), stream, out);

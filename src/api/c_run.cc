@@ -1,4 +1,4 @@
-// C entry points: running.
+// C functions: running ops.
 #include "api/boundary.h"
 #include "dispatch/dispatch.h"
 

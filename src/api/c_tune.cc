@@ -1,4 +1,4 @@
-// C entry points: tuning.
+// C functions: tuning.
 #include "api/boundary.h"
 #include "api/c_arguments.h"
 #include "tune/tune.h"
@@ -35,8 +35,9 @@ absl::Status tune_one(const char* call, lathe_device* device, const Desc* desc, 
   Request request;
   LATHE_RETURN_IF_ERROR(read(desc, Purpose::kPlan, device->request_context(), nullptr, &request));
   if (request.needs_no_kernel() || request.dims.m == 0)
-    return lathe::in_request(describe(request), device->name,
-                             absl::InvalidArgumentError("it needs no kernel, so there is nothing to tune"));
+    return lathe::in_request(
+        describe(request), device->name,
+        absl::InvalidArgumentError("the request needs no kernel, so there is nothing to tune"));
   return lathe::tune(*device, {{request.key, request.dims.m, ""}}, &request.dims, c.options, c.report);
 }
 

@@ -1,4 +1,4 @@
-// C entry points: users' ukernels.
+// C functions: users' ukernels.
 #include "api/boundary.h"
 #include "api/c_arguments.h"
 #include "core/json_object.h"

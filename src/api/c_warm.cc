@@ -1,4 +1,4 @@
-// C entry points: manifests and warming up.
+// C functions: manifests and warm-ups.
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/c_arguments.h"
@@ -11,7 +11,7 @@ using lathe::Request;
 
 namespace {
 
-// A manifest is for any device: what one takes no notice of stays in, and K = 0 stays K = 0.
+// A manifest serves any device. So a request for it keeps the fields that some devices ignore, and K = 0.
 lathe::RequestContext any_device() {
   return {"any device", /*is_cpu=*/true, lathe::MissPolicy::kBlock, true};
 }

@@ -14,7 +14,7 @@ std::string escaped(const std::string& text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
 }
 
-// From `top` down; how far down is returned.
+// Draws the chart from `top` down, and returns where it ends.
 int add_chart(const BarChart& chart, int top, std::string* svg) {
   if (chart.bars.empty()) return top;
   double most = 0;

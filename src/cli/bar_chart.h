@@ -1,4 +1,4 @@
-// Charts of horizontal bars, as SVG.
+// Draws charts of horizontal bars as SVG.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct BarChart {
   std::vector<Bar> bars;
 };
 
-// One below the other, each on a scale of its own; what has no bars is left out.
+// Draws the charts one below the other, each with its own scale. A chart without bars is left out.
 std::string svg_of(const std::vector<BarChart>& charts);
 
 }  // namespace lathe::cli

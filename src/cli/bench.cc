@@ -1,4 +1,4 @@
-// Times a request with cold operands, beside the external libraries that can do it: every entrant in turn.
+// Times a request with cold operands: Lathe, and each external library that can serve it, take turns.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -18,19 +18,19 @@
 namespace lathe::cli {
 namespace {
 
-constexpr double kRoundSeconds = 2e-3;  // a round of an entrant takes that long at least
+constexpr double kRoundSeconds = 2e-3;  // a round of one entrant takes at least this long
 constexpr size_t kLeastRounds = 7, kMostRounds = 1000;
 constexpr double kMostCopies = 1024;
-constexpr double kMostPoolBytes = 512e6;  // of an entrant, where nothing else is asked for
+constexpr double kMostPoolBytes = 512e6;  // per entrant, without --pool
 
 struct Entrant {
   std::string name;
   const Stream* stream = nullptr;
   std::vector<std::unique_ptr<Trial>> copies;
   size_t next = 0;
-  int64_t launches = 1;         // a round
-  bool is_short = false;        // a launch: threads that sleep would show in a round
-  std::vector<double> seconds;  // a launch, one a round
+  int64_t launches = 1;         // launches per round
+  bool is_short = false;        // a launch is so short that waking sleeping threads would distort a round
+  std::vector<double> seconds;  // seconds per launch, one value per round
   CheckResult check;
 };
 
@@ -48,11 +48,11 @@ absl::StatusOr<double> time_round(Entrant* e) {
   return took.count() / static_cast<double>(e->launches);
 }
 
-// Launches shorter than this are made once before their round is timed, so that their threads are awake.
+// Before a round of launches shorter than this, one launch runs untimed to wake the threads.
 constexpr double kShortLaunch = 10e-3;
 
-// The order of the entrants is rotated by one a round; the first round sets how many launches one has. None
-// begins while threads of the one before still spin.
+// Runs the rounds. An untimed first round sets the number of launches per round. Each round starts with another
+// entrant, and an entrant starts only after the threads of the previous one have stopped spinning.
 absl::Status contest(double seconds, std::vector<Entrant>* entrants) {
   for (Entrant& e : *entrants) {
     absl::StatusOr<double> once = time_round(&e);
@@ -78,7 +78,7 @@ absl::Status contest(double seconds, std::vector<Entrant>* entrants) {
   return absl::OkStatus();
 }
 
-// Bytes of the largest cache that the device's facts know.
+// The size of the largest cache in the device's facts; 0 if none is known.
 absl::StatusOr<double> cache_bytes(const OpenedDevice& device) {
   std::vector<Text> pieces;
   if (absl::Status s = check(lathe_devices(device.context.get(), collect_text, &pieces)); !s.ok()) return s;
@@ -101,8 +101,8 @@ struct Settings {
 absl::StatusOr<Settings> read_settings(const Arguments& arguments, const OpenedDevice& device) {
   Settings s;
   if (!absl::SimpleAtod(arguments.text("seconds", "1"), &s.seconds) || !(s.seconds > 0 && s.seconds <= 3600))
-    return absl::InvalidArgumentError(
-        absl::StrCat("--seconds ", arguments.text("seconds", ""), " is no number of (0, 3600]"));
+    return absl::InvalidArgumentError(absl::StrCat("--seconds takes a number above 0 and up to 3600, not '",
+                                                   arguments.text("seconds", ""), "'"));
   absl::StatusOr<int64_t> seed =
       arguments.integer("seed", static_cast<int64_t>(std::random_device()()), 0, INT64_MAX);
   if (!seed.ok()) return seed.status();
@@ -117,7 +117,7 @@ absl::StatusOr<Settings> read_settings(const Arguments& arguments, const OpenedD
   return s;
 }
 
-// As many copies of the request as the pool holds, the first one checked.
+// Makes as many copies of the request as the pool holds, and checks the result of the first one.
 template <typename Request>
 absl::Status prepare(const OpenedDevice& on, const Request& request, const Settings& settings, Entrant* e) {
   e->name = on.name;
@@ -141,7 +141,7 @@ absl::Status prepare(const OpenedDevice& on, const Request& request, const Setti
   return absl::OkStatus();
 }
 
-// Why a library does not do what is planned; "": no routine of its is for that op.
+// Why a library cannot serve the request; "" if it has no routine for the op.
 std::string rejection_of(const Json& plan, const std::string& library) {
   for (const Json& candidate : plan.at("candidates"))
     if (candidate.at("config").at("external").value("library", "") == library)
@@ -153,13 +153,13 @@ struct Report {
   std::string title;
   Settings settings;
   std::vector<Entrant> entrants;
-  std::vector<std::pair<std::string, std::string>> refused;  // a library, and why
+  std::vector<std::pair<std::string, std::string>> refused;  // library, reason
   Json plan;
 
   double bytes() const { return entrants[0].copies[0]->bytes(); }
   double flops() const { return entrants[0].copies[0]->flops(); }
   size_t copies() const { return entrants[0].copies.size(); }
-  // The entrant's time over Lathe's, round by round.
+  // The entrant's time divided by Lathe's, for each round.
   std::vector<double> ratios(const Entrant& e) const {
     std::vector<double> ratios;
     for (size_t i = 0; i < e.seconds.size(); ++i) ratios.push_back(e.seconds[i] / entrants[0].seconds[i]);
@@ -199,7 +199,7 @@ void print_text(const Report& r) {
                r.settings.cache_bytes > 0
                    ? absl::StrFormat("%.1f times the largest cache (%.4g MB)", pool / r.settings.cache_bytes,
                                      r.settings.cache_bytes / 1e6)
-                   : "of a cache whose size is not known");
+                   : "the device's cache size is unknown");
   if (!r.plan.is_null())
     absl::PrintF("  plan       %s, predicted %s\n", choice_line(r.plan), prediction(r.plan));
   absl::PrintF("  %-10s %9s  %-22s %9s %9s  %-12s rounds\n", "", "median", "quartiles", "GFLOP/s", "GB/s",
@@ -214,7 +214,7 @@ void print_text(const Report& r) {
         &e == &r.entrants[0] ? "" : absl::StrFormat("%.2fx", quantile(ratios, 0.5)), e.seconds.size(),
         e.launches);
   }
-  for (const auto& [library, why] : r.refused) absl::PrintF("  %-10s not this request: %s\n", library, why);
+  for (const auto& [library, why] : r.refused) absl::PrintF("  %-10s not measured: %s\n", library, why);
   for (const Entrant& e : r.entrants)
     if (!e.check.ok) absl::PrintF("  check      %s is WRONG: %s\n", e.name, e.check.what);
   absl::PrintF("  seed       %d\n", r.settings.seed);
@@ -230,14 +230,15 @@ absl::Status bench(const Arguments& arguments, const absl::StatusOr<Request>& re
   if (!settings.ok()) return settings.status();
   const absl::StatusOr<std::vector<OpenedDevice>> libraries = open_for_externals(arguments, *device);
   if (!libraries.ok()) return libraries.status();
-  Report report;  // whose trials have memory of the devices above
+  Report report;  // after the devices, so that it is destroyed first: its trials hold their memory
   report.title = absl::StrCat(command_of(*request), " on ", device->name);
   report.settings = *settings;
   Entrant lathe;
   if (absl::Status s = prepare(*device, *request, *settings, &lathe); !s.ok()) return s;
   lathe.name = "lathe";
   if (!lathe.copies[0]->needs_kernel())
-    return absl::FailedPreconditionError(absl::StrCat(report.title, ": nothing to compute, nothing to time"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(report.title, ": the request needs no kernel, so there is nothing to time"));
   absl::StatusOr<Plan> plan = lathe.copies[0]->plan();
   if (!plan.ok()) return plan.status();
   absl::StatusOr<Json> explained = explain(plan->get());
@@ -253,7 +254,7 @@ absl::Status bench(const Arguments& arguments, const absl::StatusOr<Request>& re
       const std::string why = rejection_of(report.plan, library.name);
       report.refused.emplace_back(library.name, !absl::IsUnimplemented(prepared)
                                                     ? std::string(prepared.message())
-                                                : why.empty() ? "it has no such op"
+                                                : why.empty() ? "it has no routine for this op"
                                                               : why);
     }
   }
@@ -272,12 +273,13 @@ absl::Status bench_matmul_argmax(const Arguments& arguments) {
 }
 
 std::vector<Flag> bench_flags() {
-  return {{"seconds", "S", "for all rounds (default: 1; 7 rounds at least)"},
+  return {{"seconds", "S", "time for all rounds; there are at least 7 (default: 1)"},
           {"pool", "MB",
-           "operands of an entrant, taken in turn (default: 4 times the largest cache, at most 512)"},
-          {"seed", "S", "of the random inputs (default: a fresh one, printed)"},
-          {"device", "NAME", "'lathe devices' lists them (default: cpu)"},
-          {"json", nullptr, "as JSON"}};
+           "size of the copies of the operands, used in turn so that they are cold (default: 4 times the "
+           "largest cache, at most 512)"},
+          {"seed", "S", "seed of the random inputs (default: a new one, which is printed)"},
+          {"device", "NAME", "one of the devices in 'lathe devices' (default: cpu)"},
+          {"json", nullptr, "print the report as JSON"}};
 }
 
 }  // namespace
@@ -286,7 +288,7 @@ Verb bench_matmul_verb() {
   return {"bench matmul",
           "MxNxK",
           1,
-          "time a matmul with cold operands, in turn with each external library that can do it",
+          "time a matmul with cold operands, in turns with each external library that can compute it",
           matmul_run_flags(bench_flags()),
           {"lathe bench matmul 4x4096x4096 --dtype bf16", "lathe bench matmul 512x4096x4096 --device cuda:0"},
           bench_matmul};

@@ -1,4 +1,4 @@
-// lathe bundle ..., and what goes between the cache and bundles.
+// lathe bundle ..., and lathe cache export and import.
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,8 +23,8 @@ void print_written(const std::string& path, const lathe_bundle_report& r) {
   absl::PrintF("%s: %d kernels, %d distinct, %d bytes (%d unpacked)\n", path, r.entries, r.payloads, r.bytes,
                r.unpacked_bytes);
   if (r.records > 0) absl::PrintF("%d records of plans and tuning\n", r.records);
-  if (r.duplicates > 0) absl::PrintF("%d were in an earlier source already\n", r.duplicates);
-  if (r.defects > 0) absl::PrintF("%d were damaged and are left out\n", r.defects);
+  if (r.duplicates > 0) absl::PrintF("%d entries were already in an earlier source\n", r.duplicates);
+  if (r.defects > 0) absl::PrintF("%d damaged entries are left out\n", r.defects);
 }
 
 absl::StatusOr<lathe_bundle_report> pack(const std::string& path, const std::vector<std::string>& sources,
@@ -45,7 +45,7 @@ absl::StatusOr<Json> list_bundle(const std::string& path) {
   return parse_json(pieces, "bundle");
 }
 
-// Why nothing was taken; `draft` is written over with all there is.
+// The error for a bundle without entries: names the targets that the sources have. Overwrites `draft`.
 absl::Status nothing_taken(const std::string& draft, const std::vector<std::string>& sources,
                            const char* target) {
   const std::string in = absl::StrJoin(sources, ", ");
@@ -60,12 +60,12 @@ absl::Status nothing_taken(const std::string& draft, const std::vector<std::stri
   if (targets.empty())
     return absl::NotFoundError(
         absl::StrCat("there is no kernel in ", in,
-                     all->defects > 0 ? absl::StrCat(", but ", all->defects, " damaged") : ""));
-  return absl::NotFoundError(absl::StrCat("--target ", target, ": nothing in ", in,
-                                          " was made for it; there are ", absl::StrJoin(targets, ", ")));
+                     all->defects > 0 ? absl::StrCat("; ", all->defects, " entries are damaged") : ""));
+  return absl::NotFoundError(absl::StrCat("--target ", target, ": no kernel in ", in,
+                                          " has this target; they have ", absl::StrJoin(targets, ", ")));
 }
 
-// OUT stays as it was where there is nothing to write.
+// Writes to a draft and renames it, so that OUT does not change if there is nothing to write.
 absl::Status write(const Arguments& arguments, const std::vector<std::string>& sources) {
   const std::string &path = arguments.words[0], draft = absl::StrCat(path, ".", getpid(), ".draft");
   const std::string name = arguments.text("target", "");
@@ -93,7 +93,7 @@ absl::Status create(const Arguments& arguments) {
     std::error_code error;
     if (!std::filesystem::is_directory(source, error))
       return absl::InvalidArgumentError(
-          absl::StrCat("'", source, "' is no cache directory; 'lathe bundle merge' takes bundles"));
+          absl::StrCat("'", source, "' is not a cache directory; for bundles use 'lathe bundle merge'"));
   }
   return write(arguments, sources_of(arguments));
 }
@@ -103,7 +103,7 @@ absl::Status merge(const Arguments& arguments) {
     std::error_code error;
     if (!std::filesystem::is_regular_file(source, error))
       return absl::InvalidArgumentError(
-          absl::StrCat("'", source, "' is no file; 'lathe bundle create' takes cache directories"));
+          absl::StrCat("'", source, "' is not a file; for cache directories use 'lathe bundle create'"));
   }
   return write(arguments, sources_of(arguments));
 }
@@ -134,22 +134,23 @@ absl::Status verify(const Arguments& arguments) {
   if (!list.ok()) return list.status();
   const Json defects = list->value("defects", Json::array());
   for (const Json& defect : defects) absl::PrintF("%s\n", defect.value("cause", "?"));
-  absl::PrintF("%d kernels are whole, %d are not; %d records\n", list->value("entries", Json::array()).size(),
+  absl::PrintF("%d good kernels, %d damaged; %d records\n", list->value("entries", Json::array()).size(),
                defects.size(), list->value("records", Json::array()).size());
   if (defects.empty()) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat(defects.size(), " damaged kernels in ", arguments.words[0], "; each is a miss"));
+      absl::StrCat(defects.size(), " damaged kernels in ", arguments.words[0], "; each of them is a miss"));
 }
 
-// The context's cache directory, by the name that it was given: that need not be UTF-8, as a JSON's texts
-// are.
+// The context's cache directory. Takes the name from the flag or the environment if it can: the name in the JSON is
+// UTF-8, but a directory's name need not be.
 absl::StatusOr<std::string> directory_of(const Arguments& arguments, const Context& context) {
   std::vector<Text> pieces;
   if (absl::Status s = check(lathe_cache_list(context.get(), collect_text, &pieces)); !s.ok()) return s;
   absl::StatusOr<Json> list = parse_json(pieces, "cache");
   if (!list.ok()) return list.status();
   const std::string directory = list->value("directory", "");
-  if (directory.empty()) return absl::FailedPreconditionError("there is no cache directory to export");
+  if (directory.empty())
+    return absl::FailedPreconditionError("there is no cache directory to export: give --cache-dir DIR");
   const char* named = std::getenv("LATHE_CACHE_DIR");
   return arguments.text("cache-dir", named != nullptr ? named : directory);
 }
@@ -169,12 +170,12 @@ absl::Status import_cache(const Arguments& arguments) {
   if (absl::Status s = check(lathe_cache_import(context->get(), arguments.words[0].c_str(), &report));
       !s.ok())
     return s;
-  absl::PrintF("%d kernels taken, %d were there, %d are damaged; %d records taken\n", report.entries,
+  absl::PrintF("%d kernels imported, %d already there, %d damaged; %d records imported\n", report.entries,
                report.duplicates, report.defects, report.records);
   return absl::OkStatus();
 }
 
-const Flag kTarget = {"target", "T", "only what was made for this target (sm_90a, gfx942, x86-64, ...)"};
+const Flag kTarget = {"target", "TARGET", "only the kernels for this target (sm_90a, gfx942, x86-64, ...)"};
 
 }  // namespace
 
@@ -182,7 +183,7 @@ Verb bundle_create_verb() {
   return {"bundle create",
           "OUT DIR...",
           -2,
-          "pack the kernels of cache directories, for any number of targets, into one read-only file",
+          "pack the kernels of cache directories into one read-only file, for any number of targets",
           {kTarget},
           {"lathe bundle create kernels.bundle h200-cache mi300x-cache"},
           create};
@@ -191,9 +192,9 @@ Verb bundle_ls_verb() {
   return {"bundle ls",
           "BUNDLE",
           1,
-          "a bundle's kernels",
-          {{"json", nullptr, "as JSON, with whole keys, and records"},
-           {"records", nullptr, "its records of tuning and plans instead"}},
+          "list the kernels of a bundle",
+          {{"json", nullptr, "print JSON, with full keys and the records"},
+           {"records", nullptr, "list the records of tuning and plans instead"}},
           {},
           ls};
 }
@@ -201,7 +202,7 @@ Verb bundle_verify_verb() {
   return {"bundle verify",
           "BUNDLE",
           1,
-          "read and check every kernel of a bundle (exit 1 if one is damaged)",
+          "read and check every kernel of a bundle (exit code 1 if one is damaged)",
           {},
           {},
           verify};
@@ -210,16 +211,17 @@ Verb bundle_merge_verb() {
   return {"bundle merge",
           "OUT BUNDLE...",
           -2,
-          "join bundles; of a kernel that several have the first counts",
+          "join bundles; if several have a kernel, that of the first one is taken",
           {kTarget},
           {},
           merge};
 }
 Verb cache_export_verb() {
-  return {"cache export", "OUT", 1, "pack the cache's kernels into a bundle", {kTarget}, {}, export_cache};
+  return {"cache export", "OUT", 1,           "pack the kernels of the cache directory into a bundle",
+          {kTarget},      {},    export_cache};
 }
 Verb cache_import_verb() {
-  return {"cache import", "BUNDLE", 1, "write a bundle's kernels into the cache directory", {}, {},
+  return {"cache import", "BUNDLE", 1, "copy the kernels of a bundle into the cache directory", {}, {},
           import_cache};
 }
 

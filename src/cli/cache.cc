@@ -50,10 +50,10 @@ absl::Status ls(const Arguments& arguments) {
 
 struct Group {
   int64_t entries = 0, bytes = 0;
-  double milliseconds = 0;  // of compiling
+  double milliseconds = 0;  // compile time
 };
 
-// By op and target; "" has all.
+// The entries grouped by op and target; the group "" has all of them.
 std::map<std::string, Group> groups_of(const Json& list) {
   std::map<std::string, Group> groups = {{"", {}}};
   for (const Json& entry : list.value("entries", Json::array())) {
@@ -67,7 +67,7 @@ std::map<std::string, Group> groups_of(const Json& list) {
   return groups;
 }
 
-// How many of each kind.
+// The number of records of each kind.
 std::map<std::string, int64_t> records_of(const Json& list) {
   std::map<std::string, int64_t> counts = {{"plan", 0}, {"tuned", 0}};
   for (const Json& record : list.value("records", Json::array()))
@@ -75,19 +75,20 @@ std::map<std::string, int64_t> records_of(const Json& list) {
   return counts;
 }
 
-// Of all looks into the directory that ended in a kernel, those that found it there; nullptr before the
-// first.
+// The share of lookups that found their kernel in the directory, among those that ended with a kernel. Null before the
+// first lookup.
 Json hit_rate(const Json& list) {
   const auto hits = list.value("hits", 0.0), made = list.value("made", 0.0);
   return hits + made > 0 ? Json(hits / (hits + made)) : Json(nullptr);
 }
 
-// The value of a label.
+// A label's value, quoted for Prometheus.
 std::string label_value(absl::string_view text) {
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}), "\"");
 }
 
-// Prometheus' text format, of the directory and all who use it; a context's own are lathe_context_metrics'.
+// The statistics of the directory, over all processes that use it, in Prometheus' text format. Those of one context are
+// in lathe_context_metrics.
 std::string prometheus_text(const Json& list, const std::map<std::string, Group>& groups) {
   std::string text;
   const auto head = [&](const char* name, const char* type, const char* help) {
@@ -108,17 +109,18 @@ std::string prometheus_text(const Json& list, const std::map<std::string, Group>
   };
   by_group("lathe_cache_entries", "entries of the cache directory",
            [](const Group& g) { return absl::StrCat(g.entries); });
-  by_group("lathe_cache_entry_bytes", "their size", [](const Group& g) { return absl::StrCat(g.bytes); });
-  by_group("lathe_cache_entry_compile_seconds", "what compiling them took",
+  by_group("lathe_cache_entry_bytes", "size of the entries",
+           [](const Group& g) { return absl::StrCat(g.bytes); });
+  by_group("lathe_cache_entry_compile_seconds", "time that compiling the entries took",
            [](const Group& g) { return absl::StrFormat("%.6g", g.milliseconds * 1e-3); });
   const Json cap = list.value("cap_bytes", Json());
   if (cap.is_number())
-    one("lathe_cache_cap_bytes", "gauge", "what the entries may take", cap.get<uint64_t>());
-  one("lathe_cache_reads_total", "counter", "entries read by all processes, about",
+    one("lathe_cache_cap_bytes", "gauge", "size limit of the entries", cap.get<uint64_t>());
+  one("lathe_cache_reads_total", "counter", "entries read by all processes, approximately",
       list.value("hits", uint64_t{0}));
-  one("lathe_cache_writes_total", "counter", "entries written by all processes, about",
+  one("lathe_cache_writes_total", "counter", "entries written by all processes, approximately",
       list.value("made", uint64_t{0}));
-  one("lathe_cache_defective_entries", "gauge", "files that are refused",
+  one("lathe_cache_defective_entries", "gauge", "defective files, which count as misses",
       list.value("rejected", uint64_t{0}));
   return text;
 }
@@ -152,7 +154,7 @@ absl::Status stats(const Arguments& arguments) {
     return absl::OkStatus();
   }
   const std::string directory = list->value("directory", "");
-  absl::PrintF("directory  %s\n", directory.empty() ? "none: memory only" : directory);
+  absl::PrintF("directory  %s\n", directory.empty() ? "none, only memory" : directory);
   absl::PrintF("entries    %d, %d bytes\n", all.entries, all.bytes);
   for (const auto& [name, g] : groups)
     if (!name.empty()) absl::PrintF("           %d, %d bytes  %s\n", g.entries, g.bytes, name);
@@ -162,11 +164,11 @@ absl::Status stats(const Arguments& arguments) {
   if (!directory.empty())
     absl::PrintF("cap        %s\n", cap.is_null() ? "none" : absl::StrCat(cap.get<uint64_t>(), " bytes"));
   if (!rate.is_null())
-    absl::PrintF("hits       %d, entries written %d: %.1f%% of looks found theirs\n",
+    absl::PrintF("hits       %d, entries written %d: %.1f%% of the lookups were hits\n",
                  list->value("hits", uint64_t{0}), list->value("made", uint64_t{0}),
                  100 * rate.get<double>());
   if (const int64_t rejected = list->value("rejected", int64_t{0})) {
-    absl::PrintF("defective  %d files, treated as misses: 'lathe cache verify' names them\n", rejected);
+    absl::PrintF("defective  %d files, which count as misses; 'lathe cache verify' names them\n", rejected);
   }
   return absl::OkStatus();
 }
@@ -183,16 +185,17 @@ absl::Status verify(const Arguments& arguments) {
   } else {
     for (const Json& defect : defects)
       absl::PrintF("%s: %s\n", defect.value("file", "?"), defect.value("cause", "?"));
-    absl::PrintF("%d entries are whole, %d are not; %d records\n", good, defects.size(), records);
+    absl::PrintF("%d good entries, %d defective; %d records\n", good, defects.size(), records);
   }
   if (defects.empty()) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat(defects.size(), " defective entries in ", list->value("directory", ""),
-                   "; each is a miss and is replaced when its kernel is next compiled"));
+                   "; each of them is a miss, and is replaced when its kernel is compiled again"));
 }
 
 absl::Status prune(const Arguments& arguments) {
-  if (!arguments.has("to")) return absl::InvalidArgumentError("'lathe cache prune' needs --to SIZE, as 500M");
+  if (!arguments.has("to"))
+    return absl::InvalidArgumentError("'lathe cache prune' needs --to SIZE, for example --to 500M");
   absl::StatusOr<uint64_t> bytes = arguments.bytes("to", 0);
   if (!bytes.ok()) return bytes.status();
   absl::StatusOr<Context> context = make_context(arguments);
@@ -212,7 +215,7 @@ absl::Status clear(const Arguments& arguments) {
   return absl::OkStatus();
 }
 
-const Flag kJson = {"json", nullptr, "as JSON"};
+const Flag kJson = {"json", nullptr, "print JSON"};
 
 }  // namespace
 
@@ -220,9 +223,9 @@ Verb cache_ls_verb() {
   return {"cache ls",
           "",
           0,
-          "the disk cache's entries, the least recently used first",
-          {{"json", nullptr, "as JSON, with whole keys, and records"},
-           {"records", nullptr, "the records of tuning and plans instead"}},
+          "list the entries of the cache directory, the least recently used first",
+          {{"json", nullptr, "print JSON, with full keys and the records"},
+           {"records", nullptr, "list the records of tuning and plans instead"}},
           {"lathe cache ls --cache-dir /var/cache/engine"},
           ls};
 }
@@ -231,14 +234,14 @@ Verb cache_stats_verb() {
   return {"cache stats",
           "",
           0,
-          "how much it holds, by op and target, and how often it had what was asked for",
-          {kJson, {"prometheus", nullptr, "as Prometheus' text format"}},
+          "print the size of the cache directory, by op and target, and its hit rate",
+          {kJson, {"prometheus", nullptr, "print Prometheus' text format"}},
           {},
           stats};
 }
 
 Verb cache_verify_verb() {
-  return {"cache verify", "", 0,     "read and check every entry; name those that are refused (exit 1)",
+  return {"cache verify", "", 0,     "read and check every entry, and name the defective ones (exit code 1)",
           {kJson},        {}, verify};
 }
 
@@ -246,14 +249,14 @@ Verb cache_prune_verb() {
   return {"cache prune",
           "",
           0,
-          "remove the least recently used entries, and what killed processes left",
-          {{"to", "SIZE", "what the rest may take: 500M, 4G"}},
+          "remove the least recently used entries, and files that killed processes left",
+          {{"to", "SIZE", "size that the remaining entries may have: 500M, 4G (required)"}},
           {"lathe cache prune --to 500M"},
           prune};
 }
 
 Verb cache_clear_verb() {
-  return {"cache clear", "", 0, "remove every entry, and nothing else in the directory", {}, {}, clear};
+  return {"cache clear", "", 0, "remove every entry; other files in the directory stay", {}, {}, clear};
 }
 
 }  // namespace lathe::cli

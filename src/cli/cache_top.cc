@@ -1,4 +1,4 @@
-// lathe cache top: what compiling the cache's kernels took.
+// lathe cache top: how long the kernels in the cache took to compile.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -20,7 +20,7 @@ struct Row {
   double milliseconds = 0, slowest_milliseconds = 0;
 };
 
-// Metadata's "stages" are [name, milliseconds] pairs.
+// Makes the row of an entry and adds its stages, which are [name, milliseconds] pairs in the metadata, to *stages.
 Row row_of(const Json& entry, std::map<std::string, double>* stages) {
   const Json key = object_of(entry, "key");
   Row row = {target_of(key), class_of(key), "", compile_milliseconds(entry), 0};
@@ -47,7 +47,7 @@ void print(const std::vector<Row>& rows, size_t shown, double total,
                  total > 0 ? 100 * by_time[i].first / total : 0, by_time[i].second);
   if (!rows.empty()) std::puts("");
   for (size_t i = 0; i < shown; ++i)
-    absl::PrintF("%10.1f ms  %-14s %-52s most in %s, %.1f ms\n", rows[i].milliseconds, rows[i].target,
+    absl::PrintF("%10.1f ms  %-14s %-52s longest stage: %s, %.1f ms\n", rows[i].milliseconds, rows[i].target,
                  rows[i].what, rows[i].slowest_stage.empty() ? "?" : rows[i].slowest_stage,
                  rows[i].slowest_milliseconds);
 }
@@ -97,8 +97,8 @@ Verb cache_top_verb() {
   return {"cache top",
           "",
           0,
-          "where the time of compiling went, by class and stage",
-          {{"count", "N", "how many classes to list (default: 20)"}, {"json", nullptr, "as JSON"}},
+          "show where compile time went, by class and stage",
+          {{"count", "N", "number of classes to list (default: 20)"}, {"json", nullptr, "print JSON"}},
           {},
           top};
 }

@@ -20,15 +20,16 @@
 namespace lathe::cli {
 namespace {
 
-constexpr Flag kMMax = {"m-max", "M", "of a CSV file: M from 1 to this (default: 8192)"};
+constexpr Flag kMMax = {"m-max", "M",
+                        "with a CSV file: the largest M; all M from 1 on count (default: 8192)"};
 
 struct Weight {
   std::string name;  // "llama3-8b qkv"
   int64_t n = 0, k = 0;
 };
 
-// A header that names at least the columns n and k, in any order, then a weight a line. Blank lines and lines
-// that start with # are skipped; a weight whose sizes came before is too.
+// Reads a CSV file: a header with at least the columns n and k, in any order, then one weight per line. Skips blank
+// lines, lines that start with #, and weights whose sizes have occurred before.
 absl::StatusOr<std::vector<Weight>> read_weights(const std::string& path, const std::string& text) {
   std::istringstream in(text);
   std::vector<std::string> columns;
@@ -45,8 +46,8 @@ absl::StatusOr<std::vector<Weight>> read_weights(const std::string& path, const 
       const std::set<std::string> names(columns.begin(), columns.end());
       if (names.count("n") && names.count("k")) continue;
       return absl::InvalidArgumentError(absl::StrCat(path, ":", number,
-                                                     ": the first line names the columns, as ",
-                                                     "model,layer,n,k; this one names no n and k"));
+                                                     ": the first line must name the columns, such as ",
+                                                     "model,layer,n,k; this one does not name n and k"));
     }
     Weight w;
     std::vector<std::string> words;
@@ -66,7 +67,7 @@ absl::StatusOr<std::vector<Weight>> read_weights(const std::string& path, const 
     w.name = absl::StrJoin(words, " ");
     if (seen.insert({w.n, w.k}).second) weights.push_back(w);
   }
-  if (weights.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": no weights in it"));
+  if (weights.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": the file has no weights"));
   return weights;
 }
 
@@ -74,7 +75,7 @@ bool is_manifest(absl::string_view text) {
   return absl::StartsWith(absl::StripLeadingAsciiWhitespace(text), "{");
 }
 
-// Every weight of a CSV file, as the flags say.
+// Adds every weight of a CSV file. Dtypes, layout and so on come from the flags.
 absl::Status add_weights(const Arguments& arguments, const std::string& text, lathe_device* device,
                          lathe_manifest* manifest) {
   absl::StatusOr<std::vector<Weight>> weights = read_weights(arguments.words[0], text);
@@ -97,13 +98,13 @@ absl::Status add_weights(const Arguments& arguments, const std::string& text, la
   return absl::OkStatus();
 }
 
-// A manifest says itself what the flags of a request say for a CSV file.
+// With a manifest, the flags of a request are refused, because its entries already give these values.
 absl::Status refuse_request_flags(const Arguments& arguments) {
   for (const Flag& flag : classes_flags({}))
     if (arguments.has(flag.name))
-      return absl::InvalidArgumentError(absl::StrCat("--", flag.name, " is for CSV files: '",
+      return absl::InvalidArgumentError(absl::StrCat("--", flag.name, " applies only to CSV files; '",
                                                      arguments.words[0],
-                                                     "' is a manifest, which says so itself"));
+                                                     "' is a manifest, whose entries give this value"));
   return absl::OkStatus();
 }
 

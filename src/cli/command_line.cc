@@ -36,7 +36,7 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return name.empty() ? "" : absl::StrCat("; did you mean '", dashes, name, "'?");
 }
 
-// Takes the verb's words off the front of `words`.
+// Removes the words of the verb from the front of `words`.
 absl::StatusOr<const Verb*> find_verb(std::vector<std::string>* words, const std::vector<Verb>& verbs) {
   std::vector<std::string> firsts, seconds;
   for (const Verb& v : verbs) {
@@ -135,30 +135,32 @@ absl::StatusOr<std::string> Arguments::choice(const std::string& name,
 
 absl::Status Arguments::not_both(const std::string& one, const std::string& other) const {
   if (!has(one) || !has(other)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--", one, " and --", other, ": not both"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", one, " and --", other, " cannot be used together: give one of them"));
 }
 
 const std::vector<Flag>& common_flags() {
-  static const std::string external =
-      absl::StrCat("whether ", absl::StrJoin(external_libraries(), ", "),
-                   " do products; prefer:onednn and require:onednn (or onednn) name one "
-                   "(default: $LATHE_EXTERNAL or off)");
+  static const std::string external = absl::StrCat(
+      "whether a vendor's library (", absl::StrJoin(external_libraries(), ", "),
+      ") may compute a matmul: allow (if faster), prefer (if able), require (or fail); prefer:onednn "
+      "names one, onednn alone requires it (default: $LATHE_EXTERNAL or off)");
   static const std::vector<Flag> flags = {
       {"cache-dir", "DIR", "cache directory; '' for none (default: $LATHE_CACHE_DIR or ~/.cache/lathe)"},
       {"cache-bytes", "SIZE",
-       "what the cache directory may take: 500M, 4G, unlimited (default: $LATHE_CACHE_BYTES or 4G)"},
-      {"bundles", "A:B", "bundles to look into after it; '' for none (default: $LATHE_BUNDLES)"},
+       "size limit of the cache directory: 500M, 4G, unlimited (default: $LATHE_CACHE_BYTES or 4G)"},
+      {"bundles", "A:B",
+       "bundles to search after the cache directory; '' for none (default: $LATHE_BUNDLES)"},
       {"remote", "URL",
-       "redis://[[user]:password@]host[:port][/database][/prefix], a store that machines share; '' for none "
-       "(default: $LATHE_REMOTE)"},
+       "Redis store that machines share: redis://[[user]:password@]host[:port][/database][/prefix]; '' for "
+       "none (default: $LATHE_REMOTE)"},
       {"tuning", "FILE",
-       "records of 'lathe tune --output', ahead of those in the cache; '' for none (default: $LATHE_TUNING)"},
-      {"compiler", "WHERE",
-       "inprocess or process: kernels are compiled in programs of their own (default: $LATHE_COMPILER or "
-       "inprocess)"},
+       "tuning records from 'lathe tune --output', used before those in the cache; '' for none (default: "
+       "$LATHE_TUNING)"},
+      {"compiler", "inprocess|process",
+       "compile in this process or in separate ones (default: $LATHE_COMPILER or inprocess)"},
       {"external", "off|allow|prefer|require|LIBRARY", external.c_str()},
-      {"workers", "N", "CPU threads a call may use, 1 to 1024 (default: one per core)"},
-      {"help", nullptr, "this help"},
+      {"workers", "N", "CPU threads that a call may use, 1 to 1024 (default: one per core)"},
+      {"help", nullptr, "print this help"},
   };
   return flags;
 }
@@ -167,8 +169,8 @@ absl::StatusOr<Arguments> parse(const std::vector<std::string>& line, const std:
                                 const Verb** verb) {
   *verb = nullptr;
   Arguments arguments;
-  // The verb is the first words that are no flags; flags with values are known only once the verb is, except
-  // the common ones, which may come before it.
+  // The verb is the first one or two words that are not flags. Whether a flag takes a value is known only after the
+  // verb, so only common flags may come before it.
   std::vector<std::string> rest;
   size_t at = 0;
   for (; at < line.size() && (line[at].rfind("--", 0) == 0 || line[at] == "-h"); ++at) {
@@ -238,12 +240,11 @@ std::string help_of(const Verb& verb) {
 }
 
 std::string help_of(const std::vector<Verb>& verbs) {
-  std::string out = "lathe: kernels cut to a shape on first use, cached, launched.\n\n";
+  std::string out = "lathe: compile, cache and run kernels for the exact shapes that you use.\n\n";
   for (const Verb& v : verbs) absl::StrAppend(&out, verb_line(v));
-  absl::StrAppend(
-      &out,
-      "\n'lathe VERB --help' shows a verb's flags, 'lathe --version' the version. Exit codes: 0 done, 1 "
-      "failed, 2 bad usage.\n");
+  absl::StrAppend(&out,
+                  "\n'lathe VERB --help' prints the flags of a verb, 'lathe --version' the version.\n"
+                  "Exit codes: 0 success, 1 failure, 2 wrong usage.\n");
   return out;
 }
 
@@ -253,11 +254,11 @@ std::string help_of_group(const std::vector<std::string>& line, const std::vecto
   if (word == line.end() || std::find_if_not(word + 1, line.end(), asks_for_help) != line.end()) return "";
   std::string lines;
   for (const Verb& v : verbs) {
-    if (v.name == *word) return "";  // a verb of its own beside the longer ones: its flags
+    if (v.name == *word) return "";  // the word is also a verb itself, whose own help is printed
     if (first_word(v.name) == *word) absl::StrAppend(&lines, verb_line(v));
   }
   if (lines.empty()) return "";
-  return absl::StrCat(lines, "\n'lathe ", *word, " WORD --help' shows the flags.\n");
+  return absl::StrCat(lines, "\n'lathe ", *word, " WORD --help' prints the flags.\n");
 }
 
 bool asks_for_help(const std::string& word) { return word == "-h" || word == "--help"; }

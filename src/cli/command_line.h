@@ -1,4 +1,4 @@
-// Plain parsing of `lathe VERB [WORDS] [--flag VALUE]`, from a table that also writes the help.
+// Parses `lathe VERB [WORDS] [--flag VALUE]` by a table of verbs. The same table gives the help texts.
 #pragma once
 
 #include <cstdint>
@@ -12,58 +12,58 @@
 namespace lathe::cli {
 
 struct Flag {
-  const char* name;   // "dtype", without dashes
-  const char* value;  // what the help calls its value, "f32|f16|bf16"; nullptr: a switch
+  const char* name;   // without dashes: "dtype"
+  const char* value;  // the value as the help shows it: "f32|f16|bf16"; nullptr: a switch without a value
   const char* help;
 };
 
-// What a user wrote. Getters name the flag and the expected form in their errors, all kInvalidArgument.
+// The words and flags of a command line. If a getter fails, the error is kInvalidArgument; it names the flag and the
+// expected form.
 class Arguments {
  public:
   std::vector<std::string> words;
-  std::map<std::string, std::string> flags;  // given ones; a switch maps to ""
+  std::map<std::string, std::string> flags;  // the given flags; a switch maps to ""
 
   bool has(const std::string& name) const { return flags.count(name) != 0; }
   std::string text(const std::string& name, const std::string& fallback) const;
   absl::StatusOr<int64_t> integer(const std::string& name, int64_t fallback, int64_t lowest,
                                   int64_t highest) const;
-  // A number of bytes, as "4096", "500M" or "unlimited" (UINT64_MAX).
+  // A number of bytes such as "4096" or "500M"; "unlimited" gives UINT64_MAX.
   absl::StatusOr<uint64_t> bytes(const std::string& name, uint64_t fallback) const;
-  // One of `names`; the first when the flag is absent.
+  // One of `names`; the first one if the flag is absent.
   absl::StatusOr<std::string> choice(const std::string& name, const std::vector<std::string>& names) const;
-  // Of two flags that contradict each other.
+  // An error if both flags are given.
   absl::Status not_both(const std::string& one, const std::string& other) const;
 };
 
 struct Verb {
-  const char* name;     // "run matmul": one word or two
-  const char* words;    // what follows, "MxNxK"
-  int words_wanted;     // how many words must follow; -N: N or more
+  const char* name;     // one or two words: "run matmul"
+  const char* words;    // the words that follow: "MxNxK"
+  int words_wanted;     // the number of words that must follow; -N: N or more
   const char* summary;  // one line
   std::vector<Flag> flags;
   std::vector<const char*> examples;
-  // kInvalidArgument: the command line is wrong (exit 2); any other error: it failed (exit 1).
+  // kInvalidArgument: the command line is wrong (exit code 2). Any other error: the verb failed (exit code 1).
   absl::Status (*run)(const Arguments& arguments);
 };
 
-// Flags that every verb takes.
+// The flags that every verb takes.
 const std::vector<Flag>& common_flags();
 
-// Finds the verb and reads its words and flags, which may stand in any order. Unknown verbs and flags name
-// the nearest known ones. `*verb` is set as soon as it is known, so that an error can point to its help.
+// Finds the verb and reads its words and flags, in any order. An error about an unknown verb or flag names the nearest
+// known one. `*verb` is set as soon as it is known, so that an error can point to its help.
 absl::StatusOr<Arguments> parse(const std::vector<std::string>& line, const std::vector<Verb>& verbs,
                                 const Verb** verb);
 
 std::string help_of(const Verb& verb);
 std::string help_of(const std::vector<Verb>& verbs);
-// For a line that asks for help with the first word of two ("run --help"): the verbs that begin with it, one
-// per line.
-// "" for any other line.
+// For "run --help" and the like, where `run` is the first word of several verbs: lists these verbs. "" for any other
+// line.
 std::string help_of_group(const std::vector<std::string>& line, const std::vector<Verb>& verbs);
-// "-h" and "--help".
+// Whether the word is "-h" or "--help".
 bool asks_for_help(const std::string& word);
 
-// The nearest name by edit distance, "" when none is near.
+// The nearest name by edit distance; "" if none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& names);
 
 }  // namespace lathe::cli

@@ -14,9 +14,9 @@ namespace lathe::cli {
 namespace {
 
 constexpr Flag kMMax = {"m-max", "M",
-                        "where the payload leaves the rows open: prepare for 1 to this (default: 8192)"};
+                        "largest number of rows where the payload leaves it open (default: 8192)"};
 
-// What both verbs begin with.
+// The common first part of both verbs.
 struct Read {
   Opened opened;
   Json program;
@@ -43,18 +43,18 @@ absl::StatusOr<Read> read(const Arguments& arguments) {
   if (!program.ok()) return program.status();
   if (asked.tuning.split_k > 0 && !has_product(*program))
     return absl::InvalidArgumentError(
-        absl::StrCat("--split-k: no step of ", arguments.words[0], " is a product"));
+        absl::StrCat("--split-k has no effect: no step of ", arguments.words[0], " is a matmul"));
   if (arguments.has("m-max")) {
     absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(*program, 1);
     if (!steps.ok()) return steps.status();
     if (std::none_of(steps->begin(), steps->end(), [](const PayloadStep& s) { return s.open_rows; }))
       return absl::InvalidArgumentError(
-          absl::StrCat("--m-max: no step of ", arguments.words[0], " has open rows"));
+          absl::StrCat("--m-max has no effect: no step of ", arguments.words[0], " has open rows"));
   }
   return Read{*std::move(opened), *std::move(program), asked};
 }
 
-// A line a step and its choice with the most rows.
+// Prints each step, and the oracle's choice for it. Open rows count as the largest number asked for.
 absl::Status print_steps(const Read& read) {
   absl::StatusOr<std::vector<PayloadStep>> steps = asked_steps(read.program, read.asked);
   if (!steps.ok()) return steps.status();
@@ -65,7 +65,8 @@ absl::Status print_steps(const Read& read) {
     if (!plan->contains("predicted_seconds")) {
       if (is_on_host(step))
         absl::PrintF(
-            "  no kernel is made: 'lathe kernel-bench' evaluates it on the host, an engine does it itself\n");
+            "  no kernel: 'lathe kernel-bench' evaluates this step on the host, an engine must compute it "
+            "itself\n");
       else
         absl::PrintF("  nothing to do\n");
       continue;
@@ -98,7 +99,7 @@ absl::Status compile(const Arguments& arguments) {
   for (const char* flag : {"m-max", "split-k"})
     if (arguments.has(flag))
       return absl::InvalidArgumentError(
-          absl::StrCat("--", flag, " beside --params, whose entries say rows and splits"));
+          absl::StrCat("--", flag, " cannot be used with --params: its entries give rows and splits"));
   absl::StatusOr<std::vector<std::string>> added =
       add_params(device, payload->program, arguments.text("params", ""), manifest->get());
   if (!added.ok()) return added.status();
@@ -124,29 +125,28 @@ absl::Status plan(const Arguments& arguments) {
 Verb compile_verb() {
   std::vector<Flag> flags = warm_flags();
   flags.insert(flags.end(), {kMMax, kProductsSplitK});
-  flags.push_back(
-      {"params", "FILE",
-       "compile exactly what 'lathe plan --out' wrote there; its \"parameters\" are the pipelines'"});
+  flags.push_back({"params", "FILE",
+                   "compile exactly the choices in this file of 'lathe plan --out'; its \"parameters\" are "
+                   "the params.NAME of the "
+                   "pipelines"});
   flags.push_back(pipeline_flag());
-  flags.push_back({"json", nullptr, "print the program that was read, and compile nothing"});
-  return {"compile",
-          "PAYLOAD.MLIR",
-          1,
-          "compile what a module of linalg on tensors asks for; what is not understood is refused, with its "
-          "place",
-          flags,
-          {"lathe compile payload.mlir", "lathe compile payload.mlir --target sm_90a --facts h200"},
-          compile};
+  flags.push_back({"json", nullptr, "print the steps of the payload as JSON, and compile nothing"});
+  return {
+      "compile", "PAYLOAD.MLIR",
+      1,         "compile the kernels for an MLIR module (linalg on tensors); errors give line and column",
+      flags,     {"lathe compile payload.mlir", "lathe compile payload.mlir --target sm_90a --facts h200"},
+      compile};
 }
 
 Verb plan_verb() {
   return {"plan",
           "PAYLOAD.MLIR",
           1,
-          "what the oracle chooses for a module of linalg on tensors; for 'lathe compile --params'",
+          "print the oracle's choices for an MLIR module (linalg on tensors); 'lathe compile --params' takes "
+          "them",
           {kMMax,
            kProductsSplitK,
-           {"out", "FILE", "write the choices, one for each class, as JSON"},
+           {"out", "FILE", "write the choices to this JSON file, one for each class"},
            facts_flag(),
            target_flag(),
            device_flag()},

@@ -1,4 +1,4 @@
-// Tables as CSV (RFC 4180, but for lines that end as Unix's do). The benchmarks write theirs by it too.
+// Writes CSV (RFC 4180, but with Unix line ends). The benchmarks use it too.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lathe::cli {
 
-// The record without the end of its line: a field with a comma, a quote or a line's end in it is quoted.
+// One record without its line end. A field that contains a comma, a quote or a line end is quoted.
 std::string csv_record(const std::vector<std::string>& fields);
 
 }  // namespace lathe::cli

@@ -1,4 +1,4 @@
-// A device's memory and streams with owners.
+// Owners of device memory and of streams.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -11,11 +11,11 @@
 
 namespace lathe::cli {
 
-// Must go before its device.
+// A block of device memory. Must be destroyed before its device.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  // As large as `image`, a copy of it once `stream` is synchronised.
+  // Allocates a block and copies `image` into it. The copy is complete when `stream` is synchronised.
   static absl::StatusOr<DeviceBuffer> make(lathe_device* device, lathe_stream stream,
                                            const std::vector<uint8_t>& image);
   DeviceBuffer(DeviceBuffer&& other) noexcept;
@@ -23,7 +23,7 @@ class DeviceBuffer {
   ~DeviceBuffer();
 
   void* data() const { return data_; }
-  // Both as large as the buffer, both done when `stream` is synchronised.
+  // Copy the whole block; `image` has its size. The copy is complete when `stream` is synchronised.
   absl::Status upload(lathe_stream stream, const std::vector<uint8_t>& image) const;
   absl::Status download(lathe_stream stream, std::vector<uint8_t>* image) const;
 
@@ -33,7 +33,7 @@ class DeviceBuffer {
   size_t bytes_ = 0;
 };
 
-// A stream of its own on a GPU, null on the CPU. Must go before its device.
+// A new stream on a GPU, null on the CPU. Must be destroyed before its device.
 class Stream {
  public:
   Stream() = default;
@@ -43,7 +43,7 @@ class Stream {
   ~Stream();
 
   lathe_stream get() const { return stream_; }
-  // How often an operand that has an image lies in the host's memory: the CPU's memory is the host's.
+  // How many copies of an operand are in host memory: its image, and on the CPU also its device memory.
   int host_copies() const { return stream_ == nullptr ? 2 : 1; }
   absl::Status synchronize() const;
 
@@ -52,7 +52,7 @@ class Stream {
   lathe_stream stream_ = nullptr;
 };
 
-// kResourceExhausted, which names `request`: it needs more bytes than this machine has of memory.
+// kResourceExhausted if this machine has less than `bytes` of memory; the error names `request`.
 absl::Status check_memory(const std::string& request, double bytes);
 
 }  // namespace lathe::cli

@@ -46,13 +46,14 @@ absl::Status devices(const Arguments& arguments) {
 }  // namespace
 
 Verb devices_verb() {
-  return {"devices",
-          "",
-          0,
-          "every device this build knows: its facts and where each came from, or why it is missing",
-          {{"json", nullptr, "as JSON"}},
-          {"lathe devices"},
-          devices};
+  return {
+      "devices",
+      "",
+      0,
+      "list every device that this build supports: its facts and their sources, or why it is not available",
+      {{"json", nullptr, "print JSON"}},
+      {"lathe devices"},
+      devices};
 }
 
 }  // namespace lathe::cli

@@ -21,7 +21,9 @@ namespace fs = std::filesystem;
 absl::Status write_files(const std::vector<Text>& stages, const std::string& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot make '", directory, "': ", error.message()));
+  if (error)
+    return absl::UnavailableError(
+        absl::StrCat("cannot create directory '", directory, "': ", error.message()));
   for (const Text& stage : stages) {
     const fs::path path = fs::path(directory) / fs::path(stage.name).filename();
     if (absl::Status s = write_file(path.string(), stage.text); !s.ok()) return s;
@@ -34,7 +36,7 @@ bool is_code(const Text& stage) { return absl::StartsWith(stage.text, "\177ELF")
 
 absl::Status print_stages(lathe_plan* plan, const Arguments& arguments) {
   std::vector<Text> stages;
-  // Stages that came before a failure are shown all the same: they are what the user is looking for.
+  // The stages before a failure are printed too, because they help to find the cause.
   absl::Status status = check(lathe_plan_dump(plan, nullptr, collect_text, &stages));
   if (arguments.has("stage")) {
     std::vector<std::string> names;
@@ -45,15 +47,15 @@ absl::Status print_stages(lathe_plan* plan, const Arguments& arguments) {
       return status;
     }
     if (!status.ok()) return status;
-    return absl::InvalidArgumentError(
-        absl::StrCat("no stage '", arguments.text("stage", ""), "'; there are ", absl::StrJoin(names, ", ")));
+    return absl::InvalidArgumentError(absl::StrCat("there is no stage '", arguments.text("stage", ""),
+                                                   "'; the stages are ", absl::StrJoin(names, ", ")));
   }
   if (arguments.has("output")) {
     if (absl::Status s = write_files(stages, arguments.text("output", "")); !s.ok()) return s;
   } else {
     for (const Text& stage : stages) {
       if (is_code(stage)) {
-        absl::PrintF("==> %s\n%d bytes of machine code; --output DIR writes them\n\n", stage.name,
+        absl::PrintF("==> %s\n%d bytes of machine code; --output DIR writes them to a file\n\n", stage.name,
                      stage.text.size());
         continue;
       }
@@ -89,8 +91,8 @@ absl::Status dump_elementwise(const Arguments& arguments) {
 std::vector<Flag> dump_flags() {
   return {facts_flag(),
           target_flag(),
-          {"output", "DIR", "write a file a stage instead of printing them"},
-          {"stage", "NAME", "print that stage alone"},
+          {"output", "DIR", "write each stage to a file in this directory instead of printing it"},
+          {"stage", "NAME", "print only this stage"},
           pipeline_flag(),
           params_flag(),
           device_flag()};
@@ -102,7 +104,7 @@ Verb dump_matmul_verb() {
   return {"dump matmul",
           "MxNxK",
           1,
-          "the IR after each stage, LLVM IR, assembly or PTX, all made anew",
+          "compile a matmul anew, and print the IR after each stage, LLVM IR, and assembly or PTX",
           matmul_flags(dump_flags()),
           {"lathe dump matmul 16x4096x4096 --output /tmp/ir",
            "lathe dump matmul 64x4096x4096 --dtype f16 --facts h200 --stage kernel.ptx"},
@@ -113,7 +115,7 @@ Verb dump_argmax_verb() {
   return {"dump argmax",
           "ROWSxN",
           1,
-          "the same for argmax",
+          "compile an argmax anew, and print the IR after each stage, as for a matmul",
           argmax_flags(dump_flags()),
           {"lathe dump argmax 4x151936 --facts mi300x"},
           dump_argmax};
@@ -123,7 +125,7 @@ Verb dump_matmul_argmax_verb() {
   return {"dump matmul_argmax",
           "MxNxK",
           1,
-          "the same for matmul_argmax",
+          "compile a matmul_argmax anew, and print the IR after each stage, as for a matmul",
           matmul_argmax_flags(dump_flags()),
           {"lathe dump matmul_argmax 16x128256x4096 --dtype bf16 --facts h200 --stage kernel.ptx"},
           dump_matmul_argmax};
@@ -133,7 +135,7 @@ Verb dump_elementwise_verb() {
   return {"dump elementwise",
           "MxN",
           1,
-          "the same for an elementwise op",
+          "compile an elementwise program anew, and print the IR after each stage, as for a matmul",
           elementwise_flags(dump_flags()),
           {"lathe dump elementwise 2048x4096 --program scaled.json --facts h200 --stage kernel.ptx"},
           dump_elementwise};

@@ -1,4 +1,4 @@
-// Entries of caches and bundles as text: what their keys and metadata say.
+// Describes entries of caches and bundles in words, from their keys and metadata.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lathe::cli {
 
-// A record of tuning or of a plan: "tuned  cpu x86-64  matmul ...  dot tile ..., 1.23x the oracle's choice".
+// Describes a tuning or plan record: "tuned  cpu x86-64  matmul ...  dot tile ..., 1.23x the oracle's choice".
 std::string record_line(const Json& record);
 // "cpu x86-64", "cuda sm_90a"
 std::string target_of(const Json& key);
@@ -16,14 +16,13 @@ std::string target_of(const Json& key);
 std::string class_of(const Json& key);
 // "matmul"
 std::string op_of(const Json& key);
-// What the compiler took for the entry; 0 where it did not say.
+// The compile time of the entry; 0 if it is not recorded.
 double compile_milliseconds(const Json& entry);
-// What made the entry's machine code of PTX, or that a driver is to: " (ptxas 13.0.88)"; "" where it was no
-// PTX.
+// The program that assembled the entry's PTX, or a note that the driver will: " (ptxas 13.0.88)". "" without PTX.
 std::string assembler_of(const Json& entry);
 // "45 s", "12 min", "3 h", "8 days"
 std::string age_text(int64_t seconds);
-// The entry's object member `name`, or an empty object: entries may come from other versions.
+// The member `name` of the entry if it is an object, else an empty object: entries of other versions may lack it.
 Json object_of(const Json& entry, const char* name);
 
 }  // namespace lathe::cli

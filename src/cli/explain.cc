@@ -35,7 +35,7 @@ absl::Status explain_elementwise(const Arguments& arguments) {
 }
 
 std::vector<Flag> explain_flags() {
-  return {facts_flag(), target_flag(), device_flag(), {"json", nullptr, "as JSON"}};
+  return {facts_flag(), target_flag(), device_flag(), {"json", nullptr, "print JSON"}};
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ Verb explain_matmul_verb() {
       "explain matmul",
       "MxNxK",
       1,
-      "the plan chosen, its predicted time, and every other candidate with the reason; nothing is compiled",
+      "print the chosen plan, its predicted time, and all other candidates with reasons; compiles nothing",
       matmul_flags(explain_flags()),
       {"lathe explain matmul 1x28672x4096 --dtype bf16",
        "lathe explain matmul 64x4096x4096 --dtype f16 --facts h200 --target sm_90a"},
@@ -56,7 +56,7 @@ Verb explain_argmax_verb() {
   return {"explain argmax",
           "ROWSxN",
           1,
-          "the same for argmax",
+          "print the plan and the candidates of an argmax, as for a matmul",
           argmax_flags(explain_flags()),
           {"lathe explain argmax 4x151936 --facts mi300x"},
           explain_argmax};
@@ -66,7 +66,7 @@ Verb explain_matmul_argmax_verb() {
   return {"explain matmul_argmax",
           "MxNxK",
           1,
-          "the same for matmul_argmax",
+          "print the plan and the candidates of a matmul_argmax, as for a matmul",
           matmul_argmax_flags(explain_flags()),
           {"lathe explain matmul_argmax 16x128256x4096 --dtype bf16 --facts h200"},
           explain_matmul_argmax};
@@ -76,7 +76,7 @@ Verb explain_elementwise_verb() {
   return {"explain elementwise",
           "MxN",
           1,
-          "the same for an elementwise op",
+          "print the plan and the candidates of an elementwise program, as for a matmul",
           elementwise_flags(explain_flags()),
           {"lathe explain elementwise 2048x4096 --program scaled.json --facts h200"},
           explain_elementwise};

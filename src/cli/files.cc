@@ -25,7 +25,7 @@ absl::StatusOr<Json> read_json_file(const std::string& path) {
   absl::StatusOr<std::string> text = read_file(path);
   if (!text.ok()) return text.status();
   try {
-    constexpr int kMostDepth = 64;  // values are copied by recursion
+    constexpr int kMostDepth = 64;  // a limit, because values are copied by recursion
     return Json::parse(*text, [](int depth, Json::parse_event_t, Json&) {
       if (depth > kMostDepth)
         throw std::invalid_argument(absl::StrCat("nested more than ", kMostDepth, " levels deep"));

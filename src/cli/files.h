@@ -1,4 +1,4 @@
-// Whole files, and what the command says of those it cannot read or write.
+// Reads and writes whole files, with errors for the user.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace lathe::cli {
 
-// kInvalidArgument: it cannot be read.
+// kInvalidArgument: the file cannot be read.
 absl::StatusOr<std::string> read_file(const std::string& path);
-// kInvalidArgument: nor is it JSON.
+// kInvalidArgument: the file cannot be read, is not JSON, or is nested too deep.
 absl::StatusOr<Json> read_json_file(const std::string& path);
-// kUnavailable: it cannot be written.
+// kUnavailable: the file cannot be written.
 absl::Status write_file(const std::string& path, absl::string_view text);
 
 }  // namespace lathe::cli

@@ -25,14 +25,15 @@ namespace fs = std::filesystem;
 
 struct Row {
   std::string payload, function, steps;
-  double first = 0, median = 0, least = 0;  // seconds of a run of all kernels
-  double host = 0;                          // the median of what the host did beside them
-  double flops = 0, bytes = 0;              // the kernels'
+  double first = 0, median = 0, least = 0;  // seconds that all kernels of a run take
+  double host = 0;                          // median seconds of the steps on the host
+  double flops = 0, bytes = 0;              // of the kernels
   CheckResult check;
-  std::string refused;        // why it was not run
-  std::vector<double> peers;  // medians by external libraries, 0 where one does not do all of it
+  std::string refused;        // why the payload did not run; "": it ran
+  std::vector<double> peers;  // median seconds of each external library; 0: it cannot run every step
 
-  // Every step is right, and so is what the text says, which alone says that the steps are the text's.
+  // Each step must be right, and the results must agree with the payload's text: only this shows that the steps are
+  // what the text asks for.
   bool good() const { return refused.empty() && check.ok && check.unjudged.empty(); }
   double gflops() const { return median > 0 ? flops / median / 1e9 : 0; }
   double gbytes() const { return median > 0 ? bytes / median / 1e9 : 0; }
@@ -44,12 +45,12 @@ struct Setting {
   const Stream& stream;
   int64_t rows, repeats;
   uint64_t seed;
-  lathe_tuning tuning;  // of every product that is Lathe's own
-  std::string params;   // a file of what every step takes ("": none)
+  lathe_tuning tuning;  // for every matmul that Lathe runs
+  std::string params;   // file with the choices for all steps; "": none
   const std::vector<OpenedDevice>& peers;
 };
 
-// Seconds: of the kernels, and of what the host did of the steps.
+// Seconds of one run: the kernels, and the steps on the host.
 struct Run {
   double kernels = 0, host = 0;
 };
@@ -86,7 +87,7 @@ absl::StatusOr<Times> time_runs(PayloadTrial* trial, const Stream& stream, int64
   return times;
 }
 
-// The median of the library's runs; 0 where it does not do every step.
+// The median seconds of the library's runs; 0 if it cannot run every step.
 absl::StatusOr<double> run_peer(const Setting& setting, const OpenedDevice& peer, const Json& function) {
   auto trial = PayloadTrial::make(peer.device.get(), peer.stream, function, setting.rows, setting.seed, {});
   if (!trial.ok()) return trial.status();
@@ -99,8 +100,8 @@ absl::StatusOr<double> run_peer(const Setting& setting, const OpenedDevice& peer
   return times->median;
 }
 
-// What the steps of the function, which begin at `first` of the payload's, are to ask for: what `listed` says
-// of them, or without it what --split-k says of products.
+// The tuning of each step of the function: from `listed`, where the function's steps start at `first`; without a list,
+// --split-k for each matmul.
 absl::StatusOr<std::vector<lathe_tuning>> tunings_of(const Setting& setting, const Json& function,
                                                      const std::vector<lathe_tuning>* listed, size_t first) {
   absl::StatusOr<std::vector<PayloadStep>> steps = function_steps(function, setting.rows);
@@ -134,7 +135,7 @@ absl::Status run_function(const Setting& setting, const Json& function,
   if (!check.ok()) return check.status();
   row->check = *check;
   row->peers.assign(setting.peers.size(), 0);
-  if (!row->good() || row->flops == 0) return absl::OkStatus();  // the libraries do products alone
+  if (!row->good() || row->flops == 0) return absl::OkStatus();  // the libraries have only matmuls
   for (size_t i = 0; i < setting.peers.size(); ++i) {
     absl::StatusOr<double> median = run_peer(setting, setting.peers[i], function);
     if (!median.ok()) return median.status();
@@ -143,7 +144,7 @@ absl::Status run_function(const Setting& setting, const Json& function,
   return absl::OkStatus();
 }
 
-// A row a function; one with the reason where the payload or a function is refused.
+// One row per function. If the payload or a function is refused, its row has the reason.
 std::vector<Row> run_payload(const Setting& setting, const fs::path& path) {
   Row row;
   row.payload = path.stem().string();
@@ -160,7 +161,7 @@ std::vector<Row> run_payload(const Setting& setting, const fs::path& path) {
     return {row};
   }
   std::vector<Row> rows;
-  size_t first = 0;  // step of the function
+  size_t first = 0;  // the function's first step, counted over all functions
   for (const Json& function : program->at("functions")) {
     Row of = row;
     of.function = function.at("name").get<std::string>();
@@ -193,13 +194,13 @@ void print(const Row& row) {
                                : row.check.judged == row.check.to_judge
                                    ? "all"
                                    : absl::StrCat(row.check.judged, " of ", row.check.to_judge);
-    const char* check = !row.check.ok ? "WRONG" : row.good() ? "right" : "unjudged";
+    const char* check = !row.check.ok ? "WRONG" : row.good() ? "right" : "unchecked";
     absl::PrintF("%-24s %-9s %9s %9s %9s %8.1f %8.1f", row.payload, check, duration(row.median),
                  row.host > 0 ? duration(row.host) : "-", duration(row.first), row.gflops(), row.gbytes());
     for (const double median : row.peers) absl::PrintF(" %9s", median > 0 ? duration(median) : "-");
     absl::PrintF("  %-18s %s\n", judged, row.check.ok ? row.steps : row.check.what);
     if (!row.check.unjudged.empty())
-      absl::PrintF("%-24s its text is not judged: %s\n", "", row.check.unjudged);
+      absl::PrintF("%-24s the results were not compared with the text: %s\n", "", row.check.unjudged);
   }
   std::fflush(stdout);
 }
@@ -235,11 +236,11 @@ std::string csv_of(const std::vector<Row>& rows, const std::string& device,
   return text;
 }
 
-// Products by what they compute, the rest by what it reads and writes.
+// Two charts: matmuls in GFLOP/s, all other payloads in GB/s.
 std::string chart_of(const std::vector<Row>& rows, const std::string& device,
                      const std::vector<OpenedDevice>& peers) {
   BarChart products, others;
-  products.title = absl::StrCat("Products on ", device);
+  products.title = absl::StrCat("Matmuls on ", device);
   products.unit = "GFLOP/s";
   others.title = absl::StrCat("Bandwidth on ", device);
   others.unit = "GB/s";
@@ -276,10 +277,10 @@ absl::Status kernel_bench(const Arguments& arguments) {
   std::error_code error;
   if (*listed && !fs::is_regular_file(arguments.words[0], error))
     return absl::InvalidArgumentError(absl::StrCat("--params ", params,
-                                                   ": its entries are of one payload, and ",
-                                                   arguments.words[0], " is a directory"));
+                                                   ": the entries are for one payload, but ",
+                                                   arguments.words[0], " is a directory: name one file"));
   if (*listed && arguments.has("split-k"))
-    return absl::InvalidArgumentError("--split-k beside --params, whose entries say splits");
+    return absl::InvalidArgumentError("--split-k cannot be used with --params: its entries give the splits");
   const std::string target = arguments.text("target", "cpu");
   const absl::StatusOr<OpenedDevice> opened = open_named(arguments, target, {LATHE_EXTERNAL_OFF});
   if (!opened.ok()) return opened.status();
@@ -298,7 +299,7 @@ absl::Status kernel_bench(const Arguments& arguments) {
   absl::PrintF("%-24s %-9s %9s %9s %9s %8s %8s", "payload", "check", "kernels", "on host", "first use",
                "GFLOP/s", "GB/s");
   for (const OpenedDevice& peer : *peers) absl::PrintF(" %9s", peer.name);
-  absl::PrintF("  %-18s steps; open rows are %d, seed %d\n", "text judged", *rows, *seed);
+  absl::PrintF("  %-18s steps; open rows are %d, seed %d\n", "compared to text", *rows, *seed);
   std::vector<Row> table;
   for (const fs::path& file : *files) {
     for (const Row& row : run_payload(setting, file)) {
@@ -315,7 +316,8 @@ absl::Status kernel_bench(const Arguments& arguments) {
   const auto bad = std::count_if(table.begin(), table.end(), [](const Row& r) { return !r.good(); });
   absl::PrintF("%d of %d right\n", table.size() - bad, table.size());
   return bad == 0 ? absl::OkStatus()
-                  : absl::DataLossError(absl::StrFormat("%d payloads are refused, wrong or not judged", bad));
+                  : absl::DataLossError(absl::StrFormat(
+                        "%d payloads are refused, wrong, or not compared with their text", bad));
 }
 
 }  // namespace
@@ -324,18 +326,21 @@ Verb kernel_bench_verb() {
   return {"kernel-bench",
           "DIR|PAYLOAD.MLIR",
           1,
-          "run payloads on random arguments, check every step against float64, time them, and the external "
-          "libraries here",
-          {{"target", "cpu|cuda:0|hip:0", "where (default: cpu)"},
-           {"rows", "M", "where a payload leaves the rows open (default: 16)"},
-           {"repeat", "N", "runs timed after the first (default: 10)"},
+          "run MLIR modules on random arguments, check each step against float64, and time Lathe and the "
+          "external "
+          "libraries",
+          {{"target", "cpu|cuda:0|hip:0", "device to run on (default: cpu)"},
+           {"rows", "M", "number of rows where a payload leaves it open (default: 16)"},
+           {"repeat", "N", "number of timed runs after the first (default: 10)"},
            kProductsSplitK,
-           {"seed", "S", "of the random arguments (default: a fresh one, printed)"},
-           {"csv", "FILE", "write the table"},
-           {"svg", "FILE", "write a chart of it"},
+           {"seed", "S", "seed of the random arguments (default: a new one, which is printed)"},
+           {"csv", "FILE", "write the table to this CSV file"},
+           {"svg", "FILE", "write a chart of the table to this SVG file"},
            pipeline_flag(),
            {"params", "FILE",
-            "run exactly what 'lathe plan --out' wrote there; its \"parameters\" are the pipelines'"},
+            "run exactly the choices in this file of 'lathe plan --out'; its \"parameters\" are the "
+            "params.NAME of the "
+            "pipelines"},
            miss_flag()},
           {"lathe kernel-bench benchmarks/payloads --csv cpu.csv --svg cpu.svg",
            "lathe kernel-bench benchmarks/payloads --target cuda:0"},

@@ -1,4 +1,4 @@
-// lathe: see devices, run and check kernels, look into plans and code, keep the cache.
+// The `lathe` command: the list of verbs, and what becomes of a command line.
 #include <lathe/lathe.h>
 
 #include <cstdio>
@@ -84,11 +84,10 @@ int run(const std::vector<std::string>& line) {
   return kBadUsage;
 }
 
-// Output that did not arrive is a failure, found out here at the latest: what was printed may still lie in
-// the buffer.
+// Fails if standard output could not be written. Output may still be buffered, so this must be the last step.
 int with_output(int code) {
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
-  std::fputs("lathe: the standard output cannot be written\n", stderr);
+  std::fputs("lathe: cannot write to standard output\n", stderr);
   return code == kDone ? kFailed : code;
 }
 
@@ -96,8 +95,8 @@ int with_output(int code) {
 }  // namespace lathe::cli
 
 int main(int argc, char** argv) {
-  // An OpenMP library's idle threads would spin on the cores of what is timed next; it reads this when it is
-  // loaded.
+  // Idle threads of an OpenMP library would otherwise spin on the cores that the next measurement uses. The library
+  // reads this variable when it is loaded.
   setenv("OMP_WAIT_POLICY", "passive", 0);
   try {
     return lathe::cli::with_output(lathe::cli::run(std::vector<std::string>(argv + 1, argv + argc)));

@@ -16,16 +16,16 @@
 namespace lathe::cli {
 namespace {
 
-// How a model's layers are asked for.
+// The dtypes and limits of a model's requests.
 struct Form {
-  lathe_dtype dtype = LATHE_BF16;  // of weights and activations
-  lathe_dtype result =
-      LATHE_BF16;  // of what layers write, of biases, and of the output layer, which stays wide
+  lathe_dtype dtype = LATHE_BF16;  // weights and activations
+  // Results and biases of the layers, and the whole output layer, which is never quantised.
+  lathe_dtype result = LATHE_BF16;
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
   int64_t m_max = 8192, head_m_max = 512, ranks = 1;
 };
 
-// Of a config's torch_dtype; NONE for what is none of these.
+// The dtype that a config's torch_dtype names; NONE for any other name.
 lathe_dtype dtype_of_torch(const std::string& name) {
   if (name == "float32") return LATHE_F32;
   if (name == "float16") return LATHE_F16;
@@ -38,9 +38,8 @@ absl::StatusOr<Form> read_form(const Arguments& arguments, const ModelLayers& mo
   const lathe_dtype own = dtype_of_torch(model.dtype);
   if (own != LATHE_DTYPE_NONE) form.result = own;
   if (own == LATHE_DTYPE_NONE && !model.dtype.empty() && !arguments.has("dtype"))
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": torch_dtype '", model.dtype,
-                     "' is none of float32, float16, bfloat16; --dtype says what is multiplied"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": torch_dtype '", model.dtype,
+                                                   "' is not float32, float16 or bfloat16: give --dtype T"));
   form.dtype = form.result;
   absl::Status s =
       read_dtype(arguments, "dtype",
@@ -48,7 +47,8 @@ absl::StatusOr<Form> read_form(const Arguments& arguments, const ModelLayers& mo
   const bool is_float = form.dtype == LATHE_F32 || form.dtype == LATHE_F16 || form.dtype == LATHE_BF16;
   if (is_float) form.result = form.dtype;
   if (s.ok() && own == LATHE_DTYPE_NONE && !(is_float && arguments.has("dtype")))
-    std::fprintf(stderr, "lathe: %s has no torch_dtype that is known: layers write bf16\n", path.c_str());
+    std::fprintf(stderr, "lathe: %s has no known torch_dtype: results of the layers are bf16\n",
+                 path.c_str());
   if (s.ok()) s = read_choice(arguments, "determinism", kDeterminisms, &form.determinism);
   if (s.ok()) s = read_integer(arguments, "max-m", 1, INT32_MAX, &form.m_max);
   if (s.ok()) s = read_integer(arguments, "max-head-m", 1, INT32_MAX, &form.head_m_max);
@@ -78,7 +78,7 @@ absl::Status add_layer(const ModelLayer& layer, const Form& form, lathe_manifest
   const int64_t m_max = layer.is_head ? form.head_m_max : form.m_max;
   absl::Status s = check(lathe_manifest_add_matmul(manifest, layer.name.c_str(), &desc, m_max));
   if (!s.ok() || !layer.is_head) return s;
-  // Greedy decoding: the logits are never written; shards of a vocabulary are compared by their values.
+  // Greedy decoding never stores the logits. With several ranks, the shards' maxima are compared by their values.
   MatmulArgmaxRequest greedy;
   greedy.m = 1, greedy.n = layer.n, greedy.k = layer.k;
   greedy.dtype = greedy.logits_dtype = form.result;
@@ -118,9 +118,10 @@ absl::StatusOr<std::string> manifest_text(const ModelLayers& model, const Form& 
 void warn(const Arguments& arguments, const ModelLayers& model) {
   const char* path = arguments.words[0].c_str();
   if (model.quantized && !arguments.has("dtype"))
-    std::fprintf(stderr,
-                 "lathe: %s has a quantization_config, which is not read: --dtype says what is multiplied\n",
-                 path);
+    std::fprintf(
+        stderr,
+        "lathe: %s has a quantization_config, which is not read: give --dtype T for quantised weights\n",
+        path);
   for (const std::string& what : model.not_covered)
     std::fprintf(stderr, "lathe: %s: the manifest does not cover %s\n", path, what.c_str());
 }
@@ -153,16 +154,19 @@ Verb manifest_verb() {
       "manifest",
       "CONFIG.JSON",
       1,
-      "the manifest of a model, from its config.json, for 'lathe warm' and lathe_warmup",
-      {{"tp", "RANKS", "one rank's part of a model split over so many (default: 1)"},
-       {"whole-experts", nullptr, "experts are dealt to ranks, not split over them"},
-       {"vocab-multiple", "N", "output layer: your engine pads its rows to a multiple of it (default: 64)"},
+      "write the manifest of a model from its config.json, for 'lathe warm' and lathe_warmup",
+      {{"tp", "RANKS", "number of ranks that share each layer; the manifest is for one rank (default: 1)"},
+       {"whole-experts", nullptr, "each expert is whole on one rank, not split over the ranks"},
+       {"vocab-multiple", "N",
+        "your engine pads the rows of the output layer to a multiple of N (default: 64)"},
        {"dtype", "T",
-        "what is multiplied: f32, f16, bf16, i8, an f8 (default: the config's; the output layer stays)"},
-       {"max-m", "M", "tokens at once, at most (default: 8192)"},
-       {"max-head-m", "M", "of the output layer: sequences at once, at most (default: 512)"},
+        "dtype of weights and activations: f32, f16, bf16, i8, f8e4m3, f8e5m2, f8e4m3fnuz or f8e5m2fnuz "
+        "(default: that of "
+        "the config); the output layer is never i8 or f8"},
+       {"max-m", "M", "largest number of tokens in one call (default: 8192)"},
+       {"max-head-m", "M", "largest number of sequences in one call of the output layer (default: 512)"},
        kDeterminism,
-       {"output", "FILE", "write it there (default: to the terminal)"}},
+       {"output", "FILE", "file to write (default: standard output)"}},
       {"lathe manifest Llama-3-70B/config.json --tp 8 --output llama.json",
        "lathe manifest DeepSeek-V3/config.json --tp 8 --whole-experts --dtype f8e4m3"},
       manifest};

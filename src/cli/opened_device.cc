@@ -5,7 +5,8 @@
 namespace lathe::cli {
 namespace {
 
-// The libraries that are looked for where they are wanted.
+// The external libraries that Lathe would look for on this device, each found or absent, as lathe_explain_matmul lists
+// them.
 absl::StatusOr<Json> libraries_of(lathe_device* device) {
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = desc.n = desc.k = 64;

@@ -1,4 +1,4 @@
-// A device with what its use needs, and one for each external library beside it.
+// Opens a device with its context and stream, also once for each external library.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 namespace lathe::cli {
 
 struct OpenedDevice {
-  std::string name;  // the device's; of an external library's that library's
+  std::string name;  // the device's name, or the library's if opened by open_for_externals
   Context context;
   Device device;
   Stream stream;
 };
 
-// A real device by its name.
+// Opens a device of this machine by its name.
 absl::StatusOr<OpenedDevice> open_named(const Arguments& arguments, const std::string& name,
                                         const ExternalUse& external = {});
-// The same, once for each external library that the device has: its products are done by that library, or
-// not.
+// Opens the same device once for each external library that is found. On such a device that library serves a matmul, or
+// the request is unsupported.
 absl::StatusOr<std::vector<OpenedDevice>> open_for_externals(const Arguments& arguments,
                                                              const OpenedDevice& device);
 

@@ -12,7 +12,7 @@
 namespace lathe::cli {
 namespace {
 
-// Whether several classes serve the step's rows.
+// Whether the step covers several classes, one for each bucket of its open rows.
 bool needs_weight(const PayloadStep& step) { return step.open_rows && is_product(step); }
 
 absl::Status add_weight(const PayloadStep& step, int64_t rows, lathe_manifest* manifest) {
@@ -23,7 +23,7 @@ absl::Status add_weight(const PayloadStep& step, int64_t rows, lathe_manifest* m
       lathe_manifest_add_matmul_argmax(manifest, name, &std::get<lathe_matmul_argmax_desc>(step.desc), rows));
 }
 
-// A class of explain's as a manifest has it.
+// A manifest entry for a class in lathe_explain's JSON.
 Json manifest_entry(const Json& problem, const PayloadStep& step, const lathe_tuning& tuning) {
   Json entry = problem;
   entry.erase("generic");
@@ -47,7 +47,7 @@ Json entry_of(const Json& plan, size_t step, int64_t rows) {
           {"splits", plan.at("launch").at("wanted_splits")}};
 }
 
-// An object of texts.
+// Whether the JSON is an object whose members are all strings.
 bool is_target(const Json& target) {
   return target.is_object() &&
          std::all_of(target.begin(), target.end(), [](const Json& field) { return field.is_string(); });
@@ -63,7 +63,8 @@ absl::StatusOr<Json> read_params(const std::string& path) {
                      json.value("entries", Json::array()).is_array() &&
                      is_target(json.value("target", Json::object()));
   if (!known)
-    return absl::InvalidArgumentError(absl::StrCat(path, ": no parameters that 'lathe plan' writes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": not a parameter file as 'lathe plan --out' writes it"));
   return read;
 }
 
@@ -74,7 +75,7 @@ bool is_entry(const Json& e) {
          e["splits"].is_number_unsigned();
 }
 
-// The rank of the candidate that the entry asks for; 0: there is none.
+// The rank of the candidate with the entry's config and splits; 0: there is none.
 int32_t rank_of(const Json& plan, const Json& entry) {
   for (const Json& candidate : plan.at("candidates"))
     if (candidate.at("legal") == true && candidate.at("config") == entry["config"] &&
@@ -90,18 +91,18 @@ absl::Status check_target(const Json& params, const Json& plan, const std::strin
     return absl::StrCat(target.value("backend", "?"), " ", target.value("arch", "?"), " ",
                         target.value("features", ""));
   };
-  return absl::InvalidArgumentError(absl::StrCat(path, ": it is of ", named(params["target"]),
-                                                 ", and this device is ", named(plan["target"])));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": the file is for ", named(params["target"]),
+                                                 ", but this device is ", named(plan["target"])));
 }
 
-// How the step is to ask for what the entry says, whose class `plan`, the step's, has. kInvalidArgument: no
-// candidate is like it.
+// The tuning with which the step gets the entry's candidate. `plan` explains the step. kInvalidArgument: there is no
+// such candidate.
 absl::StatusOr<lathe_tuning> tuning_of(lathe_device* device, PayloadStep step, const Json& plan,
                                        const Json& entry) {
   lathe_tuning tuning = LATHE_TUNING_INIT;
   if (plan.contains("config")) tuning.candidate = rank_of(plan, entry);
   if (tuning.candidate == 0 && entry["splits"] <= kMostSplits && is_product(step)) {
-    // Splits that the oracle does not come to by itself.
+    // The oracle may not consider this number of splits by itself.
     tuning.split_k = entry["splits"].get<int32_t>();
     tune_step(tuning, &step);
     const absl::StatusOr<Json> split = explain_step(device, step);
@@ -109,11 +110,11 @@ absl::StatusOr<lathe_tuning> tuning_of(lathe_device* device, PayloadStep step, c
   }
   if (tuning.candidate == 0)
     return absl::InvalidArgumentError(
-        absl::StrCat("no candidate of ", step.location, " on this device has that config"));
+        absl::StrCat("no candidate of the step at ", step.location, " has this config on this device"));
   return tuning;
 }
 
-// Whether every step that has a kernel has an entry.
+// An error if a step that has a kernel has no entry.
 absl::Status check_all_listed(lathe_device* device, const Json& program, const std::string& path,
                               const std::map<std::pair<size_t, int64_t>, size_t>& entries) {
   absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, 1);
@@ -125,12 +126,12 @@ absl::Status check_all_listed(lathe_device* device, const Json& program, const s
     if (!plan.ok()) return plan.status();
     if (plan->contains("config"))
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ": no entry is of step ", i, ", at ", (*steps)[i].location));
+          absl::StrCat(path, ": there is no entry for step ", i, ", at ", (*steps)[i].location));
   }
   return absl::OkStatus();
 }
 
-// The rows that a step is planned for: where they are open the upper ends of its classes with 1 to `rows`.
+// The numbers of rows to plan a step for. If they are open: the upper end of each class with 1 to `rows` rows.
 absl::StatusOr<std::vector<int64_t>> rows_of(lathe_device* device, const PayloadStep& step, int64_t rows) {
   if (!needs_weight(step)) return std::vector<int64_t>{rows};
   absl::StatusOr<Manifest> manifest = make_manifest();
@@ -231,7 +232,7 @@ absl::Status refuse_entries(const Arguments& arguments) {
   absl::StatusOr<bool> listed = lists_entries(path);
   if (!listed.ok() || !*listed) return listed.status();
   return absl::InvalidArgumentError(absl::StrCat(
-      path, ": its entries are of a payload's steps, for 'lathe compile' or 'lathe kernel-bench'"));
+      path, ": the entries are for the steps of a payload; use 'lathe compile' or 'lathe kernel-bench'"));
 }
 
 absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const Json& program,
@@ -240,26 +241,27 @@ absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const 
   absl::StatusOr<Json> params = read_params(path);
   if (!params.ok()) return params.status();
   const Json& entries = params->at("entries");
-  std::map<std::pair<size_t, int64_t>, size_t> first;  // the entry of a step with so many rows
+  std::map<std::pair<size_t, int64_t>, size_t> first;  // step and rows -> its entry
   for (size_t i = 0; i < entries.size(); ++i) {
     const Json& entry = entries[i];
     const auto error = [&](const std::string& why) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": entry ", i, ": ", why));
     };
-    if (!is_entry(entry)) return error("its fields are step, rows, class, config and splits");
+    if (!is_entry(entry)) return error("the fields must be step, rows, class, config and splits");
     const auto rows = entry["rows"].get<int64_t>();
     const auto [at, fresh] = first.try_emplace({entry["step"].get<size_t>(), rows}, i);
-    if (!fresh) return error(absl::StrCat("step and rows of entry ", at->second, " again"));
+    if (!fresh) return error(absl::StrCat("entry ", at->second, " has the same step and rows"));
     absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, rows);
     if (!steps.ok()) return steps.status();
     if (entry["step"] >= steps->size())
-      return error(absl::StrCat("step ", entry["step"].get<size_t>(), " of a payload of ", steps->size()));
+      return error(absl::StrCat("step ", entry["step"].get<size_t>(), " does not exist; the payload has ",
+                                steps->size(), " steps"));
     const PayloadStep& step = (*steps)[entry["step"].get<size_t>()];
     absl::StatusOr<Json> plan = explain_step(device, step);
     if (!plan.ok()) return plan.status();
     if (absl::Status of = check_target(*params, *plan, path); !of.ok()) return of;
     if (!plan->contains("class") || plan->at("class") != entry["class"])
-      return error(absl::StrCat("another class than that of ", step.location));
+      return error(absl::StrCat("the class differs from that of the step at ", step.location));
     const absl::StatusOr<lathe_tuning> tuning = tuning_of(device, step, *plan, entry);
     if (!tuning.ok()) return error(std::string(tuning.status().message()));
     const Json line = manifest_entry(entry["class"], step, *tuning);
@@ -290,8 +292,8 @@ absl::StatusOr<std::vector<lathe_tuning>> listed_tunings(lathe_device* device, c
       return is_entry(e) && e["step"] == i && e["class"] == plan->at("class");
     });
     if (entry == entries.end())
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": no entry is of step ", i, " with ", rows, " open rows, at ", step.location));
+      return absl::InvalidArgumentError(absl::StrCat(path, ": there is no entry for step ", i, " with ", rows,
+                                                     " open rows, at ", step.location));
     const absl::StatusOr<lathe_tuning> tuning = tuning_of(device, step, *plan, *entry);
     if (!tuning.ok())
       return absl::InvalidArgumentError(

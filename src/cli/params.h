@@ -1,15 +1,15 @@
-// What the oracle chose for a payload's steps, as a file: `lathe plan` writes it, `lathe compile --params`
-// compiles exactly that.
+// The file with the oracle's choices for a payload's steps. `lathe plan --out` writes it, and `lathe compile --params`
+// compiles exactly these choices.
 //
 //   {"lathe_params": 1,
 //    "target": {...},
 //    "entries": [{"step": 0, "rows": 4, "class": {...}, "config": {...}, "splits": 1}...],
 //    "parameters": {...}}
 //
-// "step" counts the steps of all functions; "rows" are those of a step that leaves them open; class, config
-// and splits are lathe_plan_explain's, as is "target", which may be missing: another device refuses what is
-// of one. "parameters", written by hand, are --pipeline's params.NAME; of them and the entries one may be
-// missing.
+// "step" counts the steps of all functions. "rows" is the number of rows if the step leaves it open. "class",
+// "config", "splits" and "target" are those of lathe_plan_explain. "target" may be missing; a device with another
+// target refuses the file. "parameters", written by hand, are the params.NAME of --pipeline. "entries" or "parameters"
+// may be missing.
 #pragma once
 
 #include <string>
@@ -18,33 +18,34 @@
 
 namespace lathe::cli {
 
-// What is asked of a payload's steps beside the payload itself.
+// What the command line asks of a payload's steps.
 struct StepsAsked {
-  int64_t rows = 0;                         // where the payload leaves them open
-  lathe_tuning tuning = LATHE_TUNING_INIT;  // its split_k is every product's; 0: the oracle's
+  int64_t rows = 0;                         // number of rows where the payload leaves it open
+  lathe_tuning tuning = LATHE_TUNING_INIT;  // its split_k is for every matmul; 0: the oracle chooses
 };
-// Every function's steps, in order; `asked` outlives them.
+// The steps of all functions, in order. `asked` must outlive them.
 absl::StatusOr<std::vector<PayloadStep>> asked_steps(const Json& program, const StepsAsked& asked);
 
-// lathe_explain_matmul's JSON, or its sisters', of the step; errors name its place.
+// The explanation of the step, as lathe_explain_matmul and its sisters give it. Errors name the step's location.
 absl::StatusOr<Json> explain_step(lathe_device* device, const PayloadStep& step);
-// Adds what the steps' requests can ask for: a step's one class, or where its rows are open every class with
-// 1 to `asked.rows`.
+// Adds the classes of the steps to the manifest: one class per step, or all classes with 1 to `asked.rows` rows if the
+// step leaves its rows open.
 absl::Status add_steps(lathe_device* device, const Json& program, const StepsAsked& asked,
                        lathe_manifest* manifest);
 
-// Whether the file lists what to compile; one may hold a pipeline's "parameters" alone. kInvalidArgument: it
-// is no such file.
+// Whether the file has "entries". kInvalidArgument: it is not a file in the format above.
 absl::StatusOr<bool> lists_entries(const std::string& path);
-// Of a verb that takes no payload: --params may not name a file that lists what a payload's steps take.
+// For verbs without a payload: kInvalidArgument if the file of --params has "entries".
 absl::Status refuse_entries(const Arguments& arguments);
+// The content of a file for these steps: an entry for each class.
 absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, const StepsAsked& asked);
-// Adds exactly what the file lists, and tells each with its step. kInvalidArgument names the entry that is of
-// no step, of another class, or no candidate here.
+// Adds exactly the classes and candidates that the file lists. Returns a line about each, to be printed.
+// kInvalidArgument names an entry whose step does not exist, whose class differs, or whose config is not a candidate
+// here.
 absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const Json& program,
                                                     const std::string& path, lathe_manifest* manifest);
-// What the steps, with `rows` where they are open, are to ask for so that they get what the file lists: one a
-// step, in order, that of a step on the host sets nothing. kInvalidArgument: as add_params.
+// The tuning with which each step gets the candidate that the file lists, with `rows` as the number of open rows. One
+// per step, in order; that of a step on the host sets nothing. kInvalidArgument: as for add_params.
 absl::StatusOr<std::vector<lathe_tuning>> listed_tunings(lathe_device* device, const Json& program,
                                                          const std::string& path, int64_t rows);
 

@@ -14,7 +14,7 @@ int64_t extent(const PayloadStep& step, char letter) {
   return at == step.extents.end() ? 1 : at->second;
 }
 
-// Of every value an image and a copy in the device's memory.
+// Checks that this machine has the memory for all values: an image of each, and its copy in device memory.
 absl::Status check_values(const Json& function, const std::vector<std::vector<int64_t>>& shapes,
                           const Stream& stream) {
   double bytes = 0;
@@ -71,7 +71,7 @@ absl::Status PayloadTrial::make_values(const Json& function, int64_t rows) {
     form.dtype = value.dtype;
     form.rows = 1;
     form.columns = value.elements;
-    // An argument's elements; what a step writes begins as poison.
+    // Arguments get random elements. Results of steps start as poison.
     Operand operand(form);
     const Json& arguments = function.at("arguments");
     if (std::find(arguments.begin(), arguments.end(), Json(i)) != arguments.end())
@@ -180,7 +180,7 @@ Operand PayloadTrial::gather(const PayloadStep& step, const char* name, char row
   std::map<char, int64_t> strides;
   int64_t stride = 1;
   for (size_t i = from.dims.size(); i-- > 0;) {
-    strides.emplace(from.dims[i], stride);  // of an argmax's rows the innermost: they lie one after the other
+    strides.emplace(from.dims[i], stride);  // keeps the innermost of several row dimensions of an argmax
     stride *= from.value->shape[i];
   }
   OperandForm form;
@@ -286,7 +286,8 @@ absl::StatusOr<Evaluator> PayloadTrial::evaluator_with(const std::vector<size_t>
 absl::Status PayloadTrial::evaluate(const Elementwise& step) {
   if (function_->at("meaning").is_null())
     return absl::UnimplementedError(
-        absl::StrCat("elementwise beside ", function_->at("unjudged").get<std::string>()));
+        absl::StrCat("the host cannot evaluate an elementwise step in a function with ",
+                     function_->at("unjudged").get<std::string>()));
   for (size_t v : step.reads)
     if (absl::Status s = download(&values_[v]); !s.ok()) return s;
   absl::StatusOr<Evaluator> evaluator = evaluator_with(step.reads);
@@ -325,9 +326,9 @@ absl::Status PayloadTrial::gather_rows(const PayloadStep& step) {
   return stream_.synchronize();
 }
 
-// What a kernel or the host made of what it read, once more: nothing that came later wrote over it.
+// Evaluates an elementwise step again and compares. This also shows that no later step overwrote the result.
 CheckResult PayloadTrial::check(const PayloadStep&, const Elementwise& step) {
-  if (function_->at("meaning").is_null()) {  // which verify() says
+  if (function_->at("meaning").is_null()) {  // verify() reports this
     CheckResult unjudged;
     unjudged.ok = true;
     return unjudged;

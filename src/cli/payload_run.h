@@ -1,5 +1,5 @@
-// A function of a payload on random arguments in a device's memory: its steps launched one after the other,
-// each checked against float64 on what it read.
+// Runs one function of a payload on random arguments in device memory. The steps run one after the other, and each
+// result is checked against float64, computed from what the step read.
 #pragma once
 
 #include <memory>
@@ -15,20 +15,20 @@ namespace lathe::cli {
 
 class PayloadTrial {
  public:
-  // Arguments are a function of `seed`; `function` outlives the trial, as do the device, the stream and
-  // `tunings`, one for each step or none.
+  // The arguments depend only on `seed`. `function`, the device, the stream and `tunings` must outlive the trial.
+  // `tunings` has one element per step, or none.
   static absl::StatusOr<std::unique_ptr<PayloadTrial>> make(lathe_device* device, const Stream& stream,
                                                             const Json& function, int64_t rows, uint64_t seed,
                                                             absl::Span<const lathe_tuning> tunings);
-  // All steps, on the trial's stream; does not wait for the last kernels. The seconds that the host spent on
-  // what no kernel does, while the device was idle: elementwise steps without a program, and rows of an
-  // argmax that lie apart.
+  // Launches all steps on the trial's stream, without waiting for the last kernels. Returns the seconds that the host
+  // spent, with the device idle, on work without a kernel: elementwise steps without a program, and copying the rows
+  // of an argmax whose elements are not contiguous.
   absl::StatusOr<double> launch();
-  // Waits, then judges every step's result: the first that is wrong, or the one nearest to its bound. Then
-  // what the function returns against what its text says, whatever the steps are.
+  // Waits, then checks the result of each step; reports the first wrong one, or the largest error. Then checks the
+  // function's results against the payload's text, which does not depend on the steps.
   absl::StatusOr<CheckResult> verify();
 
-  // Of the steps that kernels do: what they compute, and what their operands weigh.
+  // Of the steps with a kernel: the floating-point operations, and the size of the operands.
   double flops() const;
   double bytes() const;
   const std::vector<PayloadStep>& steps() const { return steps_; }
@@ -52,19 +52,19 @@ class PayloadTrial {
   void set_pointers(PayloadStep* step);
   void* memory_of(const PayloadStep& step, const char* name);
   Access access(const PayloadStep& step, const char* name) const;
-  // The operand as a matrix of its own, `rows` and `columns` the letters of its dimensions.
+  // Copies an operand of a step to a matrix. `rows` and `columns` are the letters of its dimensions.
   Operand gather(const PayloadStep& step, const char* name, char rows, char columns) const;
   Operand gather_argmax(const PayloadStep& step) const;
   CheckResult check_step(const PayloadStep& step);
   absl::Status check_meaning(CheckResult* all);
   CheckResult check(const PayloadStep& step, const Elementwise& desc);
-  // What the host does of a step; *seconds: how long it took.
+  // Does the host's part of a step, if it has one, and adds the time to *seconds.
   absl::Status run_on_host(const PayloadStep& step, double* seconds);
   absl::Status evaluate(const Elementwise& step);
-  // A copy of an argmax's input whose rows lie as its kernel reads them.
+  // Copies an argmax's input so that its rows are contiguous, as the kernel reads them.
   absl::Status gather_rows(const PayloadStep& step);
   absl::Status download(Value* value);
-  // An evaluator that knows the elements of `values`, and every shape.
+  // Makes an evaluator that knows the elements of `values`, and the shapes of all values.
   absl::StatusOr<Evaluator> evaluator_with(const std::vector<size_t>& values) const;
   CheckResult check(const PayloadStep& step, const lathe_matmul_desc& desc);
   CheckResult check(const PayloadStep& step, const lathe_argmax_desc& desc);
@@ -75,7 +75,7 @@ class PayloadTrial {
   Normal random_;
   const Json* function_ = nullptr;
   std::vector<Value> values_;
-  std::map<const PayloadStep*, Value> rows_;  // copies that gather_rows makes
+  std::map<const PayloadStep*, Value> rows_;  // the copies of gather_rows
   std::vector<PayloadStep> steps_;
 };
 

@@ -17,10 +17,10 @@ namespace {
 constexpr const char* kAccesses[] = {"a",       "b",      "c",   "d",   "x",   "bias", "residual",
                                      "indices", "values", "in0", "in1", "in2", "in3",  "in4"};
 
-// An elementwise op's; the last is none's.
+// The inputs of an elementwise op. No op has the last one, which ends a loop over them.
 constexpr const char* kInputs[] = {"in0", "in1", "in2", "in3", "in4", "in5"};
 
-// Dimensions side by side that are one to a step: [from, to).
+// Adjacent dimensions [from, to) of a value that a step treats as one dimension.
 struct Run {
   char letter;
   size_t from, to;
@@ -34,7 +34,7 @@ std::vector<Run> runs_of(const std::string& dims) {
   return runs;
 }
 
-// One step of a function, its extents bound.
+// Reads one step of a function: finds its extents and makes its descriptor.
 class StepReader {
  public:
   StepReader(const Json& function, const Json& step, int64_t rows)
@@ -45,7 +45,7 @@ class StepReader {
   }
 
   absl::StatusOr<PayloadStep> read() {
-    // An extent may be open in one operand and known in another.
+    // Known extents first: an extent may be open in one operand and known in another.
     for (const bool open : {false, true})
       for (const char* name : kAccesses)
         if (absl::Status s = bind(name, open); !s.ok()) return s;
@@ -79,9 +79,9 @@ class StepReader {
 
   absl::Status too_many(const char* name) const {
     return error(absl::StatusCode::kInvalidArgument,
-                 absl::StrCat("'", name, "' has more elements than can be counted"));
+                 absl::StrCat("'", name, "' is too large: the product of its extents exceeds 2^63 - 1"));
   }
-  // The extents that an access tells; `open`: those that none has told.
+  // Takes the extents from the shape of operand `name`: the known ones, or with `open` those that no operand gives.
   absl::Status bind(const char* name, bool open) {
     if (!has(name)) return absl::OkStatus();
     const Json& shape = value_of(name).at("shape");
@@ -91,23 +91,23 @@ class StepReader {
       if (run.letter == 'r' || (std::count(first, last, nullptr) > 0) != open) continue;
       const auto told = made_.extents.find(run.letter);
       if (open && told != made_.extents.end()) continue;
-      // An elementwise op of one loop has it along n.
+      // The loop of an elementwise op with one loop is n.
       const bool may_be_open = run.letter == 'm' || (run.letter == 'n' && has("program"));
       if (open && (!may_be_open || run.to - run.from > 1))
-        return error(absl::StatusCode::kUnimplemented,
-                     absl::StrCat("dimension ", run.from, " of '", name, "' is open; rows alone may be"));
+        return error(absl::StatusCode::kUnimplemented, absl::StrCat("dimension ", run.from, " of '", name,
+                                                                    "' is open, but only rows may be open"));
       made_.open_rows = made_.open_rows || open;
       const std::optional<int64_t> extent = open ? rows_ : elements_in(std::vector<int64_t>(first, last));
       if (!extent) return too_many(name);
       if (told != made_.extents.end() && told->second != *extent)
         return error(absl::StatusCode::kInvalidArgument,
-                     absl::StrCat("dimension ", run.from, " of '", name, "' is ", *extent, ", elsewhere ",
-                                  told->second));
+                     absl::StrCat("dimension ", run.from, " of '", name, "' is ", *extent,
+                                  ", but another operand has ", told->second));
       made_.extents[run.letter] = *extent;
     }
     return absl::OkStatus();
   }
-  // The rows of an argmax: all dimensions but the reduced one, in one order in what it reads and writes.
+  // Finds the rows of an argmax: all dimensions but the reduced one. They have the same order in inputs and outputs.
   absl::Status bind_rows() {
     if (!has("x")) return absl::OkStatus();
     for (const char* name : {"x", "indices", "values"}) {
@@ -123,7 +123,7 @@ class StepReader {
         if (known >= 0 && extent != known)
           return error(absl::StatusCode::kInvalidArgument,
                        absl::StrCat("dimension ", i, " of '", name, "' is ", extent.get<int64_t>(),
-                                    ", elsewhere ", known));
+                                    ", but another operand has ", known));
         known = extent.get<int64_t>();
       }
     }
@@ -134,7 +134,7 @@ class StepReader {
     made_.extents['r'] = *rows;
     return absl::OkStatus();
   }
-  // What an access spans, its strides with it, can be counted.
+  // Checks that the number of elements of operand `name`, and so each of its strides, fits in 63 bits.
   absl::Status check_size(const char* name) const {
     if (!has(name)) return absl::OkStatus();
     std::vector<int64_t> extents;
@@ -148,7 +148,7 @@ class StepReader {
     const auto at = made_.extents.find(letter);
     return at == made_.extents.end() ? 1 : at->second;
   }
-  // Elements between neighbours along `letter`; 0: the value has no such dimension.
+  // The distance, in elements, of neighbours along dimension `letter`; 0: the value has no such dimension.
   int64_t stride(const char* name, char letter) const {
     int64_t stride = 1;
     const std::vector<Run> runs = runs_of(dims_of(name));
@@ -158,7 +158,7 @@ class StepReader {
     }
     return 0;
   }
-  // A matrix of `rows` by `columns`, the letters of those dimensions.
+  // Describes operand `name` as a matrix. `rows` and `columns` are the letters of its dimensions.
   lathe_operand operand(const char* name, char rows, char columns) const {
     lathe_operand o = LATHE_OPERAND_INIT;
     o.dtype = dtype_of(value_of(name), "dtype");
@@ -199,7 +199,8 @@ class StepReader {
     join_batch(&desc);
     return desc;
   }
-  // A batch that shares B and lies row after row is one matrix of more rows.
+  // Turns a batch into one matrix with more rows, if all matrices share B and the rows of A, C, D and the residual
+  // follow each other without gaps.
   static void join_batch(lathe_matmul_desc* desc) {
     if (desc->batch == 1 || desc->b.batch_stride != 0) return;
     for (const lathe_operand* o : {&desc->a, &desc->d, &desc->c, &desc->epilogue.residual}) {
@@ -223,7 +224,7 @@ class StepReader {
     return desc;
   }
 
-  // As the program's dims have it: a row's distance where it has rows.
+  // Describes an input of an elementwise program. Its leading dimension is the distance of two rows; 0 without rows.
   lathe_operand input(const char* name) const {
     const std::string dims = dims_of(name);
     const bool rows = dims.find('m') != std::string::npos, columns = dims.find('n') != std::string::npos;
@@ -281,7 +282,7 @@ class StepReader {
   PayloadStep made_;
 };
 
-// What a step says of its values' extents; of one that the host does its meaning alone does.
+// What a step says about the extent of a value's dimensions. A step on the host says nothing; only its text does.
 struct Told {
   std::string name;
   size_t value;
@@ -304,7 +305,7 @@ std::vector<Told> told_by(const PayloadStep& step) {
   return all;
 }
 
-// Whether a step finds its values as it says that they are: another may say otherwise.
+// Checks that the shapes agree with what the step says: another step may have determined them.
 absl::Status check_shapes(const PayloadStep& step, const std::vector<std::vector<int64_t>>& shapes) {
   const auto error = [&](const std::string& why) {
     return absl::InvalidArgumentError(absl::StrCat(step.location, ": ", why));
@@ -312,15 +313,16 @@ absl::Status check_shapes(const PayloadStep& step, const std::vector<std::vector
   for (const Told& told : told_by(step)) {
     const std::vector<int64_t>& shape = shapes[told.value];
     if (!elements_in(shape))
-      return error(absl::StrCat("'", told.name, "' has more elements than can be counted"));
+      return error(
+          absl::StrCat("'", told.name, "' is too large: the product of its extents exceeds 2^63 - 1"));
     if (elements_in(told.among(shape)) != told.extent)
       return error(absl::StrCat("dimension ", told.run.from, " of '", told.name, "' is ", told.extent,
-                                ", elsewhere ", absl::StrJoin(told.among(shape), "x")));
+                                ", but another step has ", absl::StrJoin(told.among(shape), "x")));
   }
   return absl::OkStatus();
 }
 
-// What the ops of the text tell of the extents that the steps left open.
+// Fills in extents that the steps leave open, from the ops of the text.
 absl::Status tell_open(const Json& function, std::vector<std::vector<int64_t>>* shapes) {
   if (function.at("meaning").is_null()) return absl::OkStatus();
   const std::vector<int64_t> numbers = function.at("numbers").get<std::vector<int64_t>>();
@@ -332,7 +334,7 @@ absl::Status tell_open(const Json& function, std::vector<std::vector<int64_t>>* 
   return absl::OkStatus();
 }
 
-// Whether what every op of the text says of its operands agrees, and none is read past.
+// Checks that the ops of the text agree about the shapes of their operands, and read none past its end.
 absl::Status check_meaning(const Json& function, const std::vector<std::vector<int64_t>>& shapes) {
   if (function.at("meaning").is_null()) return absl::OkStatus();
   std::map<int64_t, Evaluator::Bound> values;
@@ -414,7 +416,7 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function
   }
   for (const PayloadStep& step : steps)
     for (const Told& told : told_by(step)) {
-      // One that is open is what the others beside it leave.
+      // If one of several dimensions is open, it is the step's extent divided by the others.
       std::vector<int64_t>& shape = shapes[told.value];
       const int64_t others = std::max<int64_t>(elements_in(told.among(shape)).value_or(1), 1);
       for (size_t i = told.run.from; i < told.run.to; ++i)
@@ -424,7 +426,7 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function
         }
     }
   if (absl::Status s = tell_open(function, &shapes); !s.ok()) return s;
-  // What nothing tells is rows.
+  // Extents that are still open are rows.
   for (std::vector<int64_t>& shape : shapes) std::replace(shape.begin(), shape.end(), int64_t{-1}, rows);
   for (const PayloadStep& step : steps)
     if (absl::Status s = check_shapes(step, shapes); !s.ok()) return s;

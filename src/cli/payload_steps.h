@@ -1,4 +1,4 @@
-// A payload's program (lathe_payload_inspect) as descriptors.
+// Turns the program of a payload (lathe_payload_inspect) into descriptors.
 #pragma once
 
 #include <map>
@@ -11,47 +11,48 @@
 
 namespace lathe::cli {
 
-// What a kernel does by its program, or, where there is none, the host as the payload says it
-// (reference/evaluate.h), by which either is judged.
+// An elementwise step. A kernel runs it by its program. A step without a program is evaluated on the host from the
+// payload's text (reference/evaluate.h). In both cases the text is what the result is checked against.
 struct Elementwise {
-  std::shared_ptr<lathe_program> program;  // desc's; null: on the host, because of
-  std::string on_host;
+  std::shared_ptr<lathe_program> program;  // the program of `desc`; null: evaluated on the host
+  std::string on_host;                     // why there is no program
   lathe_elementwise_desc desc = LATHE_ELEMENTWISE_DESC_INIT;
-  int64_t number = 0;         // the result's, in the payload's meaning
-  size_t value = 0;           // the same in the program
-  std::vector<size_t> reads;  // values of the program
+  int64_t number = 0;         // the result's number in the payload's meaning
+  size_t value = 0;           // the result's index among the program's values
+  std::vector<size_t> reads;  // indices of the values that it reads
 };
 
 struct PayloadStep {
   std::string function, location;
-  const Json* json = nullptr;       // in the program
-  std::map<char, int64_t> extents;  // by the letters of its accesses; what has none is 1
-  // Data pointers are NULL but where presence is part of the class.
+  const Json* json = nullptr;       // the step in the program's JSON
+  std::map<char, int64_t> extents;  // by the letter of the dimension; 1 if the letter is absent
+  // Data pointers are NULL, unless their presence is part of the class.
   std::variant<lathe_matmul_desc, lathe_argmax_desc, lathe_matmul_argmax_desc, Elementwise> desc;
-  std::vector<int64_t> rows;  // of an argmax: the extents that are its rows, outermost first
-  bool open_rows = false;     // the payload leaves M to the run; the descriptor has `rows`
+  std::vector<int64_t> rows;  // argmax: the extents of the dimensions that form its rows, outermost first
+  bool open_rows =
+      false;  // the payload leaves the number of rows open; the descriptor has the caller's number
 };
 
-// Whether no kernel does it.
+// Whether the step has no kernel.
 bool is_on_host(const PayloadStep& step);
 
-// Reads and inspects the file. kInvalidArgument: it cannot be read or is malformed.
+// Reads and inspects the file. kInvalidArgument: the file cannot be read or is malformed.
 absl::StatusOr<Json> inspect_payload(lathe_context* context, const std::string& path);
-// One function's steps, in order. kInvalidArgument, with an op's place: what its operands say of an extent
-// differs, or it reads past one.
+// The steps of one function, in order. Rows that the payload leaves open become `rows`. kInvalidArgument, with the
+// location of an op: its operands disagree about an extent, or it reads past the end of one. kUnimplemented: an extent
+// other than the rows is open.
 absl::StatusOr<std::vector<PayloadStep>> function_steps(const Json& function, int64_t rows);
-// Every function's steps, in order. Rows that the payload leaves open are `rows`; kUnimplemented: another
-// extent is left open.
+// The steps of all functions, in order.
 absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int64_t rows);
 
 bool is_product(const PayloadStep& step);
-// Makes it the step's chain where it sets anything. `tuning` outlives the step.
+// Chains `tuning` to the step's descriptor if it sets anything. `tuning` must outlive the step.
 void tune_step(const lathe_tuning& tuning, PayloadStep* step);
-// Of every product among the steps.
+// The same for every matmul and matmul_argmax among the steps.
 void tune_products(const lathe_tuning& tuning, std::vector<PayloadStep>* steps);
 
-// Every value's extents: where the payload leaves them open what a step or an op of its text tells, else
-// `rows`. kInvalidArgument: as function_steps.
+// The extents of all values. An extent that the payload leaves open follows from a step or from an op of the text;
+// otherwise it is `rows`. kInvalidArgument: as for function_steps.
 absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function,
                                                             const std::vector<PayloadStep>& steps,
                                                             int64_t rows);

@@ -14,7 +14,7 @@ namespace {
 
 std::string scalar(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-// "name value, name value": the fields of a flat object that say something.
+// "name value, name value": the fields of a flat object that are neither empty nor 0.
 std::string fields_line(const Json& object) {
   std::string out;
   for (const auto& [name, value] : object.items()) {
@@ -34,7 +34,7 @@ std::string kind_of(const Json& config) {
   return ukernel ? "ukernel" : "generated";
 }
 
-// Legal ones first, measured ones first of these, then by time.
+// Sorting key: legal candidates first, among them measured ones first, then by time.
 std::tuple<bool, bool, double> order_of(const Json& candidate) {
   const bool measured = candidate.contains("measured_seconds");
   return {candidate.contains("rejection"), !measured,
@@ -46,8 +46,8 @@ std::string time_of(const Json& candidate, const char* field) {
   return candidate.contains(field) ? duration(candidate.value(field, 0.0)) : "-";
 }
 
-// A line each for the best of generated code, of the ukernels and of every external library, whether or not
-// it may be used here.
+// The best candidate of each kind, one line each: generated code, ukernels, and each external library, also if it is
+// rejected.
 std::string kinds_text(const Json& candidates) {
   std::vector<std::pair<std::string, const Json*>> kinds = {{"generated", nullptr}, {"ukernel", nullptr}};
   for (const Json& c : candidates) {
@@ -96,11 +96,11 @@ std::string prediction(const Json& plan) {
   const bool is_open =
       is_range("m_lo", "m_hi") || is_range("row_lo", "row_hi") || problem.value("op", "") == "elementwise";
   return absl::StrCat(duration(plan.value("predicted_seconds", 0.0)),
-                      is_open ? " for the size that stands for its class" : "");
+                      is_open ? " for the representative size of its class" : "");
 }
 
 std::string choice_line(const Json& plan) {
-  // Without a loaded kernel there are the splits that would be asked for, with one those a launch gets.
+  // "splits" is what a launch of a loaded kernel gets. Without a loaded kernel only "wanted_splits" exists.
   const Json launch = plan.value("launch", Json::object());
   return config_line(plan.value("config", Json::object()),
                      launch.value("splits", launch.value("wanted_splits", 1)));
@@ -130,11 +130,12 @@ std::string explain_text(const Json& plan) {
   line("target", fields_line(plan.value("target", Json::object())));
   line("class", fields_line(plan.value("class", Json::object())));
   if (!plan.contains("config")) {
-    line("choice", "none: this request needs no kernel");
+    line("choice", "none, because this request needs no kernel");
     return out;
   }
   const std::string by = plan.value("chosen_by", "oracle");
-  line("choice", absl::StrCat(choice_line(plan), by == "oracle" ? "" : absl::StrCat("  (the ", by, "'s)")));
+  line("choice",
+       absl::StrCat(choice_line(plan), by == "oracle" ? "" : absl::StrCat("  (chosen by the ", by, ")")));
   line("predicted", prediction(plan));
   line("numbers", plan.value("numeric_recipe", ""));
   line("key", plan.value("key", Json::object()).value("fingerprint", ""));
@@ -162,7 +163,7 @@ std::string explain_text(const Json& plan) {
   absl::StrAppend(
       &out, "\nLegal candidates, best first (--candidate RANK forces one)\n  rank  predicted   measured\n",
       legal);
-  if (!measured) absl::StrAppend(&out, "  ('lathe tune' measures)\n");
+  if (!measured) absl::StrAppend(&out, "  ('lathe tune' measures them)\n");
   if (!rejected.empty()) absl::StrAppend(&out, "\nRejected\n", rejected);
   for (const Json& found : plan.value("external", Json::object()).value("found", Json::array())) {
     const std::string absent = found.value("absent", "");

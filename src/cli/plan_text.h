@@ -1,4 +1,4 @@
-// A plan's JSON (lathe_plan_explain) as text for people.
+// Turns the JSON of a plan (lathe_plan_explain) into text.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@ namespace lathe::cli {
 
 absl::StatusOr<Json> explain(lathe_plan* plan);
 
-// The config_line of a whole plan: its own choice.
+// config_line of the plan's choice.
 std::string choice_line(const Json& plan);
-// "3.21 ms", and of what, where the class has requests of many sizes: one time stands for all of them.
+// The predicted time: "3.21 ms". If the class covers several sizes, the text says that the time is for one of them.
 std::string prediction(const Json& plan);
 // "NVIDIA H200, sm_90a"
 std::string device_line(const Json& plan);
 // "3.21 ms", "45.0 us"
 std::string duration(double seconds);
-// A line a fact: name, value, source.
+// One line per fact: name, value, source.
 std::string facts_lines(const Json& facts, const std::string& indent);
-// The choice, its prediction, what it was made from, and the other candidates.
+// The whole explanation: the choice, its prediction, the candidates, and the facts they are based on.
 std::string explain_text(const Json& plan);
 
 }  // namespace lathe::cli

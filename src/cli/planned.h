@@ -1,5 +1,5 @@
-// What the library makes of a request on a device: its plan, or the explanation alone. MatmulRequest,
-// ArgmaxRequest, MatmulArgmaxRequest and ElementwiseRequest have both.
+// Makes a plan or an explanation of a request on a device, for MatmulRequest, ArgmaxRequest, MatmulArgmaxRequest and
+// ElementwiseRequest.
 #pragma once
 
 #include "cli/request.h"
@@ -7,10 +7,10 @@
 
 namespace lathe::cli {
 
-// As lathe_plan_matmul: on a device that runs here the kernel is compiled, or loaded.
+// As lathe_plan_matmul: on a device of this machine the kernel is loaded, or compiled first.
 template <typename Request>
 absl::StatusOr<Plan> plan(lathe_device* device, const Request& request);
-// As lathe_explain_matmul: nothing is compiled, loaded or stored.
+// As lathe_explain_matmul: compiles, loads and stores nothing.
 template <typename Request>
 absl::StatusOr<Json> explain(lathe_device* device, const Request& request);
 

@@ -44,7 +44,7 @@ absl::Status parse_epilogue(const std::string& text, MatmulRequest* r) {
   return absl::OkStatus();
 }
 
-// As parse_epilogue reads it.
+// The epilogue in the form that parse_epilogue reads.
 std::string epilogue_text(const MatmulRequest& r) {
   std::vector<std::string> parts;
   if (r.alpha != 1) parts.push_back(absl::StrFormat("alpha=%.9g", r.alpha));
@@ -65,7 +65,8 @@ absl::Status read_places(const Arguments& arguments, MatmulRequest* r) {
   r->broadcast_a = broadcast & 1;
   r->broadcast_b = broadcast & 2;
   if (r->c_in_place && r->beta == 0)
-    return absl::InvalidArgumentError("--in-place c needs a beta in --epilogue: without it C is not read");
+    return absl::InvalidArgumentError(
+        "--in-place c needs a beta in --epilogue, because C is not read without one");
   if (r->residual_in_place && !r->residual)
     return absl::InvalidArgumentError("--in-place residual needs residual in --epilogue");
   return absl::OkStatus();
@@ -80,7 +81,7 @@ absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const 
   for (absl::string_view part : absl::StrSplit(text, 'x')) {
     int64_t size = 0;
     if (!absl::SimpleAtoi(part, &size) || size < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("bad shape '", text, "': expected ", form, ", as ",
+      return absl::InvalidArgumentError(absl::StrCat("bad shape '", text, "': expected ", form, ", such as ",
                                                      example, "; '", part,
                                                      "' is not a whole number of 0 or more"));
     }
@@ -88,7 +89,7 @@ absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const 
   }
   if (sizes.size() != wanted) {
     return absl::InvalidArgumentError(
-        absl::StrCat("bad shape '", text, "': expected ", form, ", as ", example));
+        absl::StrCat("bad shape '", text, "': expected ", form, ", such as ", example));
   }
   return sizes;
 }
@@ -96,19 +97,20 @@ absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const 
 std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
   return joined(
       {
-          {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz", "of A and B (default: f32)"},
+          {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz", "dtype of A and B (default: f32)"},
           {"b-dtype", "f16|bf16|q4_0",
-           "of B alone, where it is not A's: weights of 16 bits by f32 (CPU), or of 4 bits in blocks"},
+           "dtype of B if A is f32: 16-bit or 4-bit weights (CPU; default: that of A)"},
           {"out-dtype", "f32|f16|bf16|i32",
-           "of C, D, bias and residual (default: that of A and B, f32 of i8 and fp8)"},
+           "dtype of C, D, bias and residual (default: that of A; f32 if A is i8 or fp8)"},
           kMath,
           kLayout,
-          {"batch", "N", "matmuls in the batch (default: 1)"},
-          {"epilogue", "LIST", kEpilogueForm},
+          {"batch", "N", "number of matmuls in the batch (default: 1)"},
+          {"epilogue", "LIST",
+           "comma-separated: alpha=X, beta=X, bias, residual, one of relu, gelu, gelu_tanh, silu"},
           kDeterminism,
           kDependentLaunch,
           kPadding,
-          {"packed", nullptr, "B packed by lathe_pack_weights (CPU)"},
+          {"packed", nullptr, "pack B by lathe_pack_weights first (CPU)"},
           kSplitK,
           kCandidate,
       },
@@ -116,11 +118,12 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
 }
 
 std::vector<Flag> matmul_run_flags(const std::vector<Flag>& more) {
-  return matmul_flags(joined({kMisalign,
-                              {"in-place", "c|residual", "let that operand of the epilogue be D itself"},
-                              {"broadcast", "a|b|ab", "operands of which one matrix serves the whole batch"},
-                              kFill},
-                             more));
+  return matmul_flags(
+      joined({kMisalign,
+              {"in-place", "c|residual", "use the memory of D for this operand of the epilogue"},
+              {"broadcast", "a|b|ab", "operands that have one matrix for the whole batch"},
+              kFill},
+             more));
 }
 
 absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments) {

@@ -1,4 +1,4 @@
-// Requests as the command line says them: flags to requests, requests to descriptors, requests back to flags.
+// Requests of the command line: from flags to a request, from a request to a descriptor, and back to flags.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -14,25 +14,23 @@
 
 namespace lathe::cli {
 
-// "123x456x51234" as {123, 456, 51234}: as many whole numbers >= 0 as `form` ("MxNxK") has letters between
-// its x.
+// Parses a shape: "123x456x51234" gives {123, 456, 51234}. `form` ("MxNxK") gives the number of sizes. A size may be 0.
 absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const std::string& form);
 
-// The flags a MatmulRequest is read from, in front of `more`; the second list is a run's.
+// The flags of a matmul request, followed by `more`. The run flags add those that only matter if it runs.
 std::vector<Flag> matmul_flags(const std::vector<Flag>& more);
 std::vector<Flag> matmul_run_flags(const std::vector<Flag>& more);
-// From the flags; the sizes m, n and k are left alone.
+// Reads a request from the flags. m, n and k stay 0.
 absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments);
-// From the flags and the first word, "MxNxK".
+// Reads a request from the flags and the first word, "MxNxK".
 absl::StatusOr<MatmulRequest> matmul_request_with_shape(const Arguments& arguments);
-// "matmul 2x3x4 --dtype bf16 ...": the words and flags that matmul_request_with_shape reads as `r`.
+// The words and flags that matmul_request_with_shape reads as `r`: "matmul 2x3x4 --dtype bf16 ...".
 std::string command_of(const MatmulRequest& r);
 
-// The descriptor; data pointers NULL but where presence is part of the class. `tuning` is filled and chained
-// when the request overrides the oracle: it must live as long as the descriptor.
+// The descriptor of a request. Data pointers are NULL, unless their presence is part of the class. If the request
+// overrides the oracle, `tuning` is filled and chained, and must live as long as the descriptor.
 lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning);
-// Where `r` has B packed: says so in the descriptor, whose B is as it lies unpacked; *bytes is what it takes
-// packed.
+// If `r` has a packed B: changes the descriptor of an unpacked B to one of the packed B. *bytes is the packed size.
 lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc* desc,
                              size_t* bytes);
 
@@ -50,7 +48,7 @@ std::string command_of(const MatmulArgmaxRequest& r);
 
 lathe_matmul_argmax_desc descriptor(const MatmulArgmaxRequest& r, lathe_tuning* tuning);
 
-// Of explain and dump alone; batches and values are payloads' matter.
+// An elementwise request. Only explain and dump take one, so it has no batch and no data.
 struct ElementwiseRequest : OpRequest {
   int64_t m = 0, n = 0;
   std::string text;

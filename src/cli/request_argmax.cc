@@ -1,4 +1,4 @@
-// What an argmax is asked with.
+// Reads an argmax request from flags, and makes its descriptor.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/request.h"
@@ -7,14 +7,14 @@
 namespace lathe::cli {
 
 std::vector<Flag> argmax_flags(const std::vector<Flag>& more) {
-  return joined({{"dtype", "f32|f16|bf16", "of the rows (default: f32)"},
+  return joined({{"dtype", "f32|f16|bf16", "dtype of the rows (default: f32)"},
                  kIndexDtype,
                  kIndexOffset,
-                 {"values", nullptr, "ask for the maxima too"},
+                 {"values", nullptr, "also return the maxima"},
                  kDeterminism,
                  kDependentLaunch,
                  kPadding,
-                 {"split-k", "N", "force the number of workgroups that all rows share"},
+                 {"split-k", "N", "force the total number of workgroups for all rows"},
                  kCandidate},
                 more);
 }

@@ -1,4 +1,4 @@
-// What an elementwise op is asked with, to be looked at: a program and a shape.
+// Reads an elementwise request (a program and a shape) for explain and dump, and makes its descriptor.
 #include "absl/strings/str_cat.h"
 #include "cli/files.h"
 #include "cli/request.h"
@@ -8,7 +8,8 @@ namespace lathe::cli {
 
 std::vector<Flag> elementwise_flags(const std::vector<Flag>& more) {
   return joined(
-      {{"program", "FILE", "the program, as JSON (needed)"}, kCandidate, kDependentLaunch, kPadding}, more);
+      {{"program", "FILE", "JSON file with the program (required)"}, kCandidate, kDependentLaunch, kPadding},
+      more);
 }
 
 absl::StatusOr<ElementwiseRequest> elementwise_request(const Arguments& arguments) {
@@ -17,7 +18,8 @@ absl::StatusOr<ElementwiseRequest> elementwise_request(const Arguments& argument
   ElementwiseRequest r;
   r.m = (*shape)[0];
   r.n = (*shape)[1];
-  if (!arguments.has("program")) return absl::InvalidArgumentError("--program FILE says what is computed");
+  if (!arguments.has("program"))
+    return absl::InvalidArgumentError("--program FILE is required: it holds the elementwise program");
   absl::Status s = read_op(arguments, &r);
   if (!s.ok()) return s;
   const std::string path = arguments.text("program", "");

@@ -1,4 +1,4 @@
-// Pieces shared by the requests' readers: flags to values, values back to flags.
+// Shared by the readers of all requests: from flags to values, and back to flags.
 #pragma once
 
 #include <algorithm>
@@ -16,43 +16,50 @@ namespace lathe::cli {
 
 // In the order of lathe_determinism.
 inline const std::vector<std::string> kDeterminisms = {"fast", "run_to_run", "batch_invariant"};
-inline const std::vector<std::string> kMaths = {"strict", "tf32", "int8", "bf16"};  // of lathe_math
+// In the order of lathe_math.
+inline const std::vector<std::string> kMaths = {"strict", "tf32", "int8", "bf16"};
+// In the order of lathe_dependent_launch.
 inline const std::vector<std::string> kDependentLaunches = {"off", "on", "constant_b"};
 // In the order of lathe_activation.
 inline const std::vector<std::string> kActivations = {"none", "relu", "gelu", "gelu_tanh", "silu"};
-inline const std::vector<std::string> kLayouts = {"nn", "tn", "nt", "tt"};  // bit 0: A transposed, bit 1: B
+// The index has bit 0 set if A is transposed and bit 1 if B is.
+inline const std::vector<std::string> kLayouts = {"nn", "tn", "nt", "tt"};
 
 inline constexpr Flag kMisalign = {"misalign", "BYTES",
-                                   "offset every operand from its natural place (default: 0)"};
-inline constexpr Flag kFill = {
-    "fill", "normal|integers|special",
-    "random operands: normal, small whole numbers (exact sums), or with NaN and infinities"};
-inline constexpr Flag kPadding = {"padding", "N", "elements between the rows of every operand (default: 0)"};
-inline constexpr Flag kDeterminism = {"determinism", "D", "fast|run_to_run|batch_invariant (default: fast)"};
-inline constexpr Flag kCandidate = {
-    "candidate", "RANK", "force the candidate of that rank, as 'lathe explain' counts them from 1"};
+                                   "shift every operand by this many bytes (default: 0)"};
+inline constexpr Flag kFill = {"fill", "normal|integers|special",
+                               "numbers in the operands: random normal, small integers (exact sums), or "
+                               "normal with some NaN and infinities (default: normal)"};
+inline constexpr Flag kPadding = {"padding", "N",
+                                  "unused elements after each row of every operand (default: 0)"};
+inline constexpr Flag kDeterminism = {"determinism", "fast|run_to_run|batch_invariant",
+                                      "fast: no promise; run_to_run: every run gives the same bits; "
+                                      "batch_invariant: bits do not depend on M (default: fast)"};
+inline constexpr Flag kCandidate = {"candidate", "RANK",
+                                    "force the candidate that has this rank in 'lathe explain', from 1 on"};
 
-inline constexpr int32_t kMostSplits = 65535;  // of a lathe_tuning
+inline constexpr int32_t kMostSplits = 65535;  // the limit of lathe_tuning
 inline constexpr Flag kSplitK = {"split-k", "N", "force the split-K factor"};
-inline constexpr Flag kProductsSplitK = {"split-k", "N", "force the split-K factor of every product"};
-inline constexpr Flag kMath = {
-    "math", "strict|tf32|int8|bf16",
-    "whether f32 may be rounded to tf32, A to bytes where B is q4_0 or to bf16 where B is (default: strict)"};
-inline constexpr Flag kDependentLaunch = {
-    "dependent-launch", "off|on|constant_b",
-    "whether the kernel may start beside the one before it (default: off)"};
+inline constexpr Flag kProductsSplitK = {"split-k", "N", "force the split-K factor of every matmul"};
+inline constexpr Flag kMath = {"math", "strict|tf32|int8|bf16",
+                               "allowed rounding of f32: none, A and B to tf32, A to int8 (if B is q4_0), A "
+                               "to bf16 (if B is bf16) (default: strict)"};
+inline constexpr Flag kDependentLaunch = {"dependent-launch", "off|on|constant_b",
+                                          "let the kernel start before the previous one has ended; with "
+                                          "constant_b it also reads B early (default: off)"};
 inline constexpr Flag kLayout = {
-    "layout", "nt|nn|tn|tt", "A then B, n as they are, t transposed; nt is a Linear layer's (default: nt)"};
-inline constexpr Flag kIndexDtype = {"index-dtype", "i64|i32", "of the indices (default: i64)"};
-inline constexpr Flag kIndexOffset = {"index-offset", "N", "added to every index (default: 0)"};
+    "layout", "nt|nn|tn|tt",
+    "layout of A, then of B: n row-major, t column-major; nt is that of PyTorch's Linear (default: nt)"};
+inline constexpr Flag kIndexDtype = {"index-dtype", "i64|i32", "dtype of the indices (default: i64)"};
+inline constexpr Flag kIndexOffset = {"index-offset", "N", "number to add to every index (default: 0)"};
 
-// Something that is not NULL and is never read.
+// A pointer that is not NULL, for operands of which only the presence matters. It is never read.
 inline void* present() {
   static char byte;
   return &byte;
 }
 
-// What a descriptor's chain begins with: the filled `tuning` where one of its fields is set.
+// The start of a descriptor's chain: `tuning`, filled, if the request sets one of its fields; else NULL.
 inline const lathe_chain* chain_tuning(int32_t split_k, int32_t candidate, lathe_tuning* tuning) {
   if (split_k == 0 && candidate == 0) return nullptr;
   *tuning = LATHE_TUNING_INIT;
@@ -61,7 +68,7 @@ inline const lathe_chain* chain_tuning(int32_t split_k, int32_t candidate, lathe
   return reinterpret_cast<const lathe_chain*>(tuning);
 }
 
-// The readers leave *out alone where the flag is absent.
+// These readers do not change *out if the flag is absent.
 template <typename Enum>
 absl::Status read_choice(const Arguments& arguments, const char* flag, const std::vector<std::string>& names,
                          Enum* out) {
@@ -99,7 +106,7 @@ inline std::vector<Flag> joined(std::vector<Flag> flags, const std::vector<Flag>
   return flags;
 }
 
-// " --name value", or "" where the value is the default.
+// " --name value", or "" if the value is the default.
 template <typename T>
 std::string flag_text(const char* name, const T& value, const T& fallback) {
   return value == fallback ? "" : absl::StrCat(" --", name, " ", value);
@@ -107,12 +114,12 @@ std::string flag_text(const char* name, const T& value, const T& fallback) {
 inline std::string flag_text(const char* name, lathe_dtype value, lathe_dtype fallback) {
   return value == fallback ? "" : absl::StrCat(" --", name, " ", name_of(value));
 }
-// The `value`-th of `names`, the first being the default.
+// The same for names[value]; the first name is the default.
 inline std::string flag_text(const char* name, const std::vector<std::string>& names, int value) {
   return value == 0 ? "" : absl::StrCat(" --", name, " ", names[static_cast<size_t>(value)]);
 }
 
-// The fields of an OpRequest, and of an IndicesRequest, from their flags and back.
+// Read the fields of an OpRequest and an IndicesRequest from flags, and write them back as flags.
 inline absl::Status read_op(const Arguments& arguments, OpRequest* r) {
   return first_error({
       read_choice(arguments, "dependent-launch", kDependentLaunches, &r->dependent_launch),

@@ -1,4 +1,4 @@
-// What a matmul_argmax is asked with.
+// Reads a matmul_argmax request from flags, and makes its descriptor.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/request.h"
@@ -8,16 +8,16 @@ namespace lathe::cli {
 
 std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more) {
   return joined(
-      {{"dtype", "f32|f16|bf16", "of A and B (default: f32)"},
-       {"b-dtype", "f16|bf16", "of B alone, where it is not A's: weights of 16 bits by f32 (CPU)"},
+      {{"dtype", "f32|f16|bf16", "dtype of A and B (default: f32)"},
+       {"b-dtype", "f16|bf16", "dtype of B if A is f32: 16-bit weights (CPU; default: that of A)"},
        {"logits-dtype", "f32|f16|bf16",
-        "of the bias, and what a sum is rounded to before it is compared (default: that of A and B)"},
+        "dtype of the bias; logits are rounded to it before they are compared (default: that of A)"},
        kMath,
        kLayout,
-       {"bias", nullptr, "add one to every column"},
+       {"bias", nullptr, "add a bias to each column"},
        kIndexDtype,
        kIndexOffset,
-       {"values", nullptr, "ask for the maxima too"},
+       {"values", nullptr, "also return the maxima"},
        kDeterminism,
        kDependentLaunch,
        kPadding,

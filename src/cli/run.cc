@@ -18,9 +18,9 @@ namespace lathe::cli {
 namespace {
 
 struct Measurement {
-  double first = 0;             // seconds, from call to result
-  std::vector<double> repeats;  // seconds a launch, ascending
-  int64_t launches = 1;         // between synchronisations
+  double first = 0;             // seconds from the first call to its result
+  std::vector<double> repeats;  // seconds per launch, ascending
+  int64_t launches = 1;         // launches between two synchronisations
   lathe_statistics before = LATHE_STATISTICS_INIT, after_first = LATHE_STATISTICS_INIT,
                    after_all = LATHE_STATISTICS_INIT;
 
@@ -39,7 +39,7 @@ struct Measurement {
   }
 };
 
-// Seconds of `launches` launches and the wait for them.
+// The seconds that `launches` launches take, with the wait for the last one.
 absl::StatusOr<double> time_launches(Trial& trial, const Stream& stream, int64_t launches) {
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < launches; ++i) {
@@ -49,8 +49,8 @@ absl::StatusOr<double> time_launches(Trial& trial, const Stream& stream, int64_t
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// On a stream as many launches as fill two milliseconds are timed at once: a wait for the device costs as
-// much as a small kernel. The CPU has no stream, and its calls return when they are done.
+// Waiting for a GPU costs as much as a small kernel, so launches that fill two milliseconds are timed together. A call
+// on the CPU returns when it is done.
 absl::StatusOr<int64_t> launches_at_once(Trial& trial, const Stream& stream) {
   if (stream.get() == nullptr) return 1;
   auto one = time_launches(trial, stream, 1);
@@ -85,12 +85,12 @@ absl::StatusOr<Measurement> measure(lathe_context* context, int64_t repeats, con
   return m;
 }
 
-// What a run has to say, whatever the op.
+// The report of a run of any op.
 struct Report {
   std::string title;
   Measurement time;
   double flops = 0, bytes = 0;
-  Json plan;  // null when the request needs no kernel, or one that no plan shows
+  Json plan;  // null if no plan shows what ran (plan_that_ran)
   CheckResult check;
   uint64_t seed = 0;
 };
@@ -137,11 +137,11 @@ void print_text(const Report& r) {
                                                                             before.compiler_load_milliseconds)
                                  : "not loaded");
   const std::string times = r.time.launches == 1 ? "" : absl::StrCat(" times ", r.time.launches, " launches");
-  absl::PrintF("  then       %-9s median of %d%s, %s to %s; operands in place, caches warm\n",
+  absl::PrintF("  then       %-9s median of %d%s, %s to %s; same operands each time, caches warm\n",
                duration(median), r.time.repeats.size(), times, duration(r.time.repeats.front()),
                duration(r.time.repeats.back()));
   if (const uint64_t generic = r.time.after_all.fallback_runs - before.fallback_runs)
-    absl::PrintF("  fallback   %d of the launches ran on the generic kernel\n", generic);
+    absl::PrintF("  fallback   %d launches ran on the generic kernel\n", generic);
   if (r.flops > 0)
     absl::PrintF("  rate       %.4g GFLOP/s, %.4g GB/s\n", r.flops / median / 1e9, r.bytes / median / 1e9);
   else
@@ -152,7 +152,7 @@ void print_text(const Report& r) {
   }
   absl::PrintF("  check      %s: %s\n", r.check.ok ? "right" : "WRONG", r.check.what);
   if (r.check.ok && r.check.worst > 0) {
-    absl::PrintF("             %d of %d elements against float64, worst error %.2g of its bound\n",
+    absl::PrintF("             %d of %d elements compared with float64; largest error: %.2g of its bound\n",
                  r.check.checked, r.check.total, r.check.worst);
   }
   absl::PrintF("  seed       %d\n", r.seed);
@@ -164,7 +164,7 @@ absl::Status finish(const Arguments& arguments, const Report& report) {
   return absl::DataLossError(absl::StrCat("wrong result: ", report.check.what));
 }
 
-// What every op reads from the command line and needs to run.
+// The device and the settings of a run.
 struct Setup {
   OpenedDevice on;
   int64_t repeats = 0;
@@ -186,8 +186,8 @@ absl::StatusOr<Setup> set_up(const Arguments& arguments) {
   return s;
 }
 
-// The plan of what ran; null where none shows it: a plan reads no pointers, so on a GPU it is that of aligned
-// operands, and a generic kernel has none.
+// The plan of the kernel that ran, or null if no plan shows it: the request needed no kernel, the generic kernel ran,
+// or a GPU's operands were misaligned (a plan reads no pointers and assumes aligned ones).
 absl::StatusOr<Json> plan_that_ran(const Trial& trial, const Measurement& time, const Stream& stream,
                                    size_t misalign) {
   if (time.always_generic()) return Json();
@@ -230,13 +230,13 @@ absl::Status run_matmul_argmax(const Arguments& arguments) {
 }
 
 std::vector<Flag> run_flags() {
-  return {{"repeat", "N", "calls timed after the first (default: 10)"},
-          {"seed", "S", "of the random inputs (default: a fresh one, printed)"},
+  return {{"repeat", "N", "number of timed calls after the first (default: 10)"},
+          {"seed", "S", "seed of the random inputs (default: a new one, which is printed)"},
           device_flag(),
           miss_flag(),
           pipeline_flag(),
           params_flag(),
-          {"json", nullptr, "as JSON"}};
+          {"json", nullptr, "print the report as JSON"}};
 }
 
 }  // namespace
@@ -245,7 +245,7 @@ Verb run_matmul_verb() {
   return {"run matmul",
           "MxNxK",
           1,
-          "run a matmul on random inputs, check it against float64, time it",
+          "run a matmul on random inputs, check the result against float64, and time it",
           matmul_run_flags(run_flags()),
           {"lathe run matmul 123x456x51234 --dtype f32",
            "lathe run matmul 64x4096x4096 --dtype bf16 --epilogue bias,gelu,residual --device cuda:0"},
@@ -256,7 +256,7 @@ Verb run_argmax_verb() {
   return {"run argmax",
           "ROWSxN",
           1,
-          "run an argmax on random inputs, check it, time it",
+          "run an argmax on random inputs, check the result, and time it",
           argmax_run_flags(run_flags()),
           {"lathe run argmax 4x151936", "lathe run argmax 64x128256 --dtype bf16 --values"},
           run_argmax};
@@ -266,7 +266,7 @@ Verb run_matmul_argmax_verb() {
   return {"run matmul_argmax",
           "MxNxK",
           1,
-          "run a matmul_argmax on random inputs, check it against float64, time it",
+          "run a matmul_argmax on random inputs, check the result against float64, and time it",
           matmul_argmax_run_flags(run_flags()),
           {"lathe run matmul_argmax 4x32000x2048 --dtype bf16 --values"},
           run_matmul_argmax};

@@ -70,7 +70,8 @@ absl::StatusOr<std::vector<Json>> legal_candidates(const SelftestDevice& d, cons
                                                    const std::string& family) {
   const size_t misalign = std::visit([](const auto& r) { return r.misalign; }, request);
   if (misalign % 16 != 0 && d.name.rfind("cpu", 0) != 0)
-    return absl::UnimplementedError("a plan reads no pointers: candidates for misaligned ones are not told");
+    return absl::UnimplementedError(
+        "candidates for misaligned pointers are unknown: a plan reads no pointers and assumes aligned ones");
   auto json = std::visit([&](const auto& r) { return explain(d.device, r); }, request);
   if (!json.ok()) return json.status();
   std::vector<Json> legal;
@@ -79,7 +80,7 @@ absl::StatusOr<std::vector<Json>> legal_candidates(const SelftestDevice& d, cons
     if (c.value("legal", false) && (family.empty() || kernel == family)) legal.push_back(c);
   }
   if (legal.empty())
-    return absl::UnimplementedError(absl::StrCat("no legal candidate of the family ", family));
+    return absl::UnimplementedError(absl::StrCat("the family ", family, " has no legal candidate"));
   return legal;
 }
 
@@ -105,7 +106,7 @@ std::vector<Rank> few_of(const std::vector<Json>& legal, const Selection& select
                                  : groups.insert(group).second)
       ranks.push_back({c.value("rank", 0), group});
   }
-  if (selection.family.empty()) ranks[0].rank = 0;  // the oracle's choice by the class itself
+  if (selection.family.empty()) ranks[0].rank = 0;  // runs the oracle's choice without forcing a candidate
   return ranks;
 }
 
@@ -152,7 +153,8 @@ int64_t largest_of(const MatmulRequest& r) { return std::max({r.m, r.n, r.k}); }
 int64_t largest_of(const ArgmaxRequest& r) { return std::max(r.rows, r.n); }
 int64_t largest_of(const MatmulArgmaxRequest& r) { return std::max({r.m, r.n, r.k}); }
 
-// Whether a check that is the row, with whatever rank forced, may be wanted: the rank ends a command.
+// Whether the filter may select a check of this row. `forced`: a rank will be appended to the command, so the digits
+// at the end of the filter are ignored.
 bool may_be_wanted(const std::string& filter, const SelftestCase& c, bool forced) {
   const std::string what = command_of(c.request);
   if (!forced) return is_wanted(filter, c.group, what);
@@ -181,7 +183,7 @@ absl::StatusOr<std::vector<SelftestCheck>> all_checks(const SelftestDevice& d, c
     for (SelftestCheck& check : expand(d, row, selection))
       if (is_wanted(filter, check.group, check.what)) checks.push_back(std::move(check));
   if (left_out > 0)
-    absl::PrintF("  left out: %d rows of checks with a side of more than %d\n", left_out, selection.largest);
+    absl::PrintF("  left out: %d requests with a dimension above %d\n", left_out, selection.largest);
   // Behaviours use the oracle's own plans.
   if (!selection.family.empty() || !selection.requests.empty()) return checks;
   for (const Behaviour& b : selftest_behaviours(d)) {
@@ -200,7 +202,7 @@ absl::StatusOr<std::string> manifest_of(const SelftestDevice& d, const std::vect
   for (const SelftestCheck& c : checks) {
     if (c.request == nullptr) continue;
     auto json = std::visit([&](const auto& r) { return explain(d.device, r); }, *c.request);
-    if (!json.ok()) continue;  // refused: the check says so
+    if (!json.ok()) continue;  // the device refuses this request; the check reports it
     Json entry = json->at("class");
     std::visit(
         [&entry](const auto& r) {
@@ -214,7 +216,7 @@ absl::StatusOr<std::string> manifest_of(const SelftestDevice& d, const std::vect
   return absl::StrCat("{\"lathe_manifest\": 1, \"classes\": [\n", lines, "\n]}\n");
 }
 
-// The kernel families that requests of the table are measured against on the device.
+// The kernel families that have a candidate for a request of the quick table on this device.
 std::vector<std::string> families_of(lathe_device* device) {
   std::set<std::string> families;
   for (const SelftestCase& c : selftest_cases(/*quick=*/true)) {
@@ -228,7 +230,7 @@ std::vector<std::string> families_of(lathe_device* device) {
   return {families.begin(), families.end()};
 }
 
-// "NVIDIA H200, sm_90a", "" when the library knows no such device.
+// "NVIDIA H200, sm_90a"; "" if there is no device of this name.
 absl::StatusOr<std::string> describe_device(lathe_context* context, const std::string& name) {
   std::vector<Text> pieces;
   if (absl::Status s = check(lathe_devices(context, collect_text, &pieces)); !s.ok()) return s;
@@ -257,7 +259,7 @@ absl::StatusOr<Selection> selection_of(const Arguments& arguments, lathe_device*
     selection.requests = *std::move(text);
     if (selection.requests.empty()) return absl::InvalidArgumentError("--requests: the file is empty");
   } else if (arguments.has("best")) {
-    return absl::InvalidArgumentError("--best is of --requests");
+    return absl::InvalidArgumentError("--best can only be used with --requests");
   }
   if (!arguments.has("family")) return selection;
   auto family = arguments.choice("family", families_of(device));
@@ -274,7 +276,7 @@ absl::Status selftest(const Arguments& arguments) {
   const bool only_lists = arguments.has("manifest");
   if (names_described_device(arguments) && !only_lists)
     return absl::InvalidArgumentError(
-        "--facts and --target describe a device for --manifest: none runs there");
+        "--facts and --target can only be used with --manifest: a described device cannot run checks");
   auto context = make_context(arguments);
   if (!context.ok()) return context.status();
   auto device = open_device(context->get(), arguments);
@@ -291,20 +293,21 @@ absl::Status selftest(const Arguments& arguments) {
     return absl::InvalidArgumentError(
         absl::StrCat("--requests ", arguments.text("requests", ""), ": ", checks.status().message()));
   if (checks->empty())
-    return absl::InvalidArgumentError(absl::StrCat("no check contains '", selection->filter, "'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--filter: the line of no check contains '", selection->filter, "'"));
   if (only_lists) {
     auto manifest = manifest_of(d, *checks);
     return manifest.ok() ? write_file(arguments.text("manifest", ""), *manifest) : manifest.status();
   }
   if (arguments.has("each")) return run_each(*checks, name, static_cast<size_t>(*from));
-  if (*from > 0) return absl::InvalidArgumentError("--from is of --each");
+  if (*from > 0) return absl::InvalidArgumentError("--from can only be used with --each");
   auto description = describe_device(context->get(), name);
   if (!description.ok()) return description.status();
   absl::PrintF(
       "selftest %s (%s), lathe %s, seed %d%s%s\n", name, *description, lathe_version(), *seed,
       selection->family.empty() ? ""
                                 : absl::StrCat(", every request on the kernel family ", selection->family),
-      selection->filter.empty() ? "" : absl::StrCat(", what contains '", selection->filter, "' alone"));
+      selection->filter.empty() ? "" : absl::StrCat(", only checks that contain '", selection->filter, "'"));
   std::fflush(stdout);
   return conclude(run_checks(*checks, name), name);
 }
@@ -316,24 +319,26 @@ Verb selftest_verb() {
       "selftest",
       "",
       0,
-      "test a device on this machine: every op against float64, with a verdict",
+      "test a device of this machine: run every op and check it against float64",
       {device_flag(),
        miss_flag(),
        facts_flag(),
        target_flag(),
-       {"quick", nullptr, "an even choice of the checks, about a tenth"},
-       {"largest", "N", "only requests without a side of more than N: for a device that an emulator plays"},
-       {"filter", "TEXT", "only checks whose line contains this: 'epilogues', 'capture', 'bf16'"},
+       {"quick", nullptr, "run about a tenth of the checks, taken evenly from each group"},
+       {"largest", "N", "skip requests with a dimension above N, for example on an emulated device"},
+       {"filter", "TEXT", "run only checks whose line contains this text: 'epilogues', 'capture', 'bf16'"},
        {"family", "KERNEL",
-        "force every request onto this kernel family where it is legal: simt, mma, wgmma, skinny, rows"},
+        "force this kernel family wherever it is legal: simt, mma, wgmma, skinny, rows, ..."},
        {"requests", "FILE",
-        "in place of the table: requests, one a line as after 'lathe run'; with --family one a merge of "
-        "splits"},
-       {"best", "N", "of --requests without --family: the N best candidates of each (default: 1)"},
-       {"each", nullptr, "a line of JSON as each check begins and ends, for a program that watches"},
+        "run the requests of this file instead, one per line as after 'lathe run'; with --family one "
+        "candidate for each "
+        "way to merge splits"},
+       {"best", "N", "with --requests: run the N best candidates of each request (default: 1)"},
+       {"each", nullptr, "print a line of JSON when each check begins and ends, for a program that watches"},
        {"from", "N", "with --each: begin at check N, counted from 0"},
-       {"manifest", "FILE", "run nothing: write the checks' classes for 'lathe warm'"},
-       {"seed", "S", "of the random inputs (default: a fresh one, printed)"}},
+       {"manifest", "FILE",
+        "run nothing, but write the classes of the checks as a manifest for 'lathe warm'"},
+       {"seed", "S", "seed of the random inputs (default: a new one, which is printed)"}},
       {"lathe selftest --quick", "lathe selftest --device cuda:0",
        "lathe selftest --device cuda:0 --family mma"},
       selftest};

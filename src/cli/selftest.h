@@ -1,5 +1,4 @@
-// What `lathe selftest` runs: checks of one device through the public API, each with the command that repeats
-// it.
+// The checks of `lathe selftest`. They test one device through the public API, and each has a command that repeats it.
 #pragma once
 
 #include <functional>
@@ -19,7 +18,7 @@ std::string command_of(const AnyRequest& request);
 // Which of a request's legal candidates are forced in turn.
 enum class Forced {
   kNone,   // the oracle's choice runs
-  kEach,   // every candidate, or with --quick an even choice
+  kEach,   // every candidate, or with --quick an evenly spaced part of them
   kMerge,  // the best candidate of each way to merge splits
 };
 
@@ -30,17 +29,17 @@ struct SelftestCase {
   Forced forced = Forced::kNone;
 };
 
-// Every op, dtype, layout, epilogue, alignment, edge, split and promise of equal bits. `quick`: an even
-// choice of each group, in shapes that an emulator gets through.
+// The built-in table: all ops, dtypes, layouts, epilogues, alignments, tile edges, splits and determinism levels.
+// `quick`: evenly spaced rows of each group, small enough for an emulator.
 std::vector<SelftestCase> selftest_cases(bool quick);
 // Reads a request file: one request per line, written as after `lathe run` ("matmul 16x64x64 --dtype bf16").
 // Empty lines and lines that begin with # are skipped. kInvalidArgument names the line.
 absl::StatusOr<std::vector<SelftestCase>> read_requests(const std::string& text);
 
-// A check that is more than one request.
+// A check that needs more than one request.
 struct Behaviour {
   std::string group, name;
-  // kUnimplemented: the device has no such thing, with the reason.
+  // kUnimplemented, with the reason: the device does not have the feature.
   std::function<absl::StatusOr<CheckResult>()> run;
 };
 
@@ -52,8 +51,8 @@ struct SelftestDevice {
   bool quick = false;
 };
 
-// Refusals leave the device usable, two streams at once do not meet, captured streams take hits and refuse
-// misses.
+// The behaviours: a refused request leaves the device usable, two streams do not disturb each other, and a stream
+// capture accepts hits and refuses misses.
 std::vector<Behaviour> selftest_behaviours(const SelftestDevice& device);
 
 }  // namespace lathe::cli

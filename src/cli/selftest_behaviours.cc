@@ -1,4 +1,4 @@
-// Checks of a device that are more than one request.
+// The checks of a device that need more than one request.
 #include <algorithm>
 #include <memory>
 #include <thread>
@@ -33,17 +33,17 @@ MatmulRequest product(int64_t m, int64_t n, int64_t k, int32_t split_k = 0) {
   return r;
 }
 
-// That `status` is the `wanted` one, by name.
+// Checks that `status` is `wanted`.
 CheckResult expect_status(lathe_status status, lathe_status wanted) {
   CheckResult r;
   r.ok = status == wanted;
   r.what = r.ok ? "refused"
-                : absl::StrCat("answered ", lathe_status_name(status), ", wanted ", lathe_status_name(wanted),
+                : absl::StrCat("got ", lathe_status_name(status), ", expected ", lathe_status_name(wanted),
                                status == LATHE_OK ? "" : absl::StrCat(": ", lathe_last_error()));
   return r;
 }
 
-// A refused launch must have written nothing, and the device must serve the same request afterwards.
+// A refused launch must write nothing. After `heal` the device must serve the same request.
 Result expect_refusal(Trial& trial, lathe_status wanted, const std::function<void()>& heal) {
   if (absl::Status s = trial.reset(); !s.ok()) return s;
   CheckResult refused = expect_status(trial.launch(), wanted);
@@ -62,7 +62,7 @@ Result small_workspace(const SelftestDevice& d) {
   if (!plan.ok()) return plan.status();
   size_t needed = 0;
   if (absl::Status s = check(lathe_plan_workspace_bytes(plan->get(), &needed)); !s.ok()) return s;
-  if (needed <= 64) return absl::UnimplementedError("the plan of 8 splits needs no workspace here");
+  if (needed <= 64) return absl::UnimplementedError("the plan with 8 splits needs no workspace here");
   auto memory = DeviceBuffer::make(d.device, d.stream->get(), std::vector<uint8_t>(needed));
   if (!memory.ok()) return memory.status();
   (*trial)->set_workspace(memory->data(), needed - 1);
@@ -77,11 +77,11 @@ Result refused_miss(const SelftestDevice& d) {
   return expect_refusal(**trial, LATHE_MISS, [&] { (*trial)->set_miss_policy(LATHE_MISS_DEFAULT); });
 }
 
-// Of launches that may meet one another.
+// The number of launches that may overlap in time.
 int repeats(const SelftestDevice& d) { return d.quick ? 4 : 100; }
 
-// Both streams' workspaces and counters in use at once, again and again; each launch in flight has a result
-// of its own.
+// Uses the workspaces and counters of two streams at the same time, many times. Each launch in flight writes its own
+// result.
 Result two_streams(const SelftestDevice& d, const MatmulRequest& request) {
   if (d.stream->get() == nullptr) return absl::UnimplementedError(absl::StrCat(d.name, " has no streams"));
   auto other = Stream::make(d.device);
@@ -107,7 +107,7 @@ Result two_streams(const SelftestDevice& d, const MatmulRequest& request) {
   return result;
 }
 
-// The same of a kernel family's best candidate that splits K.
+// The same with the best candidate of a kernel family that splits K.
 Result two_streams_of(const SelftestDevice& d, const std::string& family) {
   MatmulRequest request = product(13, 104, 2072);
   request.dtype = request.out_dtype = LATHE_BF16;
@@ -127,7 +127,7 @@ Result two_streams_of(const SelftestDevice& d, const std::string& family) {
   return absl::UnimplementedError(absl::StrCat("no candidate of the family ", family, " splits K here"));
 }
 
-// Two host threads, a stream each.
+// Two host threads launch at the same time, each on its own stream.
 Result two_threads(const SelftestDevice& d) {
   const auto work = [&d](uint64_t seed, Result* result) {
     auto stream = Stream::make(d.device);
@@ -146,7 +146,7 @@ Result two_threads(const SelftestDevice& d) {
   return one.ok() && one->ok ? two : one;
 }
 
-// Begins a capture, calls `inside`, ends it. The capture is ended even where `inside` fails.
+// Captures what `inside` launches. Ends the capture even if `inside` fails.
 absl::StatusOr<std::unique_ptr<CapturedGraph>> capture(Capture& with, lathe_stream stream,
                                                        const std::function<absl::Status()>& inside) {
   if (absl::Status s = with.begin(stream); !s.ok()) return s;
@@ -156,7 +156,7 @@ absl::StatusOr<std::unique_ptr<CapturedGraph>> capture(Capture& with, lathe_stre
   return graph;
 }
 
-// A launch of a prepared class is captured, runs when the graph does, and runs again with it.
+// A launch whose class is prepared is captured, runs with the graph, and runs again with each replay.
 template <typename Request>
 Result captured_hit(const SelftestDevice& d, const Request& request) {
   auto with = open_capture(d.name);
@@ -181,7 +181,7 @@ Result captured_hit(const SelftestDevice& d, const Request& request) {
   return result;
 }
 
-// A miss in a capture is CAPTURE_MISS whatever the policy, leaves the capture valid and the result alone.
+// A miss during a capture returns CAPTURE_MISS. It leaves the capture valid and the result unchanged.
 Result captured_miss(const SelftestDevice& d) {
   auto with = open_capture(d.name);
   if (!with.ok()) return with.status();
@@ -201,7 +201,7 @@ Result captured_miss(const SelftestDevice& d) {
   return run_checked(**trial);
 }
 
-// Another thread compiles, loads and allocates while this one captures: neither disturbs the other.
+// Another thread compiles, loads and allocates while this one captures. Neither may disturb the other.
 Result load_beside_a_capture(const SelftestDevice& d) {
   auto with = open_capture(d.name);
   if (!with.ok()) return with.status();

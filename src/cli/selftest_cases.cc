@@ -1,4 +1,4 @@
-// The table of requests that a device is tested with.
+// The built-in table of requests of `lathe selftest`.
 #include <algorithm>
 #include <map>
 
@@ -28,14 +28,15 @@ void set_layout(MatmulRequest* r, int layout) {
   r->trans_b = !(layout & 2);
 }
 
-// Sizes around every tile's edge and primes; whole numbers, so that one wrong index is a wrong answer.
+// Sizes around the edges of all tiles, and primes. The operands are integers, so that one wrong index gives a wrong
+// result.
 void add_shapes(Cases* cases) {
   constexpr int64_t kM[] = {1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 63, 64, 65, 127, 129, 200, 257};
   constexpr int64_t kN[] = {1, 2, 3, 7, 8, 16, 17, 31, 33, 64, 65, 127, 128, 130, 257};
   constexpr int64_t kK[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 64, 65, 127, 128, 130, 257, 521, 640};
   int i = 0;
   for (int pass = 0; pass < 4; ++pass) {
-    for (int64_t m : kM) {  // steps that share no divisor with the lists' lengths
+    for (int64_t m : kM) {  // the steps 7 and 11 share no divisor with the lengths of the lists
       MatmulRequest r = matmul(m, kN[(i * 7 + pass) % 15], kK[(i * 11 + pass) % 19], kFloats[(i + pass) % 3]);
       set_layout(&r, i % 4);
       r.fill = Fill::kIntegers;
@@ -51,7 +52,7 @@ void add_dtypes(Cases* cases) {
     for (lathe_dtype out : {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I32}) {
       if (out == LATHE_I32 && dtype != LATHE_I8) continue;
       for (int layout = 0; layout < 4; ++layout) {
-        // Rows of whole 16 bytes and rows that are not.
+        // Rows that are a multiple of 16 bytes long, and rows that are not.
         MatmulRequest r = i++ % 2 ? matmul(19, 37, 71, dtype) : matmul(33, 80, 144, dtype);
         r.out_dtype = out;
         if (dtype == LATHE_I8 && out == LATHE_F16) r.alpha = 0x1p-8f;
@@ -71,7 +72,7 @@ void add_dtypes(Cases* cases) {
 void add_epilogues(Cases* cases) {
   int i = 0;
   for (int activation = LATHE_ACTIVATION_NONE; activation <= LATHE_ACTIVATION_SILU; ++activation) {
-    for (int c = 0; c < 3; ++c) {                         // none, its own, D itself
+    for (int c = 0; c < 3; ++c) {                         // none, in its own memory, in D's memory
       for (int residual = 0; residual < 3; ++residual) {  // the same
         if (c == 2 && residual == 2) continue;
         MatmulRequest r = matmul(i % 2 ? 21 : 70, i % 3 ? 48 : 45, 72, kFloats[i % 3]);
@@ -129,7 +130,7 @@ void add_batches(Cases* cases) {
   }
 }
 
-// K that divides by nothing, and factors around and above it.
+// A K that no split-K factor divides, with factors up to and above K.
 void add_splits(Cases* cases) {
   constexpr int64_t kShapes[][3] = {
       {1, 48, 1021}, {17, 33, 1021}, {70, 136, 520}, {3, 16, 51234}, {4, 7, 65}};
@@ -149,12 +150,12 @@ void add_splits(Cases* cases) {
   }
 }
 
-// Small by small, summed over a K beyond 50000.
+// Small M and N with K above 50000.
 void add_long_sums(Cases* cases) {
   cases->push_back({"long sums", matmul(1, 16, 50021, LATHE_BF16)});
   cases->push_back({"long sums", matmul(3, 5, 65537)});
   cases->push_back({"long sums", matmul(17, 9, 51234, LATHE_F16)});
-  MatmulRequest bytes = matmul(2, 8, 131071, LATHE_I8);  // the longest exact sum
+  MatmulRequest bytes = matmul(2, 8, 131071, LATHE_I8);  // the longest sum that cannot overflow
   bytes.out_dtype = LATHE_I32;
   cases->push_back({"long sums", bytes});
 }
@@ -189,7 +190,7 @@ void add_empty(Cases* cases) {
   }
 }
 
-// Each M that has a kernel of its own, against weights as a Linear layer keeps them.
+// Each M that has its own bucket, with weights in the layout of a Linear layer.
 void add_decode(Cases* cases) {
   for (lathe_dtype dtype : {LATHE_BF16, LATHE_F16, LATHE_F8_E4M3}) {
     for (int64_t m = 1; m <= 16; ++m) {
@@ -201,7 +202,7 @@ void add_decode(Cases* cases) {
   }
 }
 
-// What every family of matmul kernels on a GPU can take: few rows, 16-bit weights in rows of whole 16 bytes.
+// Requests that every GPU family of matmul kernels supports: few rows, 16-bit weights, rows of a multiple of 16 bytes.
 void add_families(Cases* cases) {
   constexpr int64_t kM[] = {1, 3, 8, 13, 16}, kN[] = {72, 136, 200}, kK[] = {64, 528, 1040, 2072};
   for (int i = 0; i < 16; ++i) {
@@ -290,7 +291,7 @@ void add_argmax(Cases* cases) {
   }
 }
 
-// Tiles' edges in M and N, ties, every dtype and layout; few rows against a wide vocabulary.
+// Tile edges in M and N, ties, all dtypes and layouts, and few rows with a wide vocabulary.
 void add_matmul_argmax(Cases* cases) {
   constexpr int64_t kShapes[][3] = {{1, 1, 1},     {1, 2, 3},       {3, 1, 7},     {2, 31, 16},
                                     {5, 33, 65},   {8, 64, 64},     {13, 127, 1},  {16, 130, 33},
@@ -327,7 +328,7 @@ void add_matmul_argmax(Cases* cases) {
   cases->push_back({"matmul_argmax candidates", r, Forced::kEach});
 }
 
-// At most `most` of each group, evenly spaced.
+// Takes at most `most` cases of each group, evenly spaced.
 Cases choose_evenly(const Cases& cases, size_t most) {
   std::map<std::string, size_t> sizes, seen;
   for (const SelftestCase& c : cases) ++sizes[c.group];

@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<SelftestCase>> read_requests(const std::string& text)
     const bool forced = std::visit([](const auto& r) { return r.candidate != 0; }, *request);
     cases.push_back({"requests", *std::move(request), forced ? Forced::kNone : Forced::kMerge});
   }
-  if (cases.empty()) return absl::InvalidArgumentError("there is no request in it");
+  if (cases.empty()) return absl::InvalidArgumentError("the file has no request");
   return cases;
 }
 

@@ -23,8 +23,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Compiles ahead of the checks on threads of its own: compiling is most of the time and independent of the
-// device.
+// Compiles kernels on its own threads before the checks need them. Compiling takes most of the time and does not use
+// the device.
 class CompileAhead {
  public:
   explicit CompileAhead(const std::vector<SelftestCheck>& checks, size_t from = 0)
@@ -40,7 +40,8 @@ class CompileAhead {
  private:
   void work() {
     for (size_t i = next_++; i < checks_.size(); i = next_++) {
-      if (checks_[i].prepare) checks_[i].prepare();  // what fails here fails again, and is told, in its check
+      if (checks_[i].prepare)
+        checks_[i].prepare();  // ignores a failure: the check fails again and reports it
     }
   }
 
@@ -49,7 +50,7 @@ class CompileAhead {
   std::vector<std::thread> threads_;
 };
 
-// "UNSUPPORTED: matmul i8 ... on cpu: matmul i8 by i8 to f32" without the request.
+// The message without the request: "UNSUPPORTED: matmul i8 ... on cpu: CAUSE" gives "CAUSE".
 std::string cause_of(const absl::Status& status, const std::string& device) {
   const std::string message(status.message()), before = absl::StrCat(" on ", device, ": ");
   const size_t at = message.find(before);

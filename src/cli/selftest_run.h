@@ -1,4 +1,4 @@
-// Runs a selftest's checks and tells how they went.
+// Runs the checks of a selftest and reports the results.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ struct SelftestCheck {
 
 struct Tally {
   int64_t right = 0, wrong = 0, skipped = 0;
-  std::map<std::string, int64_t> reasons;  // of what was skipped
-  int in_a_row = 0;                        // failures without a right check between them
+  std::map<std::string, int64_t> reasons;  // reason for skipping -> number of checks
+  int in_a_row = 0;                        // failures since the last right check
 };
 
-// In order. Prints each failure at once, with its command, and a line a group. Ends early after many failures
-// in a row, as a lost device gives.
+// Runs the checks in order. Prints each failure at once, with its command, and one line per group. Stops after many
+// failures in a row, because the device is then probably lost.
 Tally run_checks(const std::vector<SelftestCheck>& checks, const std::string& device);
 
 // Runs the checks in order, beginning with check `from`, and prints a line of JSON when a check is prepared,
@@ -39,8 +39,7 @@ Tally run_checks(const std::vector<SelftestCheck>& checks, const std::string& de
 // The last "state" is right, wrong, refused (the device or family does not support the request) or failed.
 absl::Status run_each(const std::vector<SelftestCheck>& checks, const std::string& device, size_t from);
 
-// Prints the reasons of what was skipped and the verdict; an error unless something was right and nothing
-// wrong.
+// Prints the reasons of skipped checks, and the verdict. An error if a check was wrong or none was right.
 absl::Status conclude(const Tally& tally, const std::string& device);
 
 }  // namespace lathe::cli

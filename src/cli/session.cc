@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where facts files are: beside the program's directory, in the build tree too, or where this build installs
-// them.
+// The directory of the shipped facts files: ../share/lathe/facts, seen from the program (also in the build tree), or
+// where this build installs them.
 fs::path facts_directory() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
@@ -28,12 +28,12 @@ fs::path facts_directory() {
   return fs::is_directory(beside, error) ? beside : fs::path(LATHE_FACTS_DIRECTORY);
 }
 
-// A path, or the name of a facts file that Lathe ships ("h200").
+// The path of a facts file. `name` is a path, or the name of a shipped file ("h200").
 absl::StatusOr<std::string> find_facts(const std::string& name) {
   std::error_code error;
   if (fs::exists(name, error)) return name;
   if (name.find('/') != std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("--facts: there is no file '", name, "'"));
+    return absl::InvalidArgumentError(absl::StrCat("--facts: file '", name, "' does not exist"));
   }
   const fs::path directory = facts_directory();
   for (const std::string& candidate : {name, name + ".json"}) {
@@ -44,15 +44,15 @@ absl::StatusOr<std::string> find_facts(const std::string& name) {
     names.push_back(entry.path().stem().string());
   std::sort(names.begin(), names.end());
   return absl::InvalidArgumentError(
-      absl::StrCat("--facts: there is no file '", name, "'",
-                   names.empty() ? "" : absl::StrCat("; shipped ones are ", absl::StrJoin(names, ", "))));
+      absl::StrCat("--facts: file '", name, "' does not exist",
+                   names.empty() ? "" : absl::StrCat("; shipped files: ", absl::StrJoin(names, ", "))));
 }
 
-// The shipped facts file of a device with that target, for --target alone. Says on stderr which it is: there
-// may be more of one target, and then the first by name stands for them.
+// For --target without --facts: a shipped facts file with this target. If there are several, takes the first by name.
+// Prints the choice to stderr.
 absl::StatusOr<std::string> facts_of_target(const std::string& target) {
   std::error_code error;
-  std::map<std::string, std::string> targets;  // by the file's name
+  std::map<std::string, std::string> targets;  // file name -> target
   for (const auto& entry : fs::directory_iterator(facts_directory(), error)) {
     std::ifstream in(entry.path());
     const Json json = Json::parse(in, nullptr, /*allow_exceptions=*/false);
@@ -67,11 +67,12 @@ absl::StatusOr<std::string> facts_of_target(const std::string& target) {
       absl::StrAppend(out, file.first, " (", file.second, ")");
     };
     return absl::InvalidArgumentError(
-        absl::StrCat("--target: no shipped facts file is of '", target, "', so it needs --facts FILE",
-                     targets.empty() ? "" : "; shipped ones are ", absl::StrJoin(targets, ", ", line)));
+        absl::StrCat("--target: no shipped facts file has the target '", target, "'; give --facts FILE",
+                     targets.empty() ? "" : ", or a shipped target: ", absl::StrJoin(targets, ", ", line)));
   }
-  std::fprintf(stderr, "lathe: --target %s: planning for %s%s\n", target.c_str(), found[0].c_str(),
-               found.size() == 1 ? "" : absl::StrCat("; --facts takes ", absl::StrJoin(found, ", ")).c_str());
+  std::fprintf(
+      stderr, "lathe: --target %s: planning for %s%s\n", target.c_str(), found[0].c_str(),
+      found.size() == 1 ? "" : absl::StrCat("; --facts selects one of ", absl::StrJoin(found, ", ")).c_str());
   return (facts_directory() / (found[0] + ".json")).string();
 }
 
@@ -80,7 +81,7 @@ absl::StatusOr<lathe_miss_policy> miss_policy(const Arguments& arguments) {
   if (name == "block") return LATHE_MISS_BLOCK;
   if (name == "fallback") return LATHE_MISS_FALLBACK;
   if (name == "error") return LATHE_MISS_ERROR;
-  return absl::InvalidArgumentError(absl::StrCat("--miss: '", name, "' is none of block, fallback, error"));
+  return absl::InvalidArgumentError(absl::StrCat("--miss takes block, fallback or error, not '", name, "'"));
 }
 
 absl::StatusOr<lathe_compiler_mode> compiler_mode(const Arguments& arguments) {
@@ -88,15 +89,15 @@ absl::StatusOr<lathe_compiler_mode> compiler_mode(const Arguments& arguments) {
   const std::string name = arguments.text("compiler", "");
   if (name == "inprocess") return LATHE_COMPILER_INPROCESS;
   if (name == "process") return LATHE_COMPILER_PROCESS;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--compiler: '", name, "' is neither inprocess nor process"));
+  return absl::InvalidArgumentError(absl::StrCat("--compiler takes inprocess or process, not '", name, "'"));
 }
 
-// "prefer:onednn"; a library's name alone is required.
+// Reads --external: a use ("allow"), a use of one library ("prefer:onednn"), or a library ("onednn"), which is then
+// required.
 absl::Status read_external(const Arguments& arguments, lathe_context_options* options) {
   if (!arguments.has("external")) return absl::OkStatus();
-  const std::vector<std::string> uses = {"off", "allow", "prefer",
-                                         "require"};  // of lathe_external_use, from 1
+  // In the order of lathe_external_use, from 1 on.
+  const std::vector<std::string> uses = {"off", "allow", "prefer", "require"};
   const std::string text = arguments.text("external", "");
   const size_t colon = text.find(':');
   std::string use = text.substr(0, colon), which = colon == std::string::npos ? "" : text.substr(colon + 1);
@@ -107,7 +108,7 @@ absl::Status read_external(const Arguments& arguments, lathe_context_options* op
   if (at == end || (!any && library == external_libraries().end()) || (use == "off" && !any))
     return absl::InvalidArgumentError(absl::StrCat("--external takes off, allow, prefer, require, or one of ",
                                                    absl::StrJoin(external_libraries(), ", "),
-                                                   " (prefer:onednn), not '", text, "'"));
+                                                   " (also as prefer:onednn), not '", text, "'"));
   options->external = static_cast<lathe_external_use>(at - uses.begin() + 1);
   if (!any)
     options->external_library =
@@ -115,13 +116,13 @@ absl::Status read_external(const Arguments& arguments, lathe_context_options* op
   return absl::OkStatus();
 }
 
-// "cpu", "cuda:0": what runs here, and no target's name.
+// Whether the name is that of a device ("cpu", "cuda:0") and not of a target.
 bool is_device(const std::string& name) {
   const std::string backend = name.substr(0, name.find(':'));
   return name == "cpu" || backend == "cuda" || backend == "hip";
 }
 
-// Of a file whose "parameters" no pipeline is there to use.
+// For --params without --pipeline: the file must have no "parameters", because no pipeline would use them.
 absl::Status check_no_parameters(const std::string& path) {
   absl::StatusOr<Json> json = read_json_file(path);
   if (!json.ok()) return json.status();
@@ -134,8 +135,8 @@ absl::Status check_no_parameters(const std::string& path) {
   const size_t object = std::min(text->find("\"parameters\""), text->size()),
                at = std::min(text->find(Json(name).dump(), object), text->size());
   const auto line = 1 + std::count(text->begin(), text->begin() + static_cast<ptrdiff_t>(at), '\n');
-  return absl::InvalidArgumentError(absl::StrCat(path, ":", line, ": parameter '", name,
-                                                 "' is used by no pipeline: --pipeline names none"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ":", line, ": parameter '", name, "' is used by no pipeline: give --pipeline"));
 }
 
 }  // namespace
@@ -161,13 +162,14 @@ absl::StatusOr<Context> make_context(const Arguments& arguments, const ExternalU
   absl::StatusOr<uint64_t> cache_bytes = arguments.bytes("cache-bytes", 0);
   if (!cache_bytes.ok()) return cache_bytes.status();
   if (arguments.has("cache-bytes") && *cache_bytes == 0)
-    return absl::InvalidArgumentError("--cache-bytes takes 1 or more; --cache-dir '' is for no disk");
+    return absl::InvalidArgumentError(
+        "--cache-bytes takes 1 or more; use --cache-dir '' to run without a cache on disk");
   options.cache_bytes = *cache_bytes;
   const std::vector<std::string> paths =
       absl::StrSplit(arguments.text("bundles", ""), ':', absl::SkipEmpty());
   std::vector<const char*> bundles;
   for (const std::string& path : paths) bundles.push_back(path.c_str());
-  bundles.push_back("");  // so that data() is not null: none was asked for
+  bundles.push_back("");  // so that data() is not null: null would mean $LATHE_BUNDLES
   if (arguments.has("bundles")) {
     options.bundles = bundles.data();
     options.bundle_count = paths.size();
@@ -212,7 +214,8 @@ absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& argu
   lathe_device* device = nullptr;
   const std::string target = arguments.text("target", "");
   if (arguments.has("device") && (arguments.has("facts") || arguments.has("target")))
-    return absl::InvalidArgumentError("--device runs here, --facts and --target describe: not both");
+    return absl::InvalidArgumentError(
+        "--device names a device of this machine, --facts and --target describe one: give one of the two");
   if (names_described_device(arguments)) {
     absl::StatusOr<std::string> path =
         arguments.has("facts") ? find_facts(arguments.text("facts", "")) : facts_of_target(target);
@@ -227,25 +230,26 @@ absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& argu
   return Device(device);
 }
 
-Flag device_flag() { return {"device", "NAME", "'lathe devices' lists them (default: cpu)"}; }
+Flag device_flag() { return {"device", "NAME", "one of the devices in 'lathe devices' (default: cpu)"}; }
 Flag miss_flag() {
-  return {"miss", "P",
-          "where there is no kernel yet: block (compile first, default), fallback (a generic one) or error"};
+  return {"miss", "block|fallback|error",
+          "if there is no kernel yet: compile it first, run a generic kernel meanwhile, or fail (default: "
+          "block)"};
 }
 Flag pipeline_flag() {
-  return {"pipeline", "FILES",
-          "compile by these YAML pipelines in place of the built-in ones, separated by ':'"};
+  return {"pipeline", "FILES", "YAML pipelines that replace the built-in ones, separated by ':'"};
 }
 Flag params_flag() {
-  return {"params", "FILE", "a JSON file whose \"parameters\" the pipelines' params.NAME are"};
+  return {"params", "FILE", "JSON file whose \"parameters\" are the params.NAME of the pipelines"};
 }
 Flag facts_flag() {
-  return {"facts", "FILE", "plan for the device a facts file describes; a shipped one by name: h200"};
+  return {"facts", "FILE", "plan for the device that this facts file describes; h200 names a shipped file"};
 }
 Flag target_flag() {
-  return {"target", "T",
-          "compile for this target (sm_90a, gfx942, spirv64, ...); without --facts, for a shipped device of "
-          "it, or for one here (cpu, cuda:0, hip:0)"};
+  return {"target", "TARGET",
+          "compile for this target (sm_90a, gfx942, spirv64, ...), without --facts for a shipped device that "
+          "has it; "
+          "or for a device of this machine (cpu, cuda:0, hip:0)"};
 }
 
 absl::StatusOr<lathe_statistics> statistics(lathe_context* context) {
@@ -263,7 +267,7 @@ absl::StatusOr<Json> parse_json(const std::vector<Text>& pieces, const std::stri
   for (const Text& piece : pieces) text += piece.text;
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded())
-    return absl::InternalError(absl::StrCat(what, ": the library wrote no valid JSON"));
+    return absl::InternalError(absl::StrCat(what, ": the library did not write valid JSON"));
   return json;
 }
 

@@ -1,4 +1,4 @@
-// A context and a device made from the command line, and the C API's statuses as absl::Status.
+// Makes a context and a device from the command line, and turns statuses of the C API into absl::Status.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -16,8 +16,8 @@ namespace lathe::cli {
 
 using Json = nlohmann::json;
 
-// OK, or an error that is never kInvalidArgument: what the library refuses is a failure, not bad usage.
-// UNSUPPORTED is kUnimplemented.
+// The status as absl::Status, with the library's message. Never kInvalidArgument, because a request that the library
+// refuses is a failure and not wrong usage. LATHE_UNSUPPORTED becomes kUnimplemented.
 absl::Status check(lathe_status status);
 
 template <typename T, void (*Destroy)(T*)>
@@ -28,23 +28,23 @@ using Context = std::unique_ptr<lathe_context, HandleDelete<lathe_context, lathe
 using Device = std::unique_ptr<lathe_device, HandleDelete<lathe_device, lathe_device_close>>;
 using Plan = std::unique_ptr<lathe_plan, HandleDelete<lathe_plan, lathe_plan_destroy>>;
 
-// What a context has external libraries for, whatever --external says; DEFAULT: what that says.
+// A context's use of external libraries. Overrides --external unless `use` is DEFAULT.
 struct ExternalUse {
   lathe_external_use use = LATHE_EXTERNAL_DEFAULT;
   lathe_external_library which = LATHE_EXTERNAL_ANY;
 };
-// From the common flags and --miss.
+// Makes a context from the common flags, --miss, --pipeline and --params.
 absl::StatusOr<Context> make_context(const Arguments& arguments, const ExternalUse& external = {});
-// Whether --facts or --target describe one.
+// Whether --facts or --target name a device that is only described, not opened.
 bool names_described_device(const Arguments& arguments);
-// From --facts and --target a described device (the shipped one of a target named alone), else from --device
-// (default "cpu") a real one.
+// With --facts, or a --target that is not a device here: a described device. --target alone uses a shipped facts file
+// of that target. Otherwise a device of this machine, named by --target or --device (default "cpu").
 absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& arguments);
-// The --device, --facts and --target rows of a verb's table.
-Flag device_flag();
-// In the order of lathe_external_library, from 1.
+// The names of the external libraries, in the order of lathe_external_library from 1 on.
 const std::vector<std::string>& external_libraries();
 
+// Flags that several verbs have.
+Flag device_flag();
 Flag miss_flag();
 Flag pipeline_flag();
 Flag params_flag();
@@ -56,9 +56,9 @@ absl::StatusOr<lathe_statistics> statistics(lathe_context* context);
 struct Text {
   std::string name, text;
 };
-// A lathe_text_fn whose `user` is a std::vector<Text>*.
+// A lathe_text_fn that appends to the std::vector<Text> at `user`.
 void collect_text(void* user, const char* name, const char* text, size_t size);
-// Joins the pieces and parses them.
+// Joins the pieces and parses them as JSON. Errors name `what`.
 absl::StatusOr<Json> parse_json(const std::vector<Text>& pieces, const std::string& what);
 
 }  // namespace lathe::cli

@@ -22,21 +22,22 @@ struct Functions {
   int (*launch)(GraphExec, lathe_stream);
   int (*destroy_exec)(GraphExec);
   int (*destroy_graph)(Graph);
-  // CUDA: what makes a stream's context current. HIP's streams know their device.
+  // CUDA only: make the context of a stream current. A HIP stream knows its device.
   int (*stream_get_context)(lathe_stream, Context*);
   int (*push_context)(Context);
   int (*pop_context)(Context*);
 };
 constexpr int kGlobalMode = 0;  // CU_STREAM_CAPTURE_MODE_GLOBAL, hipStreamCaptureModeGlobal
 constexpr size_t kCalls = sizeof(Functions) / sizeof(void*);
-// Places among them.
+// Positions in Functions, for error messages.
 enum Place : size_t { kBegin, kEnd, kInstantiate, kLaunch };
 
-// What differs. The library is the one that the open device has loaded.
+// What differs between CUDA and HIP. The open device has already loaded the library.
 struct Platform {
-  const char* prefix;                         // of the devices' names
-  std::array<const char*, 4> libraries;       // its names, null after the last
-  std::array<const char*, kCalls> functions;  // in the order of Functions; null: there is none
+  const char* prefix;                    // prefix of the device names
+  std::array<const char*, 4> libraries;  // file names of the library, null after the last
+  std::array<const char*, kCalls>
+      functions;  // in the order of Functions; null: the platform has no such function
 };
 constexpr Platform kPlatforms[] = {
     {"cuda:",
@@ -55,12 +56,11 @@ struct Library {
 
   absl::Status checked(Place which, int result) const {
     if (result == 0) return absl::OkStatus();
-    return absl::UnknownError(
-        absl::StrCat(platform->functions[which], " failed with error ", result, " of the driver"));
+    return absl::UnknownError(absl::StrCat(platform->functions[which], " failed with driver error ", result));
   }
 };
 
-// The stream's context, current for as long as this lives.
+// Makes the stream's context current during its lifetime.
 class StreamContext {
  public:
   StreamContext(const Functions& call, lathe_stream stream) : call_(call) {
@@ -154,7 +154,7 @@ absl::StatusOr<std::unique_ptr<Capture>> open_capture(const std::string& device)
     if (!library.ok()) return library.status();
     return std::make_unique<DriverCapture>(*library);
   }
-  return absl::UnimplementedError(absl::StrCat(device, " captures no streams"));
+  return absl::UnimplementedError(absl::StrCat(device, " has no stream capture"));
 }
 
 }  // namespace lathe::cli

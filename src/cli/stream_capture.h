@@ -1,5 +1,4 @@
-// Stream capture as an engine uses it: by the driver's own functions, of which the few needed are declared
-// here, CUDA's and HIP's.
+// Captures streams as an engine does, through the functions of the CUDA or HIP driver.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -15,20 +14,19 @@ namespace lathe::cli {
 class CapturedGraph {
  public:
   virtual ~CapturedGraph() = default;
-  // On the stream that was captured; does not wait.
+  // Launches the graph on the stream that was captured, and does not wait.
   virtual absl::Status launch() = 0;
 };
 
 class Capture {
  public:
   virtual ~Capture() = default;
-  // Global capture mode: what would break the capture of any other thread breaks this one.
+  // Uses the global capture mode, in which an unsafe driver call of any thread breaks the capture.
   virtual absl::Status begin(lathe_stream stream) = 0;
   virtual absl::StatusOr<std::unique_ptr<CapturedGraph>> end(lathe_stream stream) = 0;
 };
 
-// For "cuda:0" and "hip:0", once such a device is open. kUnimplemented for other devices, and where the
-// driver has no graphs.
+// For "cuda:N" and "hip:N" after such a device was opened. kUnimplemented: another device, or a driver without graphs.
 absl::StatusOr<std::unique_ptr<Capture>> open_capture(const std::string& device);
 
 }  // namespace lathe::cli

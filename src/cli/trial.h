@@ -1,4 +1,4 @@
-// A request on random operands in a device's memory: launched as often as wanted, checked against float64.
+// Runs a request on random operands in device memory, any number of times, and checks the result against float64.
 #pragma once
 
 #include <initializer_list>
@@ -16,37 +16,35 @@ class Trial {
  public:
   virtual ~Trial() = default;
 
-  // On the trial's stream; does not wait for it.
+  // Launches the request on the trial's stream, and does not wait.
   virtual lathe_status launch() = 0;
-  // Makes the result's memory what it was before the first launch, which also waits for the last one.
+  // Restores the result's memory as it was before the first launch. Waits for the last launch first.
   virtual absl::Status reset() = 0;
-  // Waits, then judges what the last launch wrote.
+  // Waits, then checks the result of the last launch.
   virtual absl::StatusOr<CheckResult> verify() = 0;
-  // Waits; true when the result's memory is as reset() left it.
+  // Waits. True if the result's memory is as reset() left it.
   virtual absl::StatusOr<bool> untouched() = 0;
-  // Launches again what promises equal bits: run_to_run the same request, batch_invariant its first rows
-  // alone too. Says what differed from the last launch; "" when nothing did or nothing was promised.
+  // Launches again and compares bits, if the request promises equal ones: run_to_run with the same request,
+  // batch_invariant also with only its first rows. Returns what differs from the last launch; "" if nothing does.
   virtual absl::StatusOr<std::string> compare_bits() = 0;
   virtual absl::StatusOr<Plan> plan() const = 0;
 
-  // Of the launches from now on. The workspace, of the device's memory, is the caller's; null: the library's
-  // own.
+  // For all later launches. The workspace is device memory of the caller; null: the library uses its own.
   virtual void set_miss_policy(lathe_miss_policy policy) = 0;
   virtual void set_workspace(void* data, size_t bytes) = 0;
 
   virtual bool needs_kernel() const = 0;
-  virtual double flops() const = 0;  // 0: not what it is measured in
-  virtual double bytes() const = 0;  // of all operands
+  virtual double flops() const = 0;  // 0: the op is not measured in FLOP/s
+  virtual double bytes() const = 0;  // size of all operands
 };
 
-// The chain of a trial's descriptor: the tuning, where there is one, behind the caller's workspace, where
-// there is one.
+// The chain of a trial's descriptor: the caller's workspace and the tuning, each of which may be absent.
 class TrialChain {
  public:
-  // Of a descriptor that was made with tuning().
+  // `tuned` is the chain of a descriptor that was made with tuning().
   void take(const lathe_chain* tuned) { tuned_ = tuned; }
   lathe_tuning* tuning() { return &tuning_; }
-  // What the descriptor's `next` is to be; null data: without a workspace.
+  // Returns the descriptor's new `next`. Null `data`: the chain without a workspace.
   const lathe_chain* with_workspace(void* data, size_t bytes);
 
  private:
@@ -55,31 +53,32 @@ class TrialChain {
   lathe_workspace workspace_ = LATHE_WORKSPACE_INIT;
 };
 
-// Copies the operand to memory of its own; *first is where its first element is then, untouched where the
-// operand does not exist.
+// Copies the operand to new device memory and sets *first to its first element. Does nothing if the operand does not
+// exist.
 absl::Status place(lathe_device* device, const Stream& stream, const Operand& operand, DeviceBuffer* buffer,
                    void** first);
-// What a trial of such operands takes of the host's memory: how an output begins is kept beside it.
+// The host memory that a trial with these operands needs. It keeps an extra copy of each output for reset().
 double trial_bytes(const Stream& stream, std::initializer_list<const OperandForm*> inputs,
                    std::initializer_list<const OperandForm*> outputs);
-// Before they are made: what the library refuses, and what this machine's memory does not hold.
+// To be called before operands are made: an error if the library refuses the request, or if `bytes` do not fit in
+// memory.
 template <typename Request>
 absl::Status check_room(lathe_device* device, const Request& request, double bytes) {
   if (absl::Status s = explain(device, request).status(); !s.ok()) return s;
   return check_memory(command_of(request), bytes);
 }
-// Of all that exist.
+// The total size of the operands that exist.
 double total_bytes(std::initializer_list<const Operand*> operands);
 
-// To be called between timing a library and whatever is timed next: OpenBLAS' threads spin for 2^26 cycles,
-// on the cores of that, and OpenMP's, as main() has it, not at all. Answers the seconds slept.
+// To be called between timing a library and the next measurement: OpenBLAS's idle threads spin for 2^26 cycles on the
+// same cores. (OpenMP's do not spin, see main().) Returns the seconds slept.
 double let_threads_end_spinning();
 
-// reset, launch, verify, compare_bits.
+// Calls reset, launch, verify and compare_bits.
 absl::StatusOr<CheckResult> run_checked(Trial& trial);
 
-// Both random operands and sampled elements are a function of `seed`. The device, the stream and the buffers
-// they are uploaded with outlive the trial. Errors: as check_room, before any memory is taken.
+// Makes a trial. The operands and the choice of checked elements depend only on `seed`. The device and the stream must
+// outlive the trial. Errors: as for check_room, before memory is allocated.
 absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
                                                   const MatmulRequest& request, uint64_t seed);
 absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,

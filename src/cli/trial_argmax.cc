@@ -5,7 +5,7 @@
 namespace lathe::cli {
 namespace {
 
-// Rows of each kind that NumPy's rule has a word on: NaN twice, -inf throughout, +inf twice, as they are.
+// Gives each row one of the contents that matter for NumPy's rule: two NaN, only -inf, two +inf, or no special value.
 void make_rows_special(Operand* x, Normal* random) {
   const int64_t n = x->form().columns;
   for (int64_t row = 0; row < x->form().rows && n > 0; ++row) {

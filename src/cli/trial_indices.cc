@@ -8,7 +8,7 @@
 namespace lathe::cli {
 namespace {
 
-constexpr int kRepeats = 3;  // of a request that promises equal bits
+constexpr int kRepeats = 3;  // launches to compare if the request promises equal bits
 
 }  // namespace
 
@@ -67,8 +67,9 @@ absl::StatusOr<std::string> IndexTrial::compare_bits() {
     if (absl::Status s = check(launch_rows(rows)); !s.ok()) return s;
     if (absl::Status s = download(); !s.ok()) return s;
     if (results(rows) != expected)
-      return rows == rows_ ? "a launch wrote other bits than the first"
-                           : absl::StrFormat("%d rows alone have other bits than among %d", rows, rows_);
+      return rows == rows_ ? "the bits of a launch differ from those of the first"
+                           : absl::StrFormat("the bits of %d rows differ from those in a launch with %d rows",
+                                             rows, rows_);
   }
   return std::string();
 }

@@ -1,4 +1,4 @@
-// What the trials of ops that answer indices, and values where asked, share: those outputs.
+// The outputs of a trial whose op returns indices, and values if requested. Shared by argmax and matmul_argmax.
 #pragma once
 
 #include "cli/trial.h"
@@ -16,10 +16,10 @@ class IndexTrial : public Trial {
   absl::StatusOr<std::string> compare_bits() override;
 
  protected:
-  // The first `rows` rows alone.
+  // Launches only the first `rows` rows.
   virtual lathe_status launch_rows(int64_t rows) = 0;
 
-  // Takes the outputs, which hold poison; `values` need not exist.
+  // Copies the outputs, which hold poison, to device memory. `values` need not exist.
   absl::Status place_outputs(Operand* indices, Operand* values, void** indices_at, void** values_at);
   absl::Status download();
 
@@ -34,7 +34,7 @@ class IndexTrial : public Trial {
   int64_t rows_;
   Operand *indices_ = nullptr, *values_ = nullptr;
   DeviceBuffer indices_memory_, values_memory_;
-  std::vector<uint8_t> indices_start_, values_start_;  // the outputs' images before a launch
+  std::vector<uint8_t> indices_start_, values_start_;  // images of the outputs before a launch
 };
 
 }  // namespace lathe::cli

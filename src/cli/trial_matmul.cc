@@ -6,9 +6,9 @@
 namespace lathe::cli {
 namespace {
 
-constexpr int kRepeats = 3;  // of a request that promises equal bits
+constexpr int kRepeats = 3;  // launches to compare if the request promises equal bits
 
-// Fresh random operands; where C or the residual is D itself, D begins as a copy of it.
+// Makes random operands. If C or the residual shares D's memory, D starts as a copy of it.
 MatmulData make_data(const MatmulRequest& r, const MatmulForms& forms, Normal* random) {
   MatmulData data;
   const auto make = [&](const OperandForm& form, Operand* out) {
@@ -81,14 +81,15 @@ class MatmulTrial : public Trial {
     for (int repeat = 0; repeat < kRepeats; ++repeat) {
       auto same = repeats_bits(request_.m, wanted);
       if (!same.ok()) return same.status();
-      if (!*same) return absl::StrFormat("launch %d wrote other bits than the first", repeat + 2);
+      if (!*same) return absl::StrFormat("the bits of launch %d differ from those of the first", repeat + 2);
     }
     if (request_.determinism != LATHE_DETERMINISM_BATCH_INVARIANT) return std::string();
     for (int64_t m : std::set<int64_t>{1, request_.m / 2, request_.m - 1}) {
       if (m == 0 || m == request_.m) continue;
       auto same = repeats_bits(m, wanted);
       if (!same.ok()) return same.status();
-      if (!*same) return absl::StrFormat("with M %d its rows have other bits than with M %d", m, request_.m);
+      if (!*same)
+        return absl::StrFormat("the bits of the first rows differ with M %d and M %d", m, request_.m);
     }
     return std::string();
   }
@@ -109,7 +110,7 @@ class MatmulTrial : public Trial {
   }
 
  private:
-  // B, if the request has it packed; its memory is the device's and the host's alike.
+  // Packs B if the request says so. Only the CPU has packed weights, so device memory is host memory here.
   absl::Status pack() {
     if (!request_.packed) return absl::OkStatus();
     lathe_matmul_desc packed = desc_;
@@ -140,7 +141,7 @@ class MatmulTrial : public Trial {
     return matrices;
   }
 
-  // Whether the first `m` rows of the request, computed alone, are the first ones of `wanted`.
+  // Whether a launch with only the first `m` rows gives the same bits as these rows in `wanted`.
   absl::StatusOr<bool> repeats_bits(int64_t m, const std::vector<std::string>& wanted) {
     if (absl::Status s = reset(); !s.ok()) return s;
     desc_.m = m;
@@ -160,7 +161,7 @@ class MatmulTrial : public Trial {
   MatmulRequest request_;
   Normal random_;
   MatmulData data_;
-  std::vector<uint8_t> start_;  // D's image before a launch
+  std::vector<uint8_t> start_;  // image of D before a launch
   DeviceBuffer a_, b_, packed_b_, c_, bias_, residual_, d_;
   TrialChain chain_;
   lathe_matmul_desc desc_ = LATHE_MATMUL_DESC_INIT;

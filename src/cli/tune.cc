@@ -1,4 +1,4 @@
-// lathe tune ...: the oracle's first candidates measured, and what won kept.
+// lathe tune ...: measures the best candidates and records the fastest.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -20,28 +20,28 @@ namespace {
 using Tune = absl::FunctionRef<lathe_status(const lathe_tune_options& options, lathe_tune_report* report)>;
 
 std::vector<Flag> tune_flags() {
-  return {device_flag(),
-          {"output", "FILE", "add the records to this file too, for --tuning of every rank"},
-          {"top", "N",
-           "candidates of a class to measure, by the oracle's rank (default: 8), and the best of each kind"},
-          {"time", "MS", "milliseconds for each (default: 50)"},
-          {"deadline", "SECONDS", "begin no class after that"},
-          {"json", nullptr, "the records as JSON"},
-          facts_flag(),
-          target_flag()};
+  return {
+      device_flag(),
+      {"output", "FILE", "also add the records to this file, which other ranks can take with --tuning"},
+      {"top", "N", "number of candidates to measure per class, besides the best of each kind (default: 8)"},
+      {"time", "MS", "milliseconds for each candidate (default: 50)"},
+      {"deadline", "SECONDS", "start no class after this many seconds"},
+      {"json", nullptr, "print the records as JSON"},
+      facts_flag(),
+      target_flag()};
 }
 
-// What --facts and --target are for elsewhere cannot be done here.
+// Opens the device. Refuses --facts and --target, because a described device cannot be measured.
 absl::StatusOr<Opened> open_to_measure(const Arguments& arguments) {
   if (names_described_device(arguments))
     return absl::InvalidArgumentError(
         absl::StrCat("--", arguments.has("facts") ? "facts" : "target",
-                     ": a device that is only described cannot be measured; tune where it is, and hand "
-                     "on what --output wrote"));
+                     ": a described device cannot be measured; tune on a machine that has it, and copy the "
+                     "file that --output writes"));
   return open(arguments);
 }
 
-// One class: candidates by the oracle's rank, the winner marked.
+// The table of one class: its candidates by rank, with the winner marked.
 std::string table_of(const std::string& request, const Json& record) {
   std::string out = absl::StrCat(request, "\n     predicted   measured   ratio\n");
   const Json measured = record.value("measured", Json::array());
@@ -66,8 +66,8 @@ absl::StatusOr<std::string> kept_in(const Opened& opened, const std::string& out
   absl::StatusOr<Json> list = parse_json(pieces, "cache");
   if (!list.ok()) return list.status();
   const std::string directory = list->value("directory", "");
-  if (directory.empty() && output.empty()) return std::string("kept nowhere");
-  return absl::StrCat("kept in ", directory, directory.empty() || output.empty() ? "" : " and ", output);
+  if (directory.empty() && output.empty()) return std::string("not stored");
+  return absl::StrCat("stored in ", directory, directory.empty() || output.empty() ? "" : " and ", output);
 }
 
 absl::Status print_records(const Arguments& arguments, const std::vector<Text>& records) {
@@ -97,7 +97,7 @@ absl::Status run_tuning(const Arguments& arguments, const Opened& opened, Tune t
   options.run.deadline_nanoseconds = static_cast<uint64_t>(*deadline) * 1000000000u;
   const std::string output = arguments.text("output", "");
   if (arguments.has("output") && output.empty())
-    return absl::InvalidArgumentError("--output takes the name of a file");
+    return absl::InvalidArgumentError("--output needs the name of a file");
   if (!output.empty()) options.output = output.c_str();
   std::vector<Text> records;
   options.text = collect_text;
@@ -109,14 +109,14 @@ absl::Status run_tuning(const Arguments& arguments, const Opened& opened, Tune t
   }));
   if (absl::Status s = print_records(arguments, records); !s.ok()) return s;
   if (report.classes == 0 || arguments.has("json")) return outcome;
-  absl::StatusOr<std::string> kept = std::string("nothing to keep");
+  absl::StatusOr<std::string> kept = std::string("nothing to store");
   if (report.replaced + report.confirmed > 0) kept = kept_in(opened, output);
   if (!kept.ok()) return kept.status();
   absl::PrintF("%d %s: %d replaced, %d confirmed", report.classes, report.classes == 1 ? "class" : "classes",
                report.replaced, report.confirmed);
-  if (report.refused > 0) absl::PrintF(", %d of batch_invariant, which are not tuned", report.refused);
+  if (report.refused > 0) absl::PrintF(", %d not tuned because they are batch_invariant", report.refused);
   if (report.failed > 0) absl::PrintF(", %d failed", report.failed);
-  if (report.skipped > 0) absl::PrintF(", %d not begun", report.skipped);
+  if (report.skipped > 0) absl::PrintF(", %d not started", report.skipped);
   absl::PrintF("; %d candidates, %.1f s; %s\n", report.candidates, report.milliseconds / 1e3, *kept);
   return outcome;
 }
@@ -176,31 +176,40 @@ Verb tune_matmul_verb() {
   return {"tune matmul",
           "MxNxK",
           1,
-          "measure the first candidates of this request's class and keep which is best",
+          "measure the best candidates for the class of a matmul, and record the fastest",
           matmul_flags(tune_flags()),
           {"lathe tune matmul 1x28672x4096 --dtype bf16"},
           tune_matmul};
 }
 
 Verb tune_argmax_verb() {
-  return {"tune argmax", "ROWSxN", 1, "the same for argmax", argmax_flags(tune_flags()), {}, tune_argmax};
+  return {"tune argmax",
+          "ROWSxN",
+          1,
+          "measure the best candidates for the class of an argmax, and record the fastest",
+          argmax_flags(tune_flags()),
+          {},
+          tune_argmax};
 }
 
 Verb tune_matmul_argmax_verb() {
-  return {
-      "tune matmul_argmax", "MxNxK", 1, "the same for matmul_argmax", matmul_argmax_flags(tune_flags()), {},
-      tune_matmul_argmax};
+  return {"tune matmul_argmax",
+          "MxNxK",
+          1,
+          "measure the best candidates for the class of a matmul_argmax, and record the fastest",
+          matmul_argmax_flags(tune_flags()),
+          {},
+          tune_matmul_argmax};
 }
 
 Verb tune_verb() {
-  return {
-      "tune",
-      "FILE",
-      1,
-      "the same for every class of a manifest, or that a CSV file's weights (model,layer,n,k) can ask for",
-      classes_flags(tune_flags()),
-      {"lathe tune llama.json --output tuning.json", "lathe tune shapes.csv --dtype bf16 --m-max 64"},
-      tune_file};
+  return {"tune",
+          "FILE",
+          1,
+          "tune every class of a manifest, or of the weights in a CSV file (model,layer,n,k)",
+          classes_flags(tune_flags()),
+          {"lathe tune llama.json --output tuning.json", "lathe tune shapes.csv --dtype bf16 --m-max 64"},
+          tune_file};
 }
 
 }  // namespace lathe::cli

@@ -1,4 +1,4 @@
-// lathe ukernel ...: a user's own bitcode as a candidate.
+// lathe ukernel ...: adds a user's own inner function (LLVM bitcode) as a candidate.
 #include <lathe/ukernel.h>
 
 #include <cstdio>
@@ -35,7 +35,7 @@ absl::Status add(const Arguments& arguments) {
   if (!added.ok()) return added;
   absl::StatusOr<Json> list = list_of(*context);
   if (!list.ok()) return list.status();
-  absl::PrintF("added to %s; 'lathe ukernel ls' shows it, 'lathe explain' where it stands\n",
+  absl::PrintF("added to %s; 'lathe ukernel ls' lists it, 'lathe explain' shows its rank\n",
                list->value("directory", ""));
   return absl::OkStatus();
 }
@@ -53,7 +53,7 @@ absl::Status ls(const Arguments& arguments) {
   if (ukernels.empty()) {
     const std::string directory = list->value("directory", "");
     absl::PrintF("no ukernels of your own%s\n",
-                 directory.empty() ? ": there is no directory of them" : " in " + directory);
+                 directory.empty() ? ": there is no directory for them" : " in " + directory);
   }
   for (const Json& u : ukernels) {
     const Json target = u.value("target", Json::object());
@@ -76,27 +76,29 @@ absl::Status remove(const Arguments& arguments) {
 }  // namespace
 
 Verb ukernel_add_verb() {
-  return {
-      "ukernel add",
-      "FILE.BC",
-      1,
-      "check LLVM bitcode of a function and make it a candidate of every later command ($LATHE_UKERNELS, "
-      "else 'ukernels' of the cache directory)",
-      {{"describe", "ROW.YAML", "op, dtype, function, target, shapes, tiling and cost; kernels/README.md"}},
-      {"lathe ukernel add mine.bc --describe mine.yaml"},
-      add};
+  return {"ukernel add",
+          "FILE.BC",
+          1,
+          "check LLVM bitcode of a function, and store it as a candidate for all later commands (in "
+          "$LATHE_UKERNELS, or in "
+          "'ukernels' in the cache directory)",
+          {{"describe", "ROW.YAML",
+            "YAML file with op, dtype, function, target, shapes, tiling and cost, see kernels/ukernels.md "
+            "(required)"}},
+          {"lathe ukernel add mine.bc --describe mine.yaml"},
+          add};
 }
 Verb ukernel_ls_verb() {
   return {"ukernel ls",
           "",
           0,
-          "the ukernels that were added, and why one is not taken",
-          {{"json", nullptr, "as JSON"}},
+          "list your ukernels, and say why one cannot be used",
+          {{"json", nullptr, "print JSON"}},
           {},
           ls};
 }
 Verb ukernel_remove_verb() {
-  return {"ukernel remove", "NAME", 1, "remove one that was added", {}, {}, remove};
+  return {"ukernel remove", "NAME", 1, "remove one of your ukernels", {}, {}, remove};
 }
 
 }  // namespace lathe::cli

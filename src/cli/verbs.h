@@ -1,4 +1,4 @@
-// The verbs, one file each (run.cc holds both ops). main.cc is their only list.
+// The verbs of the command. main.cc lists them in the order of the help.
 #pragma once
 
 #include "cli/command_line.h"

@@ -36,22 +36,21 @@ Verb warm_matmul_argmax_verb() {
   return {"warm matmul_argmax",
           "MxNxK",
           1,
-          "compile every kernel that matmul_argmax of this weight can ask for with M of 1 to the one given",
+          "compile the kernels of a matmul_argmax for all M from 1 to the given one",
           matmul_argmax_flags(warm_flags()),
           {"lathe warm matmul_argmax 64x128256x4096 --dtype bf16 --facts h200 --cache-dir h200-cache"},
           warm_matmul_argmax};
 }
 
 Verb warm_verb() {
-  return {
-      "warm",
-      "FILE",
-      1,
-      "compile every kernel of a manifest, or those that a CSV file's weights (model,layer,n,k) can ask for",
-      classes_flags(warm_flags()),
-      {"lathe warm llama.json", "lathe warm shapes.csv --dtype bf16",
-       "lathe warm shapes.csv --dtype bf16 --target sm_90a --facts h200 --cache-dir h200-cache"},
-      warm};
+  return {"warm",
+          "FILE",
+          1,
+          "compile the kernels of a manifest, or of the weights in a CSV file (model,layer,n,k)",
+          classes_flags(warm_flags()),
+          {"lathe warm llama.json", "lathe warm shapes.csv --dtype bf16",
+           "lathe warm shapes.csv --dtype bf16 --target sm_90a --facts h200 --cache-dir h200-cache"},
+          warm};
 }
 
 }  // namespace lathe::cli

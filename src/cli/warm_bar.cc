@@ -15,7 +15,7 @@ namespace {
 
 volatile int32_t interrupted = 0;
 
-// The first Ctrl-C asks; the second does what it does anywhere.
+// The first Ctrl-C asks for an end. The second one has its default action.
 class InterruptGuard {
  public:
   InterruptGuard() {
@@ -40,7 +40,7 @@ std::string clock_text(double seconds) {
   return absl::StrFormat("%d:%02d", s / 60, s % 60);
 }
 
-// "12.5/s, 0:05 left" with `separator` between; nothing before there is a rate.
+// "12.5/s, 0:05 left", with `separator` before each part; "" until a rate is known.
 std::string rate_text(uint64_t done, uint64_t total, double seconds, const char* separator) {
   if (done == 0 || seconds <= 0) return "";
   const double rate = static_cast<double>(done) / seconds;
@@ -55,7 +55,7 @@ int terminal_columns() {
 
 struct Display {
   bool terminal = isatty(STDERR_FILENO) != 0;
-  double last = -1e9;  // seconds, when something was shown
+  double last = -1e9;  // the time of the last output, in seconds
 
   void clear() const {
     if (terminal) std::fputs("\r\033[K", stderr);
@@ -66,7 +66,7 @@ struct Display {
       std::fprintf(stderr, "%s%s%s: %s: %s\n", p.name, *p.name != 0 ? ": " : "", p.problem,
                    lathe_status_name(p.status), p.error);
     }
-    // A bar is redrawn ten times a second, a line is for logs.
+    // A bar is redrawn ten times a second. Lines go to logs, so they are rarer.
     if (p.seconds - last < (terminal ? 0.1 : 2.0) && p.done < p.total) return;
     last = p.seconds;
     const std::string what = *p.name != 0 ? p.name : p.problem;

@@ -1,4 +1,4 @@
-// What a person sees of a warm-up: a bar on a terminal, lines elsewhere; and Ctrl-C, which ends it cleanly.
+// Shows the progress of a warm-up, as a bar on a terminal and as lines elsewhere, and ends it on Ctrl-C.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -11,14 +11,14 @@
 
 namespace lathe::cli {
 
-// "[#####.....]  60/120  12.5/s  0:05 left  llama3-8b qkv", at most `columns` wide.
+// The bar, cut to `columns` characters: "[#####.....]  60/120  12.5/s  0:05 left  llama3-8b qkv".
 std::string bar_text(uint64_t done, uint64_t total, double seconds, const std::string& what, int columns);
-// "  60 of 120, 12.5/s, 0:05 left: matmul ...".
+// The line: "60 of 120, 12.5/s, 0:05 left: matmul ...".
 std::string progress_line(uint64_t done, uint64_t total, double seconds, const std::string& what);
 
-// Answers as `run`, which is given the options with what follows. SIGINT ends it after what is under way; a
-// second one kills. Failures are told as they happen, in lines of their own on stderr; so is the bar, or a
-// line at most every two seconds where stderr is no terminal.
+// Calls `run` with `options`, to which a progress callback and a cancel flag are added, and returns its status. The
+// first SIGINT ends it after the current kernels; the second one kills the process. Failures and progress go to
+// stderr: a bar on a terminal, else a line at most every two seconds.
 lathe_status run_with_bar(lathe_warmup_options options,
                           absl::FunctionRef<lathe_status(const lathe_warmup_options&)> run);
 

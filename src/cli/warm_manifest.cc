@@ -50,16 +50,16 @@ absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, con
   absl::PrintF("%d %s: %d compiled, %d loaded", report.classes, report.classes == 1 ? "class" : "classes",
                report.compiled, report.loaded + report.present);
   if (report.failed > 0) absl::PrintF(", %d failed", report.failed);
-  if (report.skipped > 0) absl::PrintF(", %d not begun", report.skipped);
+  if (report.skipped > 0) absl::PrintF(", %d not started", report.skipped);
   absl::PrintF(", %.1f s; compiler library %s\n", report.milliseconds / 1e3,
                s->compiler_loaded ? "loaded" : "never loaded");
   return outcome;
 }
 
 std::vector<Flag> warm_flags() {
-  return {{"jobs", "N", "threads that compile (default: --workers)"},
-          {"deadline", "SECONDS", "begin no kernel after that"},
-          {"no-compile", nullptr, "load what the cache and bundles have; what they have not is a failure"},
+  return {{"jobs", "N", "number of threads that compile (default: --workers)"},
+          {"deadline", "SECONDS", "start no kernel after this many seconds"},
+          {"no-compile", nullptr, "only load kernels from the cache and bundles; a missing one is a failure"},
           facts_flag(),
           target_flag(),
           device_flag()};

@@ -1,5 +1,4 @@
-// A warm-up as verbs of the command do it: their flags, the device they name, a manifest prepared on it with
-// a bar.
+// The parts of a warm-up that several verbs share: the flags, the device, and the warm-up itself with its progress.
 #pragma once
 
 #include <memory>
@@ -18,10 +17,10 @@ struct Opened {
 };
 absl::StatusOr<Opened> open(const Arguments& arguments);
 
-// Prepares the manifest and says what came of it; the first failure's status.
+// Warms up the manifest's classes and prints a summary. Returns the status of the first failure.
 absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, const lathe_manifest* manifest);
 
-// The flags of a warm-up, whatever it is of.
+// The flags of every warm-up.
 std::vector<Flag> warm_flags();
 
 }  // namespace lathe::cli

@@ -10,7 +10,7 @@ constexpr Bias kAlways = {nullptr, true};
 constexpr Bias kAttentionBias = {"attention_bias"}, kMlpBias = {"mlp_bias"};
 constexpr Bias kQkvBias = {"qkv_bias", true}, kBiasUnlessFalse = {"attention_bias", true};
 
-// MLA; after the first dense layers, experts and a shared expert.
+// MLA. The first layers are dense; the others have experts and a shared expert.
 Family deepseek(const char* model_type, const char* models) {
   return Family(model_type, models).with_latents().qkv_bias(kAttentionBias).o_bias(kAttentionBias)
       .experts("n_routed_experts", "moe_intermediate_size")
@@ -19,7 +19,7 @@ Family deepseek(const char* model_type, const char* models) {
       .kinds_list("mlp_layer_types").mtp("num_nextn_predict_layers").null_is_value("q_lora_rank");
 }
 
-// The indexer's sizes are V3.2's; nothing else reads them.
+// Only V3.2 has an indexer. The other models ignore its sizes.
 constexpr char kDeepseekV3[] = R"({"vocab_size":129280,"hidden_size":7168,"intermediate_size":18432,
     "num_hidden_layers":61,"num_attention_heads":128,"q_lora_rank":1536,"kv_lora_rank":512,
     "qk_nope_head_dim":128,"qk_rope_head_dim":64,"v_head_dim":128,"n_routed_experts":256,"n_shared_experts":1,
@@ -33,7 +33,7 @@ Family qwen_moe(const char* model_type, const char* models) {
 }
 
 std::vector<Family> make_families() {
-  // Each row: attention, MLP, experts, the layers that have them, the rest, the defaults of its class.
+  // The order within a row: attention, MLP, experts, which layers have experts, other fields, class defaults.
   return {
       Family("llama", "Llama").inside("llava")
           .qkv_bias(kAttentionBias).o_bias(kAttentionBias).mlp_bias(kMlpBias)

@@ -34,7 +34,8 @@ class Reader {
   ModelLayers read() {
     const int64_t own = config_.count("num_hidden_layers", 1), mtp = config_.count(family_.mtp_layers, 0);
     if (own < 1 || own + mtp > kMostLayers)
-      throw std::invalid_argument(absl::StrCat(own + mtp, " layers are not from 1 to ", kMostLayers));
+      throw std::invalid_argument(
+          absl::StrCat("the number of layers is ", own + mtp, ", but must be from 1 to ", kMostLayers));
     for (int64_t layer = 0; layer < own + mtp; ++layer) {
       attention(layer, layer >= own);
       is_sparse(layer) ? experts(layer) : dense_mlp(layer);
@@ -53,7 +54,7 @@ class Reader {
  private:
   bool has_bias(const Bias& bias) const { return config_.flag(bias.field, bias.otherwise); }
 
-  // If layers of one name differ in size, their names get the sizes.
+  // Adds a layer, unless an equal one is listed. If layers with the same name differ in size, their names get the size.
   void add(const ModelLayer& layer) {
     if (layer.n > kLargestSize || layer.k > kLargestSize)
       throw std::invalid_argument(absl::StrCat(layer.name, " of ", layer.n, " x ", layer.k, " is too large"));
@@ -68,7 +69,7 @@ class Reader {
     if (taken) out_.layers.back().name = sized;
   }
   void add(const std::string& name, int64_t n, int64_t k, bool bias) { add(ModelLayer{name, n, k, bias}); }
-  // Split along K: the ranks' results are summed, so that one of them adds the bias.
+  // Adds a layer that is split along K. The ranks' results are summed, so only one rank adds the bias.
   void add_summed(const std::string& name, int64_t n, int64_t k, bool bias, int64_t ranks) {
     add(name, n, k, bias);
     if (bias && ranks > 1) add(name + " without bias", n, k, false);
@@ -90,7 +91,7 @@ class Reader {
     return divide("\"head_dim\" is missing, and hidden_size", hidden_, heads, "num_attention_heads");
   }
 
-  // KV heads of one rank.
+  // The number of KV heads on one rank.
   int64_t kv_heads(int64_t heads) {
     const int64_t kv = config_.has("num_key_value_heads") ? config_.size("num_key_value_heads") : heads;
     divide("num_attention_heads", heads, kv, "num_key_value_heads");
@@ -114,7 +115,7 @@ class Reader {
     const int64_t mine = split("num_attention_heads", config_.size("num_attention_heads"));
     const int64_t latent = config_.size("kv_lora_rank"), rope = config_.size("qk_rope_head_dim");
     const int64_t nope = config_.size("qk_nope_head_dim"), value = config_.size("v_head_dim");
-    // The projections down to latents are whole on every rank.
+    // The projections to the latent vectors are whole on every rank.
     if (config_.count("q_lora_rank", 0) > 0) {
       const int64_t queries = config_.size("q_lora_rank");
       add("q_a_kv_a", queries + latent + rope, hidden_, has_bias(family_.qkv));
@@ -124,14 +125,14 @@ class Reader {
       add("kv_a", latent + rope, hidden_, has_bias(family_.qkv));
     }
     add("kv_b", times(mine, nope + value), latent, false);
-    // Decoding multiplies queries and results by kv_b's halves instead: a batch of heads.
+    // When decoding, engines multiply queries and results by the two halves of kv_b instead, as a batch of heads.
     add(ModelLayer{"absorbed_k", latent, nope, false, false, false});
     add(ModelLayer{"absorbed_v", value, latent, false, false, false});
     add_summed("o", hidden_, times(mine, value), has_bias(family_.o), ranks_);
     if (family_.indexer) indexer();
   }
 
-  // These are whole on every rank.
+  // The projections of the indexer are whole on every rank.
   void indexer() {
     const int64_t heads = config_.size("index_n_heads"), head = config_.size("index_head_dim");
     add("indexer_q", times(heads, head), config_.size("q_lora_rank"), false);
@@ -232,7 +233,7 @@ class Reader {
   ModelLayers out_;
 };
 
-// Returns null for absent and null fields.
+// The field, or null if it is absent.
 Json field(const Json& config, const char* name) {
   const auto at = config.find(name);
   return at == config.end() ? Json() : *at;

@@ -1,5 +1,5 @@
-// The matrix products of a language model, one rank's part of each, from its config.json (in the format of
-// Hugging Face).
+// Lists the matrix products that one rank of a language model computes, from the model's config.json (Hugging Face's
+// format).
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace lathe::cli {
 
-// y = x weight^T (+ bias): what one rank multiplies. N and K are the rank's own.
+// A product y = x weight^T (+ bias). N and K are the sizes on one rank.
 struct ModelLayer {
   std::string name;  // "qkv", "o", "gate_up", "down", "expert_down", "lm_head"...
   int64_t n = 0, k = 0;
   bool bias = false;
-  bool is_head = false;  // the output layer: also as matmul_argmax
+  bool is_head = false;  // the output layer, which is also listed as a matmul_argmax
   // Stored [N, K], like Linear's weight; false: [K, N] (MLA's absorbed products, a batch of heads).
   bool weight_is_nk = true;
 };
@@ -31,16 +31,16 @@ struct ParallelOptions {
 
 struct ModelLayers {
   std::string family;                    // "Llama"
-  std::string dtype;                     // the config's word: "bfloat16"; "": none
+  std::string dtype;                     // torch_dtype in the config: "bfloat16"; "": absent
   std::string vocabulary;                // "32000 padded to 32064, 5344 a rank, 5280 real on rank 5"
   std::string filled_in;                 // sizes that the config leaves out: "head_dim 256, ..."
   std::vector<std::string> not_covered;  // products that `layers` cannot express
   bool replicates_kv = false;            // more ranks than KV heads: each head is on several ranks
-  bool quantized = false;                // it has a quantization_config, which is not read here
+  bool quantized = false;                // the config has a quantization_config, which is not read
   std::vector<ModelLayer> layers;        // without duplicates
 };
 
-// kInvalidArgument names the field, or lists the families that are known.
+// kInvalidArgument: the error names the wrong field, or lists the known families.
 absl::StatusOr<ModelLayers> layers_of(const nlohmann::json& config, const ParallelOptions& parallel);
 
 }  // namespace lathe::cli

@@ -28,7 +28,7 @@ int64_t place(const std::vector<int64_t>& shape, const std::vector<int64_t>& ind
   return at;
 }
 
-// The loop that a row of a map is; -1: it is more than one loop, or none.
+// The loop that a row of a map stands for; -1: the row is not a single loop.
 int64_t loop_of(const std::vector<int64_t>& row) {
   int64_t loop = -1;
   for (size_t l = 1; l < row.size(); ++l) {
@@ -128,8 +128,9 @@ absl::StatusOr<Evaluator> Evaluator::make(const Json& meaning, const std::map<in
   Evaluator evaluator(meaning);
   for (const auto& [value, bound] : values) {
     if (!elements_in(bound.shape))
-      return absl::InvalidArgumentError(absl::StrCat("a tensor of ", absl::StrJoin(bound.shape, "x"),
-                                                     " has more elements than can be counted"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a tensor of ", absl::StrJoin(bound.shape, "x"),
+                       " is too large: the product of its extents exceeds 2^63 - 1"));
     evaluator.shapes_[value] = bound.shape;
     if (bound.elements != nullptr) evaluator.bound_[value] = bound;
   }
@@ -139,7 +140,7 @@ absl::StatusOr<Evaluator> Evaluator::make(const Json& meaning, const std::map<in
   return evaluator;
 }
 
-// Twice: an op may tell what one before it left open.
+// Two passes, because an op may determine an extent that an earlier op left open.
 absl::Status Evaluator::tell_shapes() {
   for (int pass = 0; pass < 2; ++pass)
     for (Op& op : ops_)
@@ -154,15 +155,14 @@ const std::vector<int64_t>* Evaluator::shape_of(int64_t value) const {
 
 absl::Status Evaluator::settle(Op* op) {
   if (op->yield.empty()) return absl::OkStatus();
-  if (!op->unknown.empty())
-    return error_at(op->location, op->unknown, " is none of the operations that are known here");
+  if (!op->unknown.empty()) return error_at(op->location, "unknown operation ", op->unknown);
   for (const Operand& operand : op->operands)
     if (absl::Status s = check_reads(*op, operand); !s.ok()) return s;
   if (absl::Status s = settle_reduction(op); !s.ok()) return s;
   op->loops.assign(op->sizes.size(), 0);
   op->numbers.resize(op->operands.size() + op->nodes.size());
   op->results.resize(op->yield.size());
-  // Where a loop has no iteration, what results begin as is all that is read.
+  // If a loop has no iterations, only the initial values of the results are read.
   const bool empty = std::count(op->sizes.begin(), op->sizes.end(), 0) > 0;
   for (size_t i = 0; i < op->operands.size(); ++i) {
     Operand& operand = op->operands[i];
@@ -178,7 +178,7 @@ absl::Status Evaluator::settle(Op* op) {
 absl::Status Evaluator::tell_shapes(Op* op) {
   if (op->source >= 0) return tell_view(*op);
   if (op->yield.empty()) return shapes_.try_emplace(op->value, op->shape), absl::OkStatus();
-  std::vector<std::pair<const Operand*, int64_t>> values;  // a result lies as the operand that it begins as
+  std::vector<std::pair<const Operand*, int64_t>> values;  // a result has the map of its initial value
   for (const Operand& operand : op->operands)
     if (operand.value >= 0) values.push_back({&operand, operand.value});
   for (size_t r = 0; r < op->yield.size(); ++r)
@@ -190,7 +190,8 @@ absl::Status Evaluator::tell_shapes(Op* op) {
   for (size_t r = 0; r < op->yield.size(); ++r) {
     const Operand& like = op->operands[static_cast<size_t>(op->inputs) + r];
     for (const auto& row : like.map)
-      if (loop_of(row) < 0) return error_at(op->location, "its result's map is no permutation of loops");
+      if (loop_of(row) < 0)
+        return error_at(op->location, "the map of its result is not a permutation of the loops");
     shapes_.try_emplace(op->value + static_cast<int64_t>(r), like.map.size(), -1);
   }
   for (const auto& [like, value] : values) tell_value(*op, *like, value);
@@ -205,7 +206,7 @@ absl::Status Evaluator::tell_loops(Op* op, const Operand& like, int64_t value) c
     int64_t& size = op->sizes[static_cast<size_t>(loop)];
     if (size >= 0 && size != extent)
       return error_at(op->location, "dimension ", d, " of an operand of ", absl::StrJoin(*shape, "x"), " is ",
-                      extent, ", elsewhere ", size);
+                      extent, ", but another operand has ", size);
     size = extent;
   }
   return absl::OkStatus();
@@ -219,8 +220,8 @@ void Evaluator::tell_value(const Op& op, const Operand& like, int64_t value) {
       known->second[d] = op.sizes[static_cast<size_t>(loop_of(like.map[d]))];
 }
 
-// Another shape of the same elements. With as many dimensions it is the same shape, of which each side may
-// know what the other does not.
+// An op that gives the same elements another shape. With the same number of dimensions the shapes must be equal, and
+// each may have extents that the other leaves open.
 absl::Status Evaluator::tell_view(const Op& op) {
   std::vector<int64_t>& shape = shapes_.try_emplace(op.value, op.shape).first->second;
   const auto known = shapes_.find(op.source);
@@ -237,10 +238,11 @@ absl::Status Evaluator::tell_view(const Op& op) {
     if (!is_open(shape) && !is_open(source) && elements_in(shape) == elements_in(source))
       return absl::OkStatus();
   }
-  return error_at(op.location, absl::StrJoin(source, "x"), " is made ", absl::StrJoin(shape, "x"));
+  return error_at(op.location, "cannot change the shape ", absl::StrJoin(source, "x"), " to ",
+                  absl::StrJoin(shape, "x"));
 }
 
-// Loops that are no dimension alone: from the least index to the greatest.
+// Checks dimensions whose index is not a single loop: the smallest and the largest index must be in range.
 absl::Status Evaluator::check_reads(const Op& op, const Operand& operand) const {
   const std::vector<int64_t>* shape = operand.value < 0 ? nullptr : shape_of(operand.value);
   if (shape == nullptr || std::count(op.sizes.begin(), op.sizes.end(), 0) > 0) return absl::OkStatus();
@@ -251,14 +253,14 @@ absl::Status Evaluator::check_reads(const Op& op, const Operand& operand) const 
     bool counted = true;
     for (size_t l = 0; l < op.sizes.size(); ++l) {
       if (row[l + 1] == 0) continue;
-      if (op.sizes[l] < 0) return error_at(op.location, "nothing says how long its loop ", l, " is");
+      if (op.sizes[l] < 0) return error_at(op.location, "the length of its loop ", l, " is unknown");
       int64_t span = 0, &end = row[l + 1] < 0 ? least : greatest;
       counted = counted && !__builtin_mul_overflow(row[l + 1], op.sizes[l] - 1, &span) &&
                 !__builtin_add_overflow(end, span, &end);
     }
     if (!counted || least < 0 || greatest >= (*shape)[d])
       return error_at(op.location, "it reads dimension ", d, " of an operand of ", absl::StrJoin(*shape, "x"),
-                      counted ? absl::StrCat(" from ", least, " to ", greatest) : " beyond any bound");
+                      counted ? absl::StrCat(" from ", least, " to ", greatest) : " beyond 2^63 - 1");
   }
   return absl::OkStatus();
 }
@@ -267,17 +269,18 @@ absl::Status Evaluator::settle_reduction(Op* op) const {
   std::vector<int64_t> sizes;
   for (size_t l = 0; l < op->reduction.size(); ++l) {
     if (!op->reduction[l]) continue;
-    if (op->sizes[l] < 0) return error_at(op->location, "nothing says how long its loop ", l, " is");
+    if (op->sizes[l] < 0) return error_at(op->location, "the length of its loop ", l, " is unknown");
     op->reduced.push_back(l);
     sizes.push_back(op->sizes[l]);
   }
   const std::optional<int64_t> steps = elements_in(sizes);
-  if (!steps) return error_at(op->location, "it reduces more elements than can be counted");
+  if (!steps) return error_at(op->location, "it reduces more than 2^63 - 1 elements");
   op->steps = *steps;
   return absl::OkStatus();
 }
 
-// Where a bound operand's elements are. A loop of one iteration moves nothing, whatever its coefficient is.
+// Computes how the position of a bound operand's element depends on the loops. A loop with one iteration is left out,
+// so that its coefficient cannot overflow.
 void Evaluator::place_elements(const Op& op, Operand* operand) const {
   operand->places.assign(op.sizes.size() + 1, 0);
   int64_t stride = 1;

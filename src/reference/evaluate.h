@@ -1,5 +1,5 @@
-// Evaluates a payload's function element by element, from its text (src/compiler/meaning.h) and not from what
-// Lathe compiles. Used to judge results, and to compute steps that no kernel does. Floats are computed in
+// Evaluates a function of a payload element by element, from the payload's text (src/compiler/meaning.h) and not from
+// the steps that Lathe makes of it. Checks results, and computes steps that have no kernel. Floats are computed in
 // float64, integers exactly.
 #pragma once
 
@@ -19,39 +19,41 @@ namespace lathe::cli {
 
 using Json = nlohmann::json;
 
-// A tensor's elements; nothing where they, or those of a part of its dimensions, are more than an int64_t
-// counts.
+// The number of elements of a tensor. Nothing if the product of some of its extents overflows int64_t.
 std::optional<int64_t> elements_in(const std::vector<int64_t>& shape);
 // Sets `index` to the position of element `at` in row-major order.
 void set_index(const std::vector<int64_t>& shape, int64_t at, std::vector<int64_t>* index);
 
 class Evaluator {
  public:
-  using Shapes = std::map<int64_t, std::vector<int64_t>>;  // by value; -1: an extent that is open
-  // What the ops of `meaning`, a function's as the compiler wrote it, tell of the extents that `shapes`
-  // leaves open. kInvalidArgument, with an op's place: its operands' shapes contradict each other.
+  using Shapes = std::map<int64_t, std::vector<int64_t>>;  // value -> shape; -1: an open extent
+  // Finds the extents that `shapes` leaves open, from the ops of `meaning` (one function, as the compiler wrote it).
+  // kInvalidArgument, with the location of an op: the shapes of its operands contradict each other.
   static absl::StatusOr<Shapes> told_shapes(const Json& meaning, const Shapes& shapes);
 
-  // A value's elements, row after row, which outlive the evaluator; null: its shape alone is known.
+  // A value's elements in row-major order, which must outlive the evaluator. Null: only the shape is known.
   struct Bound {
     const void* elements;
     lathe_dtype dtype;
     std::vector<int64_t> shape;
   };
-  // Also kInvalidArgument, with the op's place: it reads past an operand, or has an unknown operation.
+  // kInvalidArgument, with the location of an op: as above, or the op reads past an operand, or has an unknown
+  // operation.
   static absl::StatusOr<Evaluator> make(const Json& meaning, const std::map<int64_t, Bound>& values);
-  Evaluator(Evaluator&&) = default;  // a copy's operands would lie in the original
+  Evaluator(Evaluator&&) = default;  // no copies: an operand points into the evaluator
 
-  // What the text says of an element. Each that is reduced to is computed once, any other whenever another
-  // than the last is asked for, without an allocation.
+  // The value of an element by the text. Results of reductions are computed once and kept. Of any other op only the
+  // last element is kept; computing it allocates nothing.
   Number at(int64_t value, const std::vector<int64_t>& index);
 
  private:
   struct Operand {
-    int64_t value = -1;  // -1: `number`, everywhere
+    int64_t value = -1;  // -1: the operand is `number` at every index
     Number number;
-    std::vector<std::vector<int64_t>> map;  // for each dimension a constant and the loops' coefficients
-    // Once settled: of what is bound, the same of its elements' places; of what is computed, an index.
+    std::vector<std::vector<int64_t>>
+        map;  // for each dimension: a constant, then a coefficient for each loop
+    // Set by settle(). For a bound value: its elements, and a constant and coefficients that give an element's
+    // position in memory. For a computed value: space for an index.
     const Bound* bound = nullptr;
     std::vector<int64_t> places, index;
   };
@@ -72,15 +74,15 @@ class Evaluator {
     std::vector<Operand> operands;
     std::vector<Node> nodes;
     std::vector<int64_t> yield;
-    std::map<std::vector<int64_t>, std::vector<Number>> known;  // of reductions
-    // Once settled.
-    std::vector<int64_t> sizes;   // of the loops; -1: nothing says
-    std::vector<size_t> reduced;  // those that reduce,
-    int64_t steps = 1;            // and how many steps these are
-    // Of the element at hand.
+    std::map<std::vector<int64_t>, std::vector<Number>> known;  // results of a reduction, by index
+    // Set by settle().
+    std::vector<int64_t> sizes;   // length of each loop; -1: unknown
+    std::vector<size_t> reduced;  // the loops that reduce
+    int64_t steps = 1;            // the product of their lengths
+    // The element that is being computed.
     std::vector<int64_t> loops, index;
     std::vector<Number> numbers, results;
-    // Which element `results` are of, where nothing is reduced: one that is read twice is computed once.
+    // The index that `results` belong to, without a reduction: an element that is read twice is computed once.
     std::vector<int64_t> latest;
     size_t latest_result = SIZE_MAX;
   };
@@ -88,15 +90,15 @@ class Evaluator {
   explicit Evaluator(const Json& meaning);
   static Op read_op(const Json& json);
   static Node read_node(const Json& json, std::string* unknown);
-  // Null: nothing is known.
+  // The shape of a value; null if nothing is known about it.
   const std::vector<int64_t>* shape_of(int64_t value) const;
-  // What an op's operands and results say of each other's shapes.
+  // Propagate known extents between the operands and results of each op.
   absl::Status tell_shapes();
   absl::Status tell_shapes(Op* op);
   absl::Status tell_view(const Op& op);
   absl::Status tell_loops(Op* op, const Operand& like, int64_t value) const;
   void tell_value(const Op& op, const Operand& like, int64_t value);
-  // What does not depend on the element.
+  // Computes what does not depend on the element.
   absl::Status settle(Op* op);
   absl::Status check_reads(const Op& op, const Operand& operand) const;
   absl::Status settle_reduction(Op* op) const;

@@ -50,7 +50,8 @@ constexpr const char* kNames[] = {
     "arith.cmpf",     "arith.cmpi",    "math.exp",      "math.erf",     "math.tanh",        "math.absf",
     "math.sqrt"};
 
-// An epilogue computes in f32, whatever type the text computes in; an elementwise kernel rounds to that type.
+// The error of rounding a result. Epilogues compute in f32 even where the text has another type, but elementwise
+// kernels round to the type of the text.
 double rounding(const Scalar& op, double v) {
   return op.unit * std::fabs(v) + (op.unit > kUnit ? 0x1p-24 : 0);
 }
@@ -62,7 +63,7 @@ double slack_of_product(double a, double a_slack, double b, double b_slack) {
 
 double fabs_of(int64_t i) { return std::fabs(static_cast<double>(i)); }
 
-// A function's slack from what it makes of both ends.
+// Applies a function. Its slack comes from the function's values at both ends of the argument's range.
 template <typename F>
 Number smooth(const Scalar& op, const Number& a, F f) {
   const double v = f(a.v);
@@ -71,7 +72,7 @@ Number smooth(const Scalar& op, const Number& a, F f) {
   return {v, spread + 16 * kUnit * std::fabs(v) + rounding(op, v), 0};
 }
 
-// f16, bf16, f32 and f64 alone are rounded to; an 8-bit float is never computed in.
+// Half a unit in the last place of f16 and bf16; f32's for all other types. Nothing computes in 8-bit floats.
 double unit_of(const std::string& type) { return type == "f16" ? 0x1p-11 : type == "bf16" ? 0x1p-8 : kUnit; }
 
 bool is_float_type(const std::string& type) { return !type.empty() && (type[0] == 'f' || type[0] == 'b'); }
@@ -84,7 +85,7 @@ int64_t wrapped(uint64_t x, int bits) {
   return static_cast<int64_t>(((x & mask) ^ sign) - sign);
 }
 
-// How two numbers may compare; a predicate is a set of these.
+// The possible outcomes of a comparison. A predicate is a set of them.
 enum Outcome { kLess = 1, kEqual = 2, kGreater = 4, kUnordered = 8, kUnsigned = 16 };
 struct Predicate {
   const char* name;
@@ -127,7 +128,7 @@ int outcome(T a, T b) {
   return a < b ? kLess : a == b ? kEqual : a > b ? kGreater : kUnordered;
 }
 bool holds(const Scalar& op, int64_t a, int64_t b) {
-  // Sign extension keeps the order of unsigned numbers.
+  // Unsigned comparisons may use sign-extended numbers, because sign extension keeps their order.
   const int is =
       op.outcomes & kUnsigned ? outcome(static_cast<uint64_t>(a), static_cast<uint64_t>(b)) : outcome(a, b);
   return (op.outcomes & is) != 0;
@@ -157,7 +158,7 @@ Number chosen(const Scalar& op, const Number& condition, const Number& yes, cons
   return n;
 }
 
-// An integer with an error of up to `slack`. If that may wrap around, the error may have any size.
+// Makes an integer with an error of up to `slack`. If the error can make it wrap around, the slack covers all values.
 Number integer(const Scalar& op, uint64_t x, double slack) {
   const int64_t i = wrapped(x, op.bits);
   const double end = std::ldexp(0.5, op.bits);
@@ -251,7 +252,7 @@ Number scalar(const Scalar& op, const Number& a, const Number& b, const Number& 
     case kSIToFP: return rounded(op, op.is_f64 ? static_cast<double>(a.i) : with_sticky_bit(a.i), a.slack);
     case kSelect: return chosen(op, a, b, c);
     case kCmpF: {
-      // Whether both are numbers does not depend on how close they are.
+      // Predicates that only test for NaN do not depend on how close the numbers are.
       const int of_numbers = op.outcomes & (kLess | kEqual | kGreater);
       const bool tells = of_numbers != 0 && of_numbers != (kLess | kEqual | kGreater);
       const bool close = tells && std::fabs(a.v - b.v) <= a.slack + b.slack && a.slack + b.slack > 0;

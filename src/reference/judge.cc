@@ -9,7 +9,7 @@
 namespace lathe::cli {
 namespace {
 
-// An element's error as a fraction of the granted error.
+// The error of an element, as a fraction of the allowed error.
 double part_of(double error, double granted) {
   return error == 0 ? 0 : std::isfinite(error) && granted > 0 ? error / granted : INFINITY;
 }
@@ -33,7 +33,7 @@ double compare(const void* elements, lathe_dtype dtype, int64_t at, const Number
 
 std::string words(const void* elements, lathe_dtype dtype, int64_t at, const Number& wanted) {
   const double granted = granted_of(wanted, dtype);
-  const std::string slack = granted > 0 ? absl::StrFormat(", give or take %.3g", granted) : "";
+  const std::string slack = granted > 0 ? absl::StrFormat(" (allowed error %.3g)", granted) : "";
   if (is_integer(dtype))
     return absl::StrFormat("%d; the payload says %d%s", load_integer(elements, dtype, at), wanted.i, slack);
   return absl::StrFormat("%.9g; the payload says %.9g%s", load(elements, dtype, at), wanted.v, slack);
@@ -61,7 +61,7 @@ Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds;
   };
   if (j.total <= 4096) {
-    // Spread the checks over the whole tensor, in case the time ends early. 7919 is a prime above 4096.
+    // The step spreads the checks over the whole tensor, in case the time ends early. 7919 is a prime above 4096.
     for (int64_t i = 0; i < j.total && (i < 2 || !spent()); ++i) check(i * 7919 % j.total);
     return j;
   }

@@ -81,11 +81,11 @@ constexpr DtypeRow kDtypes[] = {{LATHE_F32, "f32"},
                                 {LATHE_F8_E5M2_FNUZ, "f8e5m2fnuz"},
                                 {LATHE_Q4_0, "q4_0"}};
 
-// OCP 8-bit Floating Point Specification (OFP8), revision 1.0; and FNUZ as LLVM's APFloat describes
-// Float8E4M3FNUZ and Float8E5M2FNUZ, whose -0 would be is NaN, the only one.
+// The formats of the OCP 8-bit Floating Point Specification (OFP8), revision 1.0, and FNUZ as in LLVM's APFloat
+// (Float8E4M3FNUZ, Float8E5M2FNUZ). The only NaN of FNUZ has the code that would be -0.
 struct F8Format {
-  int fraction_bits, lowest_exponent;  // of normal numbers
-  uint8_t largest, overflow, nan;      // codes
+  int fraction_bits, lowest_exponent;  // for normal numbers
+  uint8_t largest, overflow, nan;      // the codes of these values
 };
 constexpr F8Format kE4M3 = {3, -6, 0x7e, 0x7f, 0x7f}, kE5M2 = {2, -14, 0x7b, 0x7c, 0x7e};
 constexpr uint8_t kFnuzNan = 0x80;
@@ -114,7 +114,8 @@ uint8_t to_f8(double value, const F8Format& f) {
   if (std::isinf(value)) return sign | f.overflow;
   const int exponent =
       magnitude == 0 ? f.lowest_exponent : std::max(std::ilogb(magnitude), f.lowest_exponent);
-  // In units of the last place; a fraction that rounds up to the next power of two carries into the exponent.
+  // The magnitude in units of the last place. If rounding gives the next power of two, the sum below carries into the
+  // exponent.
   const double units = std::nearbyint(std::ldexp(magnitude, f.fraction_bits - exponent));
   const double code = units + std::ldexp(exponent - f.lowest_exponent, f.fraction_bits);
   if (f.nan == kFnuzNan && code == 0) return 0;
@@ -131,8 +132,8 @@ F8Values values_of(const F8Format& f) {
 // Marsaglia and Tsang's ziggurat with 128 layers ("The Ziggurat Method for Generating Random Variables",
 // 2000).
 constexpr int kLayers = 128;
-constexpr double kTail = 3.442619855899;       // where the bottom layer's tail begins
-constexpr double kArea = 9.91256303526217e-3;  // of each layer
+constexpr double kTail = 3.442619855899;       // start of the tail in the bottom layer
+constexpr double kArea = 9.91256303526217e-3;  // area of each layer
 struct Ziggurat {
   double x[kLayers + 1], f[kLayers + 1];
   Ziggurat() {
@@ -212,7 +213,7 @@ bool is_integer(lathe_dtype dtype) { return dtype == LATHE_I8 || dtype == LATHE_
 bool is_fnuz(lathe_dtype dtype) { return dtype == LATHE_F8_E4M3_FNUZ || dtype == LATHE_F8_E5M2_FNUZ; }
 bool is_f8(lathe_dtype dtype) { return dtype == LATHE_F8_E4M3 || dtype == LATHE_F8_E5M2 || is_fnuz(dtype); }
 
-// Where element `index` lies in a block: its byte, and whether it is the upper half of it.
+// The position of element `index`: its block, its byte, and which half of the byte.
 struct Q4Place {
   int64_t block, byte;
   bool upper;

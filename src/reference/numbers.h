@@ -1,4 +1,4 @@
-// Element types on the host: names, conversions, random numbers, poison.
+// Element types on the host: names, conversions, random numbers, and poison (the initial content of memory).
 #pragma once
 
 #include <lathe/lathe.h>
@@ -11,17 +11,17 @@
 namespace lathe::cli {
 
 const char* name_of(lathe_dtype dtype);  // "f32", "f8e4m3", ...
-// One of `names` as "f32|f16|bf16" writes them; LATHE_DTYPE_NONE for an unknown name.
+// The dtype of a name such as "bf16"; LATHE_DTYPE_NONE for an unknown name.
 lathe_dtype dtype_named(const std::string& name);
-// f32, f16, bf16: what an epilogue reads and writes.
+// f32, f16 and bf16: the dtypes of epilogue operands.
 const std::vector<std::string>& float_names();
-// The floats, i8 and the kinds of fp8: what a matmul multiplies.
+// These, i8 and all fp8 types: the dtypes of A.
 const std::vector<std::string>& factor_names();
-// Those and Q4_0: what its B may be.
+// These and Q4_0: the dtypes of B.
 const std::vector<std::string>& weight_names();
-// The floats and i32: what a matmul's result may be.
+// f32, f16, bf16 and i32: the dtypes of a matmul's result.
 const std::vector<std::string>& result_names();
-// Of an element; of Q4_0, of a block of 32.
+// The size of an element; for Q4_0, of a block of 32 elements.
 constexpr size_t bytes_of(lathe_dtype dtype) {
   switch (dtype) {
     case LATHE_F32:
@@ -43,30 +43,30 @@ constexpr int64_t block_elements(lathe_dtype dtype) { return dtype == LATHE_Q4_0
 bool is_integer(lathe_dtype dtype);
 bool is_f8(lathe_dtype dtype);
 
-// Element `index` of an array at any alignment; of Q4_0 the number its block's scale makes of it.
-// store() then sets its 4 bits alone, from the number itself (0..15); store_scale() sets the block's scale.
-// Exact, except for i64 beyond 2^53; use load_integer() for those.
+// Element `index` of an array at any alignment. An element of Q4_0 includes the scale of its block. Exact, except for
+// i64 beyond 2^53: use load_integer() for those.
 double load(const void* data, lathe_dtype dtype, int64_t index);
-// Rounds to nearest, ties to even; beyond the largest finite value to infinity, in f8e4m3 and FNUZ, which
-// have none, to NaN. Integers take integers within their range.
+// Rounds to nearest, ties to even. Values beyond the largest finite one become infinity, or NaN in f8e4m3 and FNUZ,
+// which have no infinity. For integers `value` must be an integer in their range. For Q4_0 it is the 4-bit code
+// (0..15); the block's scale is set by store_scale().
 void store(void* data, lathe_dtype dtype, int64_t index, double value);
+// Sets the scale of the Q4_0 block that contains element `index`.
 void store_scale(void* data, int64_t index, double value);
 // For i8, i32 and i64; exact. Storing keeps the low bits.
 int64_t load_integer(const void* data, lathe_dtype dtype, int64_t index);
 void store_integer(void* data, lathe_dtype dtype, int64_t index, int64_t value);
-// For a float dtype: the relative rounding error (half a unit in the last place); the absolute rounding error
-// of subnormals; the largest finite value; and the result for larger numbers with the sign of `value`.
+// For a float dtype: the relative rounding error (half a unit in the last place), the absolute rounding error of
+// subnormals, the largest finite value, and what larger numbers with the sign of `value` become.
 double rounding(lathe_dtype dtype);
 double smallest_rounding(lathe_dtype dtype);
 double largest(lathe_dtype dtype);
 double overflow_of(lathe_dtype dtype, double value);
 
-// What memory holds that no kernel has written and none may read: all ones, which is NaN in every float but
-// FNUZ, whose only NaN is the byte 0x80; in integers as wide as a result the same bytes, which are below
-// every sum of up to 131071 products of bytes.
+// The byte that fills memory before a kernel writes it. In floats it gives NaN: 0xff, or 0x80 for FNUZ, whose only NaN
+// that is. In i32 and i64 (0x80) it gives a number below every sum of up to 131071 products of i8.
 uint8_t poison_of(lathe_dtype dtype);
 
-// xoshiro256++ under a ziggurat: independent standard normals, a few nanoseconds each.
+// Independent standard normal numbers, by xoshiro256++ and a ziggurat. Takes a few nanoseconds per number.
 class Normal {
  public:
   explicit Normal(uint64_t seed);

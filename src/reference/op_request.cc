@@ -48,7 +48,7 @@ MatmulForms forms_of(const MatmulRequest& r) {
   forms.a.transposed = r.trans_a;
   forms.a.broadcast = r.broadcast_a;
   forms.b = matrix(r.weight_dtype(), r.k, r.n);
-  // Distances in it are of whole blocks.
+  // The padding is a multiple of whole blocks.
   const int64_t block = block_elements(r.weight_dtype());
   forms.b.padding = (r.padding + block - 1) / block * block;
   forms.b.transposed = r.trans_b;

@@ -1,4 +1,5 @@
-// Requests of each op with the places of their operands: what the float64 reference checks and the command runs.
+// The requests of each op, and the layout of their operands in memory. The command runs them and the reference checks
+// them.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -9,20 +10,20 @@
 
 namespace lathe::cli {
 
-// Fields that every op has.
+// The fields of all ops.
 struct OpRequest {
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
   lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
   int32_t split_k = 0, candidate = 0;
   int64_t padding = 0;
-  // What only a run has.
+  // Only used by runs.
   size_t misalign = 0;
   Fill fill = Fill::kNormal;
 
   bool operator==(const OpRequest& o) const;
 };
 
-// Fields of the ops whose result is indices.
+// The fields of ops that return indices.
 struct IndicesRequest : OpRequest {
   lathe_dtype index_dtype = LATHE_I64;
   bool values = false;
@@ -34,27 +35,27 @@ struct IndicesRequest : OpRequest {
 struct MatmulRequest : OpRequest {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   lathe_dtype dtype = LATHE_F32, out_dtype = LATHE_F32;
-  lathe_dtype b_dtype = LATHE_DTYPE_NONE;  // NONE: dtype
+  lathe_dtype b_dtype = LATHE_DTYPE_NONE;  // NONE: the same as dtype
   lathe_math math = LATHE_MATH_STRICT;
   bool trans_a = false, trans_b = true;
   float alpha = 1, beta = 0;
   bool bias = false, residual = false;
   lathe_activation activation = LATHE_ACTIVATION_NONE;
-  bool packed = false;  // B, by lathe_pack_weights
-  // What only a run has.
-  bool c_in_place = false, residual_in_place = false;  // the operand is D itself
+  bool packed = false;  // B is packed by lathe_pack_weights
+  // Only used by runs.
+  bool c_in_place = false, residual_in_place = false;  // the operand shares D's memory
   bool broadcast_a = false, broadcast_b = false;
 
   lathe_dtype weight_dtype() const { return b_dtype == LATHE_DTYPE_NONE ? dtype : b_dtype; }
   bool operator==(const MatmulRequest& o) const;
 };
 
-// The default dtype of the result: that of A and B, or f32 where these are i8 or fp8.
+// The default dtype of the result: that of A, or f32 if A is i8 or fp8.
 lathe_dtype default_result(lathe_dtype dtype);
 
-// The place of each operand of `r`.
+// The form of each operand. Its dtype is NONE if the request has no such operand.
 struct MatmulForms {
-  OperandForm a, b, c, bias, residual, d;  // of dtype NONE where the request has no such operand
+  OperandForm a, b, c, bias, residual, d;
 };
 MatmulForms forms_of(const MatmulRequest& r);
 
@@ -66,14 +67,14 @@ struct ArgmaxRequest : IndicesRequest {
 };
 
 struct ArgmaxForms {
-  OperandForm x, indices, values;  // values: of dtype NONE where not asked for
+  OperandForm x, indices, values;  // the dtype of `values` is NONE if they are not requested
 };
 ArgmaxForms forms_of(const ArgmaxRequest& r);
 
 struct MatmulArgmaxRequest : IndicesRequest {
   int64_t m = 0, n = 0, k = 0;
   lathe_dtype dtype = LATHE_F32, logits_dtype = LATHE_F32;
-  lathe_dtype b_dtype = LATHE_DTYPE_NONE;  // NONE: dtype
+  lathe_dtype b_dtype = LATHE_DTYPE_NONE;  // NONE: the same as dtype
   lathe_math math = LATHE_MATH_STRICT;
   bool trans_a = false, trans_b = true;
   bool bias = false;
@@ -83,7 +84,7 @@ struct MatmulArgmaxRequest : IndicesRequest {
 };
 
 struct MatmulArgmaxForms {
-  OperandForm a, b, bias, indices, values;  // of dtype NONE where the request has no such operand
+  OperandForm a, b, bias, indices, values;  // the dtype is NONE if the request has no such operand
 };
 MatmulArgmaxForms forms_of(const MatmulArgmaxRequest& r);
 

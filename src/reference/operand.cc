@@ -8,12 +8,11 @@
 namespace lathe::cli {
 namespace {
 
-// Poison in front of the first element and behind the last: more than a workgroup's tile of any dtype is
-// wide.
+// Bytes of poison before the first and after the last element: more than the width of any workgroup's tile.
 constexpr size_t kBand = 1024;
 
-// Bytes are uniform. Wider integers have every number of significant bits equally often, and one in four is
-// near an end of the range instead of near zero. So sums and products wrap around, and comparisons see
+// i8 is uniform. In wider integers all numbers of significant bits are equally likely, and one number in four is near
+// an end of the range instead of near zero. So some sums and products wrap around, and some comparisons are between
 // neighbours.
 int64_t random_integer(lathe_dtype dtype, Normal* random) {
   const uint64_t bits = random->bits();
@@ -32,7 +31,7 @@ const std::vector<std::string>& fill_names() {
 
 double image_bytes(const OperandForm& form) {
   if (!form.exists()) return 0;
-  // In floating point: what no memory holds overflows no count.
+  // Computed in floating point, so that sizes far above any memory do not overflow.
   const auto padding = static_cast<double>(form.padding), lines = static_cast<double>(form.lines()),
              length = static_cast<double>(form.line_length()) + padding;
   const double elements = static_cast<double>(form.matrices()) * (lines * length + padding);
@@ -59,7 +58,7 @@ Operand::Operand(const OperandForm& form) : form_(form), offset_(kBand + form.mi
   image_.assign(offset_ + bytes + kBand, poison_of(form.dtype));
 }
 
-// Scales are N(0, 1) / 8, so that weights are about as large as others are; of whole numbers 1.
+// Scales are N(0, 1) / 8, so that weights have about the size of those in other dtypes. With kIntegers they are 1.
 void Operand::fill_blocks(Fill fill, Normal* random) {
   uint8_t* first = image_.data() + offset_;
   const int64_t block = block_elements(form_.dtype), blocks = form_.line_length() / block;
@@ -129,14 +128,15 @@ int64_t Operand::unwritten() const {
 std::string Operand::stray_write() const {
   const auto size = static_cast<int64_t>(bytes_of(form_.dtype));
   const uint8_t poison = poison_of(form_.dtype);
-  size_t clean = 0;  // everything before it is looked at
+  size_t clean = 0;  // the bytes before this one are checked, or are elements
   const auto find = [&](size_t until) -> const uint8_t* {
     for (; clean < until; ++clean)
       if (image_[clean] != poison) return image_.data() + clean;
     return nullptr;
   };
   const auto said = [&](const uint8_t* at) {
-    return absl::StrFormat("byte %d from its first element was written, which is no element", at - first());
+    return absl::StrFormat("byte %d from the first element was written, but is not part of an element",
+                           at - first());
   };
   for (int64_t matrix = 0; matrix < form_.matrices() && form_.line_length() > 0; ++matrix) {
     for (int64_t line = 0; line < form_.lines(); ++line) {

@@ -1,6 +1,6 @@
-// An operand as it lies in a device's memory, held on the host: elements where a layout puts them, poison
-// everywhere else, so that a kernel that reads past an operand spoils its result and one that writes past it
-// is found out.
+// The image of an operand: its device memory, held on the host. It has elements where the layout puts them and poison
+// everywhere else. So a kernel that reads past the operand gets a wrong result, and one that writes past it is
+// detected.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 namespace lathe::cli {
 
 enum class Fill {
-  kNormal,    // floats from N(0, 1), bytes uniform, i32 and i64 of every magnitude
-  kIntegers,  // whole numbers of [-4, 4]: sums are exact, so one wrong index is a wrong answer
-  kSpecial    // kNormal with a NaN, an infinity or a zero at two places of each matrix
+  kNormal,    // floats from N(0, 1), i8 uniform, i32 and i64 of all magnitudes
+  kIntegers,  // integers in [-4, 4]: sums are exact, so one wrong index gives a wrong result
+  kSpecial    // kNormal, with a NaN, an infinity or a zero at two positions of each matrix
 };
 // In the order of Fill: "normal", "integers", "special".
 const std::vector<std::string>& fill_names();
@@ -22,28 +22,28 @@ const std::vector<std::string>& fill_names();
 struct OperandForm {
   lathe_dtype dtype = LATHE_DTYPE_NONE;
   int64_t rows = 0, columns = 0, batch = 1;
-  bool transposed = false;  // stored COLUMN_MAJOR
-  bool broadcast = false;   // one matrix serves the whole batch
-  int64_t padding = 0;      // elements between the end of a row (column) and the next, and between matrices
-  size_t misalign = 0;      // bytes that the first element is off a 256-byte boundary
+  bool transposed = false;  // stored as LATHE_COLUMN_MAJOR
+  bool broadcast = false;   // one matrix for the whole batch
+  int64_t padding = 0;      // unused elements after each stored row (or column), and after each matrix
+  size_t misalign = 0;      // distance, in bytes, of the first element from an aligned address
 
   bool exists() const { return dtype != LATHE_DTYPE_NONE; }
-  int64_t matrices() const { return broadcast && batch > 0 ? 1 : batch; }  // stored ones
+  int64_t matrices() const { return broadcast && batch > 0 ? 1 : batch; }  // number of stored matrices
   int64_t lines() const { return transposed ? columns : rows; }
   int64_t line_length() const { return transposed ? rows : columns; }
   int64_t leading_dimension() const { return line_length() + padding; }
   int64_t batch_stride() const { return broadcast ? 0 : lines() * leading_dimension() + padding; }
 };
 
-// Of the operand with the poison around it; 0 where there is none.
+// The size of the operand's image, with the poison around it; 0 if the operand does not exist.
 double image_bytes(const OperandForm& form);
-// The operand whose first element is at `data`.
+// The C API's description of an operand whose first element is at `data`.
 lathe_operand describe(const OperandForm& form, void* data);
 
 class Operand {
  public:
   Operand() = default;
-  // Poison alone.
+  // Contains only poison.
   explicit Operand(const OperandForm& form);
 
   const OperandForm& form() const { return form_; }
@@ -64,15 +64,15 @@ class Operand {
   void copy(int64_t batch, int64_t row, int64_t column, const uint8_t* array, int64_t from);
   void fill(Fill fill, Normal* random);
 
-  // The image, to be copied to and from memory that is aligned to 64 bytes or better.
+  // The image, to be copied to and from memory with an alignment of at least 64 bytes.
   std::vector<uint8_t>& image() { return image_; }
   const std::vector<uint8_t>& image() const { return image_; }
-  // The first element of an image that lies at `memory`; null where there is no such operand.
+  // The address of the first element if the image is at `memory`; null if the operand does not exist.
   void* first_at(void* memory) const { return exists() ? static_cast<uint8_t*>(memory) + offset_ : nullptr; }
 
-  // Elements that hold poison still.
+  // The number of elements that still hold poison.
   int64_t unwritten() const;
-  // Says which byte outside the elements holds poison no more; "" when all do.
+  // Describes a byte outside the elements that does not hold poison any more; "" if there is none.
   std::string stray_write() const;
   // The bytes of the first `rows` rows of matrix `batch`, without padding. ROW_MAJOR only.
   std::string row_bytes(int64_t batch, int64_t rows) const;
@@ -87,7 +87,7 @@ class Operand {
   }
 
   OperandForm form_;
-  size_t offset_ = 0;  // of the first element, in bytes
+  size_t offset_ = 0;  // of the first element in the image, in bytes
   std::vector<uint8_t> image_;
 };
 

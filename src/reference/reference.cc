@@ -10,7 +10,7 @@ namespace lathe::cli {
 namespace {
 
 constexpr double kEpsilon = 0x1p-23;
-constexpr int64_t kBudget = int64_t{1} << 27;  // multiply-adds of the reference: about a third of a second
+constexpr int64_t kBudget = int64_t{1} << 27;  // multiply-adds of one check, to limit its time
 
 double activate(lathe_activation activation, double x) {
   switch (activation) {
@@ -24,7 +24,7 @@ double activate(lathe_activation activation, double x) {
   return NAN;
 }
 
-// All of [0, size), or `wanted` of it: both ends and random ones in between, ascending, each once.
+// All numbers of [0, size), or about `wanted` of them: both ends and random ones, ascending, without duplicates.
 std::vector<int64_t> choose(int64_t size, int64_t wanted, Normal* random) {
   std::vector<int64_t> chosen;
   if (wanted >= size) {
@@ -38,12 +38,12 @@ std::vector<int64_t> choose(int64_t size, int64_t wanted, Normal* random) {
   return chosen;
 }
 
-// `rounded`: what rounding A to bytes, block by block, may change of the sum.
+// A dot product. `rounded` bounds the error from rounding A to int8, block by block.
 struct Dot {
   double sum = 0, magnitude = 0, rounded = 0;
 };
 Dot dot(const float* a, const float* b, int64_t k) {
-  double sum[4] = {}, magnitude[4] = {};  // four chains, so that the additions overlap
+  double sum[4] = {}, magnitude[4] = {};  // four independent chains of additions, for speed
   int64_t i = 0;
   for (; i + 4 <= k; i += 4) {
     for (int lane = 0; lane < 4; ++lane) {
@@ -60,8 +60,8 @@ Dot dot(const float* a, const float* b, int64_t k) {
   return {sum[0] + sum[1] + sum[2] + sum[3], magnitude[0] + magnitude[1] + magnitude[2] + magnitude[3], 0};
 }
 
-// LATHE_MATH_INT8: half a scale, which is a 127th of a block's largest magnitude, for each of its elements.
-// The quotient that is rounded and the scale are off by a few eps themselves.
+// The error of LATHE_MATH_INT8: each element of A is off by up to half a scale (largest magnitude of the block / 127).
+// 4 eps more cover the rounding of the scale and of the quotient.
 double rounding_to_bytes(const float* a, const float* b, int64_t k) {
   constexpr int64_t kBlock = block_elements(LATHE_Q4_0);
   double sum = 0;
@@ -93,14 +93,14 @@ double sum_bound(const MatmulRequest& r, double magnitude) {
 struct Expected {
   double value = 0, bound = 0;
   bool may_be_nan = false;
-  // Of a block rounded to bytes, a NaN or either infinity; an activation may make a number of it.
+  // With LATHE_MATH_INT8, a NaN or infinity in A may give NaN or any infinity. An activation may turn it into a number.
   bool is_any_not_finite = false, is_activated = false;
 };
 
 Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_t batch, int64_t row,
                   int64_t column) {
   Expected e;
-  if (r.out_dtype == LATHE_I32) {  // modulo 2^32
+  if (r.out_dtype == LATHE_I32) {  // i32 sums wrap around
     e.value = static_cast<int32_t>(static_cast<uint32_t>(static_cast<int64_t>(ab.sum)));
     return e;
   }
@@ -108,7 +108,8 @@ Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_
                bias = r.bias ? data.bias.at(0, 0, column) : 0,
                residual = r.residual ? data.residual.at(batch, row, column) : 0;
   const double before = scaled + c + bias;
-  // At -infinity a smooth activation is infinity times zero as it is written, and zero in the limit.
+  // At -infinity the formula of a smooth activation gives infinity times zero (NaN), and its limit is 0. Both are
+  // right.
   const bool smooth = r.activation != LATHE_ACTIVATION_NONE && r.activation != LATHE_ACTIVATION_RELU;
   e.may_be_nan = smooth && before == -INFINITY;
   const double after = e.may_be_nan ? 0 : activate(r.activation, before);
@@ -116,23 +117,24 @@ Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_
   e.bound = std::fabs(r.alpha) * (sum_bound(r, ab.magnitude) + ab.rounded);
   e.bound += 3 * kEpsilon *
              (std::fabs(scaled) + std::fabs(c) + std::fabs(bias) + std::fabs(after) + std::fabs(residual));
-  // An activation's slope is at most 1.13, and its approximation is granted 8 eps of its argument.
+  // The slope of an activation is at most 1.13. Its approximation may be off by 8 eps of the argument.
   if (r.activation != LATHE_ACTIVATION_NONE) e.bound = 1.13 * e.bound + 8 * kEpsilon * std::fabs(before);
   e.is_any_not_finite = rounds_to_bytes(r) && !std::isfinite(ab.sum);
   e.is_activated = r.activation != LATHE_ACTIVATION_NONE;
-  if (std::isinf(before)) e.bound = 3 * kEpsilon * std::fabs(residual);  // what stays finite is exact
+  if (std::isinf(before))
+    e.bound = 3 * kEpsilon * std::fabs(residual);  // e.value is finite only if it is the residual
   e.bound += rounding(r.out_dtype) * (std::fabs(e.value) + e.bound) + smallest_rounding(r.out_dtype);
   return e;
 }
 
-// |got - expected| as a fraction of the bound, 1e6 at most; NaN where a number is expected is 1e6.
+// |got - expected| as a fraction of the bound, at most 1e6. 1e6 also stands for a wrong NaN or infinity.
 double fraction_of_bound(const Expected& e, double got, lathe_dtype dtype) {
   constexpr double kWrong = 1e6;
   if (e.is_any_not_finite) return std::isfinite(got) && !e.is_activated ? kWrong : 0;
   if (std::isnan(got) && e.may_be_nan) return 0;
   if (std::isnan(e.value)) return std::isnan(got) ? 0 : kWrong;
   if (std::isinf(e.value)) return got == e.value ? 0 : kWrong;
-  // Beyond the dtype's range the right answer is infinity.
+  // A result beyond the dtype's range may be infinity.
   const bool overflow = !is_integer(dtype) && std::fabs(e.value) + e.bound >= largest(dtype);
   if (overflow && std::isinf(got)) return std::signbit(got) == std::signbit(e.value) ? 0 : kWrong;
   const double error = std::fabs(got - e.value);
@@ -140,7 +142,7 @@ double fraction_of_bound(const Expected& e, double got, lathe_dtype dtype) {
   return error <= e.bound * kWrong ? error / e.bound : kWrong;
 }
 
-// The worst element so far.
+// The element with the largest error so far.
 struct Worst {
   double fraction = 0, got = 0, wanted = 0;
   int64_t batch = 0, row = 0, column = 0;
@@ -195,7 +197,7 @@ std::string describe_sample(const MatmulRequest& r, const Sample& s) {
                          s.columns.size(), of);
 }
 
-// "" when every element was written and nothing beside them.
+// "" if every element was written, and nothing outside the elements.
 std::string check_memory(const Operand& d, bool starts_as_poison) {
   if (const std::string stray = d.stray_write(); !stray.empty()) return stray;
   const int64_t unwritten = starts_as_poison ? d.unwritten() : 0;
@@ -208,13 +210,13 @@ std::string check_memory(const Operand& d, bool starts_as_poison) {
 CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal* random) {
   CheckResult result;
   result.total = data.d.elements();
-  // NaN may be right where operands hold NaN, and is what poison is.
+  // Poison is NaN. With special values a NaN may be a right result, so unwritten elements cannot be recognised.
   const bool poisoned = !r.c_in_place && !r.residual_in_place && r.fill != Fill::kSpecial;
   result.what = check_memory(data.d, poisoned);
   if (!result.what.empty()) return result;
   if (result.total == 0) {
     result.ok = true;
-    result.what = "there is nothing to compare";
+    result.what = "there are no elements to compare";
     return result;
   }
   const Sample sample = choose_sample(r, random);
@@ -223,9 +225,9 @@ CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal*
   result.worst = worst.fraction;
   result.ok = worst.fraction <= 1;
   if (!result.ok) {
-    result.what =
-        absl::StrFormat("batch %d row %d column %d is %.9g, float64 says %.9g, error %.3g times its bound",
-                        worst.batch, worst.row, worst.column, worst.got, worst.wanted, worst.fraction);
+    result.what = absl::StrFormat(
+        "batch %d row %d column %d is %.9g, but float64 gives %.9g; error %.3g times its bound", worst.batch,
+        worst.row, worst.column, worst.got, worst.wanted, worst.fraction);
   } else {
     result.what = result.checked == result.total ? "every element" : describe_sample(r, sample);
   }
@@ -237,7 +239,7 @@ CheckResult check_argmax(const ArgmaxRequest& r, const ArgmaxData& data) {
   result.total = r.rows;
   result.what = check_memory(data.indices, true);
   if (result.what.empty() && r.values) {
-    // A row's maximum may be NaN, which poison is too.
+    // Poison is NaN, and with special values a row's maximum may be NaN.
     result.what = check_memory(data.values, r.fill != Fill::kSpecial);
   }
   if (!result.what.empty()) return result;
@@ -255,7 +257,7 @@ CheckResult check_argmax(const ArgmaxRequest& r, const ArgmaxData& data) {
     const bool value_ok = value == maximum || (std::isnan(value) && std::isnan(maximum));
     if (got == best + r.index_offset && value_ok) continue;
     result.worst = std::numeric_limits<double>::infinity();
-    result.what = absl::StrFormat("row %d: got index %d%s, its maximum %.9g is at %d", row, got,
+    result.what = absl::StrFormat("row %d: got index %d%s, but the maximum %.9g is at %d", row, got,
                                   r.values ? absl::StrFormat(" and value %.9g", value) : "", maximum,
                                   best + r.index_offset);
     return result;
@@ -267,16 +269,17 @@ CheckResult check_argmax(const ArgmaxRequest& r, const ArgmaxData& data) {
 namespace {
 
 double rounded_to(lathe_dtype dtype, double value) {
-  double bits = 0;  // as many as any dtype has
+  double bits = 0;  // memory for one element of any dtype
   store(&bits, dtype, 0, value);
   return load(&bits, dtype, 0);
 }
 
-// What the logits of one row say of the index that the kernel answered: a logit lies in [least, greatest].
+// Decides whether the logits of one row allow the index that the kernel returned. Each logit has a range [least,
+// greatest].
 struct ClaimedMaximum {
   int64_t index = 0, first_nan = -1;
-  double least = NAN, greatest = NAN;            // of the claimed column
-  double before = -INFINITY, after = -INFINITY;  // the greatest `least` of the columns on either side
+  double least = NAN, greatest = NAN;            // the range of the returned column
+  double before = -INFINITY, after = -INFINITY;  // the greatest `least` of the columns before and after it
   int64_t before_at = -1, after_at = -1;
 
   void add(int64_t column, double low, double high) {
@@ -307,12 +310,12 @@ struct ClaimedMaximum {
   }
 };
 
-// The column of any index. A wrong index (poison) wraps around and gives no valid column.
+// The column of an index. A wrong index, such as poison, may wrap around and then gives no valid column.
 int64_t column_of(int64_t index, int64_t offset) {
   return static_cast<int64_t>(static_cast<uint64_t>(index) - static_cast<uint64_t>(offset));
 }
 
-// The sum's bound, rounded outwards: none where the sum is exact.
+// The bound of a logit's error before it is rounded to its dtype; 0 if the sum is exact.
 double logit_bound(const MatmulArgmaxRequest& r, Dot ab, double bias) {
   MatmulRequest product;
   product.dtype = r.dtype;
@@ -357,7 +360,7 @@ CheckResult check_matmul_argmax(const MatmulArgmaxRequest& r, const MatmulArgmax
     std::string defect = claims[i].defect();
     const double value = r.values ? data.values.at(0, 0, rows[i]) : 0;
     if (defect.empty() && r.values && !claims[i].holds(value))
-      defect = absl::StrFormat("value %.9g is not its", value);
+      defect = absl::StrFormat("value %.9g is not the maximum", value);
     if (defect.empty()) continue;
     result.worst = std::numeric_limits<double>::infinity();
     result.what = absl::StrFormat("row %d: got index %d, but %s", rows[i],

@@ -24,10 +24,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostCandidates = 4096;
 constexpr size_t kRounds = 9, kLeastRounds = 5;
-// A candidate that takes this much longer than the fastest is measured once: it cannot win.
+// A candidate that takes this many times as long as the fastest cannot win, so it is measured only once.
 constexpr double kHopeless = 2;
-constexpr double kLeastGain = 0.02;
-// Calls shorter than this are made once before they are timed where threads were waited for to sleep.
+constexpr double kLeastGain = 0.02;  // a winner must be faster by this part of the time
+// After waiting for spinning threads, calls shorter than this run once untimed, because the workers may sleep.
 constexpr double kShortCall = 10e-3;
 constexpr double kLockSeconds = 10;
 
@@ -36,8 +36,8 @@ double quantile(std::vector<double> values, double of) {
   return values[static_cast<size_t>(of * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
-// Four times the last level's cache, so that three quarters of an operand are no longer there when it comes
-// round again; as the benchmarks have it.
+// Four times the last-level cache, as in the benchmarks. Then at most a quarter of an operand is still in the cache
+// when its turn comes again.
 size_t pool_bytes_of(const lathe_device& device) {
   constexpr double kMost = 1.5e9;
   const double l2 = device.facts.fact_or("l2_bytes", 4 << 20);
@@ -48,9 +48,9 @@ size_t pool_bytes_of(const lathe_device& device) {
 struct Contestant {
   size_t rank;
   DispatchEntry entry;
-  size_t calls = 1;  // of a round
+  size_t calls = 1;  // calls per round
   bool hopeless = false;
-  std::vector<double> seconds;  // of a call, by rounds
+  std::vector<double> seconds;  // seconds per call, one value per round
 };
 
 void tell_left_out(const lathe_device& device, const ProblemClass& problem, size_t rank,
@@ -60,7 +60,7 @@ void tell_left_out(const lathe_device& device, const ProblemClass& problem, size
                                        " is left out: ", why.message()));
 }
 
-// The measuring of one class.
+// Measures the candidates of one class in turns.
 class Contest {
  public:
   Contest(lathe_device& device, TuneOperands& operands, const std::function<bool()>& goes_on)
@@ -82,7 +82,8 @@ class Contest {
       if (!c.hopeless) c.seconds.clear();
     }
     for (size_t round = 0; round < rounds; ++round) {
-      // Each begins a round once in a while: what a round does to the machine's clock meets nobody always.
+      // The first candidate of a round changes with each round, so that a change of the clock frequency within a round
+      // does not always hit the same candidate.
       for (size_t i = 0; i < contestants->size(); ++i) {
         Contestant& c = (*contestants)[(i + round) % contestants->size()];
         if (c.hopeless) continue;
@@ -98,11 +99,12 @@ class Contest {
   }
 
  private:
-  // A first time each, but those that an external library will not do, which are left out.
+  // Times each candidate once. Leaves out candidates that their external library refuses at run time.
   absl::Status run_once(std::vector<Contestant>* contestants) {
     for (auto c = contestants->begin(); c != contestants->end();) {
       if (has_library_) spinning_.wait();
-      const absl::Status awake = time(*c, 1).status();  // pages, caches of code, launch memory
+      const absl::Status awake =
+          time(*c, 1).status();  // warms up pages, instruction caches and launch memory
       if (absl::IsUnavailable(awake) && contestants->size() > 1) {
         tell_left_out(device_, c->entry.key.problem, c->rank, awake);
         c = contestants->erase(c);
@@ -117,7 +119,7 @@ class Contest {
     return absl::OkStatus();
   }
 
-  // Seconds of a call among `calls`.
+  // The average seconds of a call, over `calls` calls.
   absl::StatusOr<double> time(const Contestant& c, size_t calls) {
     if (!goes_on_()) return absl::CancelledError("");
     const auto start = Clock::now();
@@ -131,18 +133,18 @@ class Contest {
   lathe_device& device_;
   TuneOperands& operands_;
   const std::function<bool()>& goes_on_;
-  bool has_library_ = false;  // whose threads may spin beside who comes next
+  bool has_library_ = false;  // the threads of an external library may spin while the next candidate runs
   SpinningThreads spinning_;
 };
 
-// An external library's name, a ukernel's function, or "" of generated code.
+// The kind of a candidate: an external library's name, a ukernel's function, or "" for generated code.
 std::string kind_of(const CompileConfig& config) {
   return config.external.provider.empty() ? config.ukernel.function : config.external.provider;
 }
 
-// The first `count` candidates that may stand in for each other and then the first of each kind that is not
-// among them, with their kernels on the device: the first of all unless it is a library's, and those that can
-// be loaded of the rest.
+// Loads the kernels of the first `count` candidates, and of the first candidate of each other kind. Only candidates
+// that keep the class's promise of equal bits count. A candidate that cannot be loaded is left out; for the first one
+// this is an error, unless it is a library's.
 absl::StatusOr<std::vector<Contestant>> load_contestants(lathe_device& device, const DispatchKey& key,
                                                          const Choice& oracle, size_t count,
                                                          const std::function<bool()>& goes_on) {
@@ -162,13 +164,13 @@ absl::StatusOr<std::vector<Contestant>> load_contestants(lathe_device& device, c
       tell_left_out(device, key.problem, rank, loaded.status());
       continue;
     }
-    // Forced, so that where a library fails nothing else is measured in its place.
+    // The candidate is forced, so that Lathe does not run another kernel if a library fails.
     DispatchKey forced = key;
     forced.candidate = static_cast<int32_t>(rank) + 1;
     contestants.push_back(
         {rank, make_entry(forced, loaded->kernel, choice.plan().launch.splits), 1, false, {}});
   }
-  if (contestants.empty()) return absl::UnavailableError("none of its candidates can be loaded");
+  if (contestants.empty()) return absl::UnavailableError("no candidate of the class can be loaded");
   return contestants;
 }
 
@@ -231,9 +233,8 @@ absl::StatusOr<PlanRecord> measure_class(lathe_device& device, const TuneClass& 
   const DispatchKey key = {tuned.problem, 0, 0};
   if (tuned.problem.determinism == Determinism::kBatchInvariant)
     return absl::UnimplementedError(
-        "batch_invariant has one numeric recipe for all buckets of M, which what is measured for one of them "
-        "must not "
-        "change: it is not tuned");
+        "batch_invariant has one numeric recipe for all buckets of M, so a class of one bucket cannot be "
+        "tuned");
   LATHE_ASSIGN_OR_RETURN(const Choice oracle, choose_by_oracle(device, key));
   LATHE_ASSIGN_OR_RETURN(std::vector<Contestant> contestants,
                          load_contestants(device, key, oracle, options.candidates, goes_on));
@@ -273,10 +274,11 @@ absl::StatusOr<TuneOptions> read_tune_options(const lathe_context& context,
     return invalid("candidates ", options->candidates, " is more than ", kMostCandidates);
   if (options->run.parallelism > 1)
     return invalid("run.parallelism ", options->run.parallelism,
-                   ": what is measured has the device to itself");
+                   ": tuning measures on one thread, so use 0 or 1");
   TuneOptions out;
   LATHE_ASSIGN_OR_RETURN(out.run, read_warm_options(context, &options->run));
-  if (!out.run.compiles) return invalid("run.miss_policy ERROR: candidates are compiled");
+  if (!out.run.compiles)
+    return invalid("run.miss_policy is ERROR, but tuning must compile the candidates: use BLOCK");
   out.run.what = "tuning";
   out.run.threads = 1;
   if (options->candidates > 0) out.candidates = options->candidates;
@@ -294,11 +296,13 @@ absl::StatusOr<TuneOptions> read_tune_options(const lathe_context& context,
 absl::Status tune(lathe_device& device, const std::vector<WarmClass>& classes, const Dims* dims,
                   const TuneOptions& options, lathe_tune_report* report) {
   if (device.driver == nullptr)
-    return absl::UnavailableError(absl::StrCat("tuning measures on the device itself, and ", device.name,
-                                               " is only described by facts: tune where it is, and hand the "
-                                               "records on"));
+    return absl::UnavailableError(
+        absl::StrCat("tuning measures on the device itself, and ", device.name,
+                     " is only described by facts: tune on a machine that has it, and "
+                     "copy the records"));
   if (!device.context.cache->keeps_records() && options.output.empty() && options.text == nullptr)
-    return absl::UnavailableError("tuning: there is neither a cache directory nor a file to keep records in");
+    return absl::UnavailableError(
+        "tuning: there is neither a cache directory nor a file for the records: set cache_dir or output");
   if (!options.output.empty()) LATHE_RETURN_IF_ERROR(check_replaceable(options.output));
   WarmOptions run = options.run;
   uint64_t replaced = 0, confirmed = 0, refused = 0, candidates = 0;
@@ -309,7 +313,7 @@ absl::Status tune(lathe_device& device, const std::vector<WarmClass>& classes, c
     else if (tuned.problem.op != Op::kArgmax)
       tuned.dims.m = std::max(tuned.problem.m_lo, std::min(tuned.dims.m, warm.m_max));
     if (warm.key.split_k != 0 || warm.key.candidate != 0)
-      return absl::InvalidArgumentError("its candidate is forced: there is nothing to choose from");
+      return absl::InvalidArgumentError("its candidate is forced, so tuning has nothing to choose");
     if (dims == nullptr && tuned.problem.determinism == Determinism::kBatchInvariant) {
       ++refused;
       return absl::OkStatus();

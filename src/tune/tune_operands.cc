@@ -17,8 +17,8 @@ constexpr size_t kMostCopies = 1 << 16;
 
 size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-// Small numbers of either sign, none a NaN, a denormal or an infinity, without a pattern that a memory could
-// compress: on a GPU zeros take less power than a model's weights, and so less time.
+// Small random numbers without NaN, infinities and denormals. Zeros or repeated numbers would need less power than a
+// model's weights, so a GPU would run faster with them.
 std::string pattern(DType of, size_t bytes) {
   std::string text(bytes, '\0');
   uint64_t state = 0x9e3779b97f4a7c15;
@@ -40,7 +40,7 @@ std::string pattern(DType of, size_t bytes) {
       break;
     case DType::kF16:
     case DType::kBF16:
-      // A sign, an exponent of 1/4 to 2, and any mantissa.
+      // A random sign and mantissa, and a magnitude from 1/4 to 2.
       for (size_t i = 0; i < bytes; i += 2) {
         const uint32_t r = random();
         const uint16_t x = of == DType::kF16
@@ -60,7 +60,7 @@ std::string pattern(DType of, size_t bytes) {
       }
       break;
     default:
-      // Bytes; of fp8 those with the exponent's top bit clear, which is far from every NaN.
+      // Random bytes. For fp8 the top bit of the exponent is 0 and the next is 1, which excludes NaN and denormals.
       for (size_t i = 0; i < bytes; ++i) {
         uint32_t r = random();
         if (is_f8(of)) r = (r & 0xbf) | 0x20;
@@ -72,7 +72,7 @@ std::string pattern(DType of, size_t bytes) {
 
 lathe_dtype dtype_of(DType t) { return static_cast<lathe_dtype>(t); }
 
-// Elements between the rows of a matrix with that many columns: as its class' alignment wants it.
+// The row pitch, in elements, of a matrix with this number of columns, for the alignment of the class.
 int64_t pitch_of(int64_t columns, DType t, Alignment alignment) {
   if (alignment != Alignment::k16 || is_blocks(t)) return columns;
   const auto elements = static_cast<int64_t>(16 / std::min<size_t>(16, size_of(t)));
@@ -83,7 +83,7 @@ size_t bytes_of(int64_t rows, int64_t pitch, DType t) {
   return static_cast<size_t>(rows) * static_cast<size_t>(pitch / block_elements(t)) * size_of(t);
 }
 
-// Rows by columns, as it lies in memory.
+// The shape of a matrix as it is stored.
 struct Shape {
   int64_t rows = 0, columns = 0;
 };
@@ -93,7 +93,7 @@ Shape stored(int64_t rows, int64_t columns, bool transposed) {
 
 struct Placed {
   lathe_operand operand = LATHE_OPERAND_INIT;
-  size_t bytes = 0;  // of the whole batch
+  size_t bytes = 0;  // size of the whole batch
 };
 Placed place(const Shape& shape, bool transposed, DType t, Alignment alignment, int64_t batch) {
   Placed p;
@@ -105,7 +105,7 @@ Placed place(const Shape& shape, bool transposed, DType t, Alignment alignment, 
   p.bytes = bytes_of(shape.rows * batch, pitch, t);
   return p;
 }
-// B as it is packed.
+// The packed B.
 Placed place_packed(const ProblemClass& c, int64_t batch) {
   Placed p;
   const int64_t elements = packed_elements(kColumns16, c.k, c.n, c.b);
@@ -151,11 +151,11 @@ absl::Status TuneOperands::fill(const ProblemClass& problem, const Dims& dims, s
     case Op::kMatmulArgmax: LATHE_RETURN_IF_ERROR(make_matmul_argmax(problem, dims, pool_bytes)); break;
     case Op::kElementwise: LATHE_RETURN_IF_ERROR(make_elementwise(problem, dims, pool_bytes)); break;
   }
-  // The operands are aligned as no class forbids, so theirs may be another by alignment, and by nothing else.
+  // The operands may be better aligned than the class requires, so only the alignment of the classes may differ.
   const ProblemClass& read = request_.key.problem;
   if (!(with_alignment(read, problem.alignment, device_.is_cpu) ==
         with_alignment(problem, problem.alignment, device_.is_cpu)))
-    return absl::InternalError("no request of the class could be made up");
+    return absl::InternalError("tuning: the request made for the class belongs to another class");
   request_.key.problem = problem;
   return synchronize();
 }
@@ -164,18 +164,18 @@ absl::StatusOr<void*> TuneOperands::allocate(size_t bytes, DType of) {
   DeviceMemory& memory = device_.driver->memory();
   const size_t size = rounded(std::max<size_t>(bytes, 1), kAlignment);
   LATHE_ASSIGN_OR_RETURN(void* const block, memory.allocate(size));
-  memory_.push_back(block);  // reserved: it cannot fail
+  memory_.push_back(block);  // cannot fail: the memory is reserved
   const std::string numbers = pattern(of, std::min<size_t>(size, rounded(size_t{1} << 20, size_of(of))));
   for (size_t at = 0; at < size; at += numbers.size())
     LATHE_RETURN_IF_ERROR(memory.copy(stream_, static_cast<char*>(block) + at, numbers.data(),
                                       std::min(numbers.size(), size - at), CopyKind::kToDevice));
-  // The numbers go with this call.
+  // `numbers` is destroyed at the end of this function, so wait for the copies.
   LATHE_RETURN_IF_ERROR(memory.synchronize(stream_));
   return block;
 }
 
 absl::StatusOr<void*> TuneOperands::allocate_streamed(size_t bytes, size_t pool_bytes, DType of) {
-  // Whole blocks of the dtype, too, so that every copy begins with one.
+  // The step is a multiple of the dtype's block too, so that each copy starts with a whole block.
   step_ = rounded(rounded(std::max<size_t>(bytes, 1), kAlignment), kAlignment * size_of(of));
   copies_ = std::clamp<size_t>(pool_bytes / step_, 1, kMostCopies);
   LATHE_ASSIGN_OR_RETURN(void* const pool, allocate(step_ * copies_, of));
@@ -223,7 +223,7 @@ absl::Status TuneOperands::make_matmul(const ProblemClass& c, const Dims& dims, 
   LATHE_RETURN_IF_ERROR(scale(c.scale_a, dims.m, &desc.a, &scales[0]));
   LATHE_RETURN_IF_ERROR(scale(c.scale_b, dims.n, &desc.b, &scales[1]));
   const auto zero_points = [&](int64_t count, const void** into) -> absl::Status {
-    // Only the CPU has them, so its memory may be written here.
+    // Only CPU classes have zero points, so the memory can be written directly.
     LATHE_ASSIGN_OR_RETURN(void* const zeros, allocate(static_cast<size_t>(count) * 4, DType::kI8));
     std::fill_n(static_cast<int32_t*>(zeros), count, 3);
     *into = zeros;
@@ -307,12 +307,12 @@ absl::Status TuneOperands::make_elementwise(const ProblemClass& c, const Dims& d
   desc.dependent_launch = static_cast<lathe_dependent_launch>(c.dependent_launch);
   const absl::Status read =
       read_elementwise(&desc, Purpose::kRun, device_.request_context(), stream_, &request_);
-  request_.program = nullptr;  // the handle ends here; the context has the program
+  request_.program = nullptr;  // `handle` is destroyed here; the context keeps the program
   return read;
 }
 
 Request& TuneOperands::next_request() {
-  if (first_ == nullptr) return request_;  // an elementwise op without inputs
+  if (first_ == nullptr) return request_;  // an elementwise program without inputs has no streamed operand
   void* const copy = first_ + step_ * next_;
   next_ = next_ + 1 == copies_ ? 0 : next_ + 1;
   (streams_a_ ? request_.args.a : request_.args.b) = copy;

@@ -1,5 +1,5 @@
-// Operands to measure a class of requests with: of its own making, in the device's memory, with numbers as a
-// model has them, the one that a model streams from memory many times over.
+// Operands for measuring a class, in device memory, with numbers like a model's. There are many copies of the operand
+// that a model streams from memory, so that each call finds it cold.
 #pragma once
 
 #include <memory>
@@ -9,21 +9,20 @@
 
 namespace lathe {
 
-// The class' last M (kOpenRows where that is open), its longest row: what it is measured at where no request
-// says more.
+// The sizes at which a class is measured by default: the largest M of its bucket, and for argmax the longest row. If
+// the bucket has no upper end, a fixed size.
 Dims measured_dims(const ProblemClass& c);
 
 class TuneOperands {
  public:
-  // `dims` are of the class. kResourceExhausted: the device's memory does not hold them once.
+  // `dims` must belong to the class. kResourceExhausted: the device's memory cannot hold one set of operands.
   static absl::StatusOr<std::unique_ptr<TuneOperands>> make(lathe_device& device, const ProblemClass& problem,
                                                             const Dims& dims, size_t pool_bytes);
   ~TuneOperands();
   TuneOperands(const TuneOperands&) = delete;
   TuneOperands& operator=(const TuneOperands&) = delete;
 
-  // A launch of the class, on a stream of this object's own; each call takes the next copy of the streamed
-  // operand.
+  // A request of the class, on this object's own stream. Each call uses the next copy of the streamed operand.
   Request& next_request();
   absl::Status synchronize();
   size_t copies() const { return copies_; }
@@ -42,7 +41,7 @@ class TuneOperands {
   std::vector<void*> memory_;
   void* stream_ = nullptr;
   Request request_;
-  bool streams_a_ = false;  // argmax: X is what is streamed; elementwise: the first input
+  bool streams_a_ = false;  // the streamed operand is in args.a (argmax, elementwise), not in args.b
   char* first_ = nullptr;
   size_t step_ = 0, copies_ = 1, next_ = 0;
 };

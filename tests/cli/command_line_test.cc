@@ -38,7 +38,7 @@ std::string error_of(const std::vector<std::string>& line) {
   return std::string(arguments.status().message());
 }
 
-TEST(CommandLine, WordsAndFlagsInAnyOrder) {
+TEST(CommandLine, AcceptsWordsAndFlagsInAnyOrder) {
   for (const std::vector<std::string>& line : std::vector<std::vector<std::string>>{
            {"run", "matmul", "1x2x3", "--dtype", "f16", "--json", "--workers", "2"},
            {"--workers", "2", "run", "matmul", "--json", "--dtype=f16", "1x2x3"},
@@ -52,7 +52,7 @@ TEST(CommandLine, WordsAndFlagsInAnyOrder) {
   }
 }
 
-TEST(CommandLine, TheFirstWordOfTwoHasHelpOfItsOwn) {
+TEST(CommandLine, FirstWordOfSeveralVerbsHasHelp) {
   for (const char* flag : {"-h", "--help"}) {
     const std::string help = help_of_group({"run", flag}, verbs());
     EXPECT_THAT(help, HasSubstr("lathe run matmul MxNxK"));
@@ -65,24 +65,24 @@ TEST(CommandLine, TheFirstWordOfTwoHasHelpOfItsOwn) {
   EXPECT_EQ(help_of_group({"run"}, verbs()), "");
 }
 
-TEST(CommandLine, EmptyValueIsAValue) {
+TEST(CommandLine, AcceptsAnEmptyValue) {
   const auto arguments = parse_line({"devices", "--cache-dir", ""});
   ASSERT_TRUE(arguments.ok());
   EXPECT_TRUE(arguments->has("cache-dir"));
   EXPECT_EQ(arguments->text("cache-dir", "x"), "");
 }
 
-TEST(CommandLine, UnknownNamesSuggestTheNearest) {
+TEST(CommandLine, SuggestsTheNearestKnownName) {
   EXPECT_THAT(error_of({"devcies"}), HasSubstr("did you mean 'devices'?"));
   EXPECT_THAT(error_of({"run", "matmlu", "1x1x1"}), HasSubstr("did you mean 'matmul'?"));
   EXPECT_THAT(error_of({"run", "matmul", "1x1x1", "--dtyp", "f32"}), HasSubstr("did you mean '--dtype'?"));
   EXPECT_THAT(error_of({"run", "matmul", "1x1x1", "--wrokers", "2"}), HasSubstr("did you mean '--workers'?"));
   EXPECT_THAT(error_of({"run"}), HasSubstr("matmul|argmax"));
-  // Nothing is near: no suggestion.
+  // No suggestion if no name is near.
   EXPECT_EQ(error_of({"xyzzyxyzzy"}), "unknown verb 'xyzzyxyzzy'");
 }
 
-TEST(CommandLine, CountsWordsAndValues) {
+TEST(CommandLine, RejectsWrongNumbersOfWordsAndValues) {
   EXPECT_THAT(error_of({"run", "matmul"}), HasSubstr("needs MxNxK"));
   EXPECT_THAT(error_of({"run", "matmul", "1x1x1", "2x2x2"}), HasSubstr("'2x2x2' is one too many"));
   EXPECT_THAT(error_of({"run", "matmul", "1x1x1", "--dtype"}),
@@ -97,7 +97,7 @@ TEST(CommandLine, CountsWordsAndValues) {
   EXPECT_THAT(error_of({}), HasSubstr("no verb"));
 }
 
-TEST(CommandLine, ValuesAreChecked) {
+TEST(CommandLine, ChecksValues) {
   Arguments arguments;
   arguments.flags = {{"n", "12x"}, {"big", "11"}, {"d", "f31"}};
   EXPECT_THAT(std::string(arguments.integer("n", 0, 1, 10).status().message()),
@@ -109,7 +109,7 @@ TEST(CommandLine, ValuesAreChecked) {
   EXPECT_EQ(arguments.choice("absent", {"f32", "f16"}).value(), "f32");
 }
 
-TEST(CommandLine, HelpNamesEverything) {
+TEST(CommandLine, HelpListsVerbsFlagsAndExamples) {
   const std::string all = help_of(verbs()), one = help_of(verbs()[0]);
   for (const Verb& v : verbs()) EXPECT_THAT(all, HasSubstr(v.name));
   for (const char* expected : {"MxNxK", "--dtype f32|f16", "--json", "--cache-dir", "--workers", "run it"}) {
@@ -117,7 +117,7 @@ TEST(CommandLine, HelpNamesEverything) {
   }
 }
 
-TEST(Nearest, EditDistance) {
+TEST(Nearest, UsesEditDistance) {
   EXPECT_EQ(nearest("warn", {"warm", "run"}), "warm");
   EXPECT_EQ(nearest("", {"abcdef"}), "");
   EXPECT_EQ(nearest("exact", {"exalt", "exact"}), "exact");

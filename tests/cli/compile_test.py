@@ -1,5 +1,5 @@
-"""`lathe compile`, `plan` and `kernel-bench` on payloads: what is read of them, what is compiled, where what is not
-understood is refused.
+"""Tests `lathe compile`, `lathe plan` and `lathe kernel-bench` on payloads: the steps that are read, the kernels that
+are compiled, and the location in the error if something is not supported.
 
 usage: compile_test.py LATHE PAYLOADS
 """
@@ -29,14 +29,14 @@ def last_line(text):
 
 
 def test_open_rows(cache):
-    # M of 1 to 4 are four classes of each of the two weights.
+    # Each of the two weights has four classes, for M from 1 to 4.
     text = compile_payload(PAYLOADS / "mlp.mlir", "--m-max", 4, cache=cache)
     assert "mlp.mlir:9:8  @mlp  matmul f32 ?x256x64 nt" in text, text
     assert "mlp.mlir:23:8  @mlp  matmul f32 ?x64x256 nt" in text, text
     assert last_line(text).startswith("8 classes: 8 compiled, 0 loaded"), text
     assert last_line(compile_payload(PAYLOADS / "mlp.mlir", "--m-max", 4, cache=cache)).startswith(
         "8 classes: 0 compiled, 8 loaded")
-    # The classes are those that a request by hand asks for.
+    # An equal request from the command line has the same class.
     request = ["run", "matmul", "3x256x64", "--epilogue", "bias,gelu", "--json", "--repeat", "1", "--cache-dir", str(cache)]
     report = json.loads(subprocess.run([LATHE, *request], capture_output=True, text=True, check=True).stdout)
     assert report["cache_outcome"] == "disk hit" and report["check"]["ok"], report
@@ -66,21 +66,21 @@ def test_split_k(cache):
             for splits in (76, 77, 78):
                 text = compile_payload(payload, "--split-k", splits, *device, cache=cache)
                 assert f" splits {splits} " in text and last_line(text).startswith("1 class: 1 compiled" if splits == 76 else "1 class: "), text
-            # Splits that the oracle does not come to by itself are kept by a file of its choices.
+            # A parameter file can contain a number of splits that the oracle would not choose.
             subprocess.run([LATHE, "plan", str(payload), "--split-k", "77", "--out", str(path), *device], check=True,
                            capture_output=True, text=True, timeout=120)
             (entry,) = json.loads(path.read_text())["entries"]
             assert entry["splits"] == 77, entry
             text = compile_payload(payload, "--params", path, *device, cache=cache)
             assert " splits 77 " in text and last_line(text).startswith("1 class: 0 compiled, 1 loaded"), text
-        assert "--split-k beside --params" in compile_payload(payload, "--params", path, "--split-k", 77, cache=cache, code=2)
-    # kernel-bench runs with it, and says who cannot.
+        assert "--split-k cannot be used with --params" in compile_payload(payload, "--params", path, "--split-k", 77, cache=cache, code=2)
+    # kernel-bench uses the factor, and says which payload cannot.
     for name, code, words in (("split_k", 0, "1 of 1 right"), ("lm_head", 1, "split-K: partial sums cannot be compared")):
         result = subprocess.run([LATHE, "kernel-bench", str(PAYLOADS / f"{name}.mlir"), "--split-k", "77", "--repeat", "1",
                                  "--cache-dir", str(cache)], capture_output=True, text=True, timeout=120)
         assert result.returncode == code and words in result.stdout, result
-    assert "argmax.mlir is a product" in compile_payload(PAYLOADS / "argmax.mlir", "--split-k", 2, cache=cache, code=2)
-    # With open rows every class of the weight has the factor.
+    assert "argmax.mlir is a matmul" in compile_payload(PAYLOADS / "argmax.mlir", "--split-k", 2, cache=cache, code=2)
+    # With open rows, the factor applies to every class of the weight.
     text = compile_payload(PAYLOADS / "mlp.mlir", "--m-max", 2, "--split-k", 3, cache=cache)
     assert text.count(" splits 3 ") == 2 and last_line(text).startswith("4 classes: 4 compiled"), text
     assert "split-K" in compile_payload(PAYLOADS / "lm_head.mlir", "--m-max", 2, "--split-k", 3, cache=cache, code=1)
@@ -105,7 +105,8 @@ def test_params(cache):
         assert [(e["step"], e["rows"]) for e in entries] == [(s, m) for s in (0, 1) for m in (1, 2, 3)], entries
         assert last_line(compiled(params)).startswith("6 classes: 6 compiled"), params
         assert last_line(compiled(params)).startswith("6 classes: 0 compiled, 6 loaded"), params
-        # Another candidate's config makes another kernel; one that is no candidate's is refused, by entry.
+        # The config of another candidate gives another kernel. A config of no candidate is an error that names the
+        # entry.
         explained = json.loads(subprocess.run(
             [LATHE, "explain", "matmul", "3x256x64", "--epilogue", "bias,gelu", "--facts", "h200", "--json"], check=True,
             capture_output=True, text=True).stdout)
@@ -114,32 +115,32 @@ def test_params(cache):
         changed["entries"][2].update(config=other["config"], splits=other["splits"])
         assert last_line(compiled(changed)).startswith("6 classes: 1 compiled, 5 loaded"), other
         for field, value, word in (("config", {**other["config"], "tile_m": 7}, "no candidate"), ("step", 2, "step 2"),
-                                   ("class", entries[0]["class"], "another class"), ("rows", 0, "fields"),
+                                   ("class", entries[0]["class"], "the class differs"), ("rows", 0, "fields"),
                                    ("extra", 1, "fields")):
             wrong = json.loads(json.dumps(params))
             wrong["entries"][2][field] = value
             error = compiled(wrong, code=2)
             assert "params.json: entry 2:" in error and word in error, error
-        assert "no parameters" in compiled({"lathe_params": 2, "entries": []}, code=2)
-        assert "params.json: no entry is of step 1, at " in compiled(dict(params, entries=entries[:3]), code=2)
-        assert "params.json: no entry is of step 0, at " in compiled(dict(params, entries=[]), code=2)
+        assert "not a parameter file" in compiled({"lathe_params": 2, "entries": []}, code=2)
+        assert "params.json: there is no entry for step 1, at " in compiled(dict(params, entries=entries[:3]), code=2)
+        assert "params.json: there is no entry for step 0, at " in compiled(dict(params, entries=[]), code=2)
         again = compiled(dict(params, entries=entries + entries[1:2]), code=2)
-        assert "params.json: entry 6: step and rows of entry 1 again" in again, again
+        assert "params.json: entry 6: entry 1 has the same step and rows" in again, again
         unused = dict(params, parameters={"rows": 3})
         assert "params.json:1: parameter 'rows' is used by no pipeline" in compiled(unused, code=2)
         assert params["target"]["arch"] == "sm_90a", params["target"]
         of_another = dict(params, target=dict(params["target"], arch="sm_80"))
-        assert "params.json: it is of cuda sm_80" in compiled(of_another, code=2)
+        assert "params.json: the file is for cuda sm_80" in compiled(of_another, code=2)
         for target in (dict(params["target"], backend=5), dict(params["target"], arch=None), 5):
-            assert "params.json: no parameters" in compiled(dict(params, target=target), code=2)
+            assert "params.json: not a parameter file" in compiled(dict(params, target=target), code=2)
         path.write_text(json.dumps(params))
         for verb in ("run", "dump"):
             result = subprocess.run([LATHE, verb, "matmul", "4x4x4", "--params", str(path)], capture_output=True, text=True, timeout=120)
-            assert result.returncode == 2 and "its entries are of a payload's steps" in result.stderr, result
+            assert result.returncode == 2 and "the entries are for the steps of a payload" in result.stderr, result
 
 
 def test_kernel_bench_params(cache):
-    """kernel-bench takes exactly what the file lists: kernels that nothing else has compiled, and no other."""
+    """kernel-bench runs exactly the candidates that the file lists, and no others."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "params.json"
 
@@ -174,13 +175,13 @@ def test_kernel_bench_params(cache):
         params["entries"] = [e for e in params["entries"] if e["rows"] != 3]
         path.write_text(json.dumps(params))
         result = bench("--params", path)
-        assert result.returncode == 1 and "params.json: no entry is of step 0 with 3 open rows, at " in result.stdout, result
+        assert result.returncode == 1 and "params.json: there is no entry for step 0 with 3 open rows, at " in result.stdout, result
         assert "is a directory" in bench("--params", path, payload=PAYLOADS).stderr
-        assert "--split-k beside --params" in bench("--params", path, "--split-k", 2).stderr
+        assert "--split-k cannot be used with --params" in bench("--params", path, "--split-k", 2).stderr
 
 
 def check_peers(cache, table, bars):
-    """The external libraries here have a column each, and do what they can: f32 products, never an argmax."""
+    """Each external library of this machine has a column. The libraries compute f32 matmuls and no argmax."""
     explained = json.loads(subprocess.run([LATHE, "explain", "matmul", "64x64x64", "--json", "--external", "allow", "--cache-dir", str(cache)],
                                           check=True, capture_output=True, text=True).stdout)
     found = [library["library"] for library in explained["external"]["found"] if not library["absent"]]
@@ -193,7 +194,7 @@ def check_peers(cache, table, bars):
         assert table["argmax"][f"{library}_median_seconds"] == "" and f"argmax by {library}" not in bars, table["argmax"]
 
 
-def test_what_no_kernel_does(cache):
+def test_steps_on_the_host(cache):
     text = compile_payload(PAYLOADS / "lower_triangular.mlir", cache=cache)
     assert "elementwise f32 192x192\n  rows " in text and "on the host" not in text, text
     assert last_line(text).startswith("2 classes: 2 compiled"), text
@@ -201,11 +202,11 @@ def test_what_no_kernel_does(cache):
         apart = pathlib.Path(folder) / "apart.mlir"
         apart.write_text(APART.replace("tensor<?xf32>", "tensor<40000xf32>"))
         text = compile_payload(apart, cache=cache)
-        assert "elementwise on the host: an input has an index that is not a single loop\n  no kernel is made: " in text, text
+        assert "elementwise on the host: an input has an index that is not a single loop\n  no kernel: " in text, text
 
 
 def test_recorded_programs(cache):
-    """What a process met is a manifest with the programs in it, from which another compiles them."""
+    """A recording is a manifest that contains the elementwise programs, so another process can compile them."""
     with tempfile.TemporaryDirectory() as folder:
         met, other = f"{folder}/met.json", f"{folder}/cache"
         subprocess.run([LATHE, "kernel-bench", str(PAYLOADS / "scaled_mask.mlir"), "--repeat", "1", "--cache-dir", str(cache)],
@@ -218,7 +219,7 @@ def test_recorded_programs(cache):
 
         assert last_line(lathe("warm", met).stdout).endswith("compiler library loaded")
         assert lathe("cache", "ls").stdout.count("elementwise f16 program ") == 2
-        # A bundle of them serves a process that has nothing else.
+        # A bundle with these kernels is enough for another process.
         lathe("bundle", "create", f"{folder}/all.bundle", other)
         report = subprocess.run([LATHE, "warm", met, "--no-compile", "--cache-dir", ""], capture_output=True, text=True, timeout=120,
                                 env={**os.environ, "LATHE_BUNDLES": f"{folder}/all.bundle"})
@@ -237,20 +238,20 @@ def test_kernel_bench(cache):
         assert count >= 20
         result = bench(PAYLOADS, "--rows", 7, "--csv", folder / "t.csv", "--svg", folder / "t.svg")
         assert result.returncode == 0 and last_line(result.stdout) == f"{count} of {count} right", result
-        assert "text judged" in result.stdout and "not judged" not in result.stdout, result.stdout
+        assert "compared to text" in result.stdout and "not compared" not in result.stdout, result.stdout
         with open(folder / "t.csv") as f:
             table = {row["payload"]: row for row in csv.DictReader(f)}
         assert len(table) == count and all(row["right"] == "1" and int(row["checked"]) > 0 and int(row["judged"]) > 0 for row in table.values()), table
         assert float(table["square"]["gflops"]) > 0 and table["mlp"]["steps"].count("matmul") == 2, table
-        # A chart of products, and one of the rest in what it can be measured by.
+        # One chart for matmuls in GFLOP/s, and one for the other payloads in GB/s.
         bars = [bar.text for bar in xml.etree.ElementTree.parse(folder / "t.svg").findall("{*}text")]
         assert bars.index("square") < bars.index("Bandwidth on cpu (GB/s)") < bars.index("argmax"), bars
-        assert "Products on cpu (GFLOP/s)" in bars and "argmax" not in bars[:bars.index("Bandwidth on cpu (GB/s)")], bars
+        assert "Matmuls on cpu (GFLOP/s)" in bars and "argmax" not in bars[:bars.index("Bandwidth on cpu (GB/s)")], bars
         argmax = table["argmax"]
         wanted = (64 * 32000 * 4 + 64 * 12) / float(argmax["median_seconds"]) / 1e9
         assert abs(float(argmax["gbytes_per_second"]) / wanted - 1) < 1e-4 and argmax["gflops"] == "0", argmax
         assert bars[bars.index("argmax") + 1] == f"{wanted:.4g}", bars
-        # What no kernel does is timed apart from what they do.
+        # Steps on the host are timed separately from kernels.
         for name, row in table.items():
             on_host = "on the host" in row["steps"] or name == "argmax_middle"
             assert (float(row["host_seconds"]) > 0) == on_host, row
@@ -262,19 +263,19 @@ def test_kernel_bench(cache):
         (folder / "sin.mlir").write_text((PAYLOADS / "mlp.mlir").read_text().replace("math.erf", "math.sin"))
         result = bench(folder)
         assert result.returncode == 1 and "sin.mlir:11:8:" in result.stdout and last_line(result.stdout) == "0 of 1 right", result
-        # An open extent is what the text says of it elsewhere, whatever --rows is.
+        # If the text gives an open extent elsewhere, --rows does not change it.
         (folder / "sin.mlir").write_text(TALL)
         result = bench(folder, "--rows", 2)
         assert result.returncode == 0 and last_line(result.stdout) == "1 of 1 right", result
-        # A text that cannot be evaluated is not certified by its steps.
+        # If the text cannot be evaluated, right steps are not enough.
         square = (PAYLOADS / "square.mlir").read_text()
         constant = "  %numbers = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>\n  %zero ="
         assert "  %zero =" in square, square
         (folder / "sin.mlir").write_text(square.replace("  %zero =", constant, 1))
         result = bench(folder)
         assert result.returncode == 1 and last_line(result.stdout) == "0 of 1 right", result
-        assert " unjudged " in result.stdout and "its text is not judged: " in result.stdout, result
-        # No library is timed where there is no product, or nothing to add up: the result is what it begins as.
+        assert " unchecked " in result.stdout and "the results were not compared with the text: " in result.stdout, result
+        # No library is timed if there is no matmul, or if K is 0, where the result is the accumulator.
         for text in (APART.replace("tensor<?xf32>", "tensor<40000xf32>"), NOTHING_REDUCED):
             (folder / "sin.mlir").write_text(text)
             result = bench(folder, "--csv", folder / "none.csv")
@@ -282,7 +283,7 @@ def test_kernel_bench(cache):
             with open(folder / "none.csv") as f:
                 (row,) = csv.DictReader(f)
             assert all(seconds == "" for column, seconds in row.items() if column.endswith("_median_seconds")), row
-        # What does not fit memory is refused before any of it is taken, and the others run.
+        # A payload that does not fit in memory is refused before memory is allocated, and the others run.
         large = (PAYLOADS / "bias_broadcast.mlir").read_text().replace("128x", "3000000000x")
         (folder / "large.mlir").write_text(large)
         (folder / "sin.mlir").write_text((PAYLOADS / "bias_broadcast.mlir").read_text())
@@ -293,7 +294,7 @@ def test_kernel_bench(cache):
 
 
 def test_pipelines(cache):
-    """A user's pipeline, its tiles made by a transform schedule with parameters of the plan's."""
+    """A user's pipeline that makes its tiles by a transform schedule with parameters from the plan."""
     source = PAYLOADS.parent.parent / "examples" / "pipelines"
 
     def lathe(*arguments, code=0):
@@ -313,13 +314,14 @@ def test_pipelines(cache):
             assert report["check"]["ok"], report
             return report["cache_outcome"]
 
-        # Right on edges of tiles and in a batch; kept under another key than the built-in pipeline's kernels.
+        # Results are right at tile edges and in a batch. The kernels have other keys than those of the built-in
+        # pipeline.
         for shape, more in (("37x130x96", ["--epilogue", "bias,relu"]), ("5x64x32", ["--batch", "3"]), ("64x48x96", [])):
             assert outcome(shape, *more, "--pipeline", yaml) == "compiled"
             assert outcome(shape, *more, "--pipeline", yaml) == "disk hit"
             assert outcome(shape, *more) == "compiled"
             assert outcome(shape, *more) == "disk hit"
-        # The schedule's text is in the key; where the files lie is not.
+        # The key contains the text of the schedule, but not the path of the files.
         moved = folder / "moved"
         moved.mkdir()
         (moved / "q.yaml").write_text(original)
@@ -356,7 +358,7 @@ def test_pipelines(cache):
         refused(original.replace("plan.tile_n", "17"), "use the plan's tile sizes")
         refused(original.replace("for: matmul.cpu", "for: matmul.tpu"), "p.yaml:1:", "matmul.tpu")
 
-        # Several pipelines share a file of parameters, each its own of them.
+        # Several pipelines share a parameter file. Each uses its own parameters.
         yaml.write_text(original.replace("tile_m: plan.tile_m", "tile_m: params.rows"))
         tile.write_text((source / "tile.mlir").read_text())
         other = folder / "argmax.yaml"
@@ -370,7 +372,7 @@ def test_pipelines(cache):
 
         rows = {"rows": plan["tile_m"]}
         assert json.loads(of_both({**rows, "wide": "true"}, 0))["cache_outcome"] == "compiled"
-        # The other's is no part of this one's key.
+        # A parameter of the other pipeline is not part of this key.
         assert json.loads(of_both({**rows, "wide": "false"}, 0))["cache_outcome"] == "disk hit"
         assert "p.json:6: parameter 'x' is used by no stage of " in of_both({**rows, "wide": "true", "x": 1}, 1)
         assert "argmax.yaml:7: stage 'llvm': 'params.wide' is unbound" in of_both(rows, 1)
@@ -382,7 +384,7 @@ def test_pipelines(cache):
 
 PRODUCT = """  %{d} = linalg.matmul ins(%x, %{w} : tensor<?x8xf32>, tensor<8x4xf32>) outs(%{o} : tensor<{m}x4xf32>) -> tensor<{m}x4xf32>
 """
-TWO_PRODUCTS = """// Both read %x, which has as many rows as one of the results says.
+TWO_PRODUCTS = """// Both read %x, whose number of rows each result gives differently.
 func.func @f(%x: tensor<?x8xf32>, %v: tensor<8x4xf32>, %w: tensor<8x4xf32>,
              %o: tensor<20000x4xf32>, %p: tensor<5x4xf32>)
     -> (tensor<20000x4xf32>, tensor<5x4xf32>) {
@@ -393,7 +395,7 @@ func.func @f(%x: tensor<?x8xf32>, %v: tensor<8x4xf32>, %w: tensor<8x4xf32>,
 
 
 def elementwise(x, map_of_x, result):
-    """A generic that scales %x, read by `map_of_x`; no kernel does it."""
+    """A linalg.generic that squares %x, read through `map_of_x`. It has no kernel."""
     return f"""#y = affine_map<{"(i, j) -> (i, j)" if "x" in result else "(i) -> (i)"}>
 func.func @f(%x: tensor<{x}xf32>, %o: tensor<{result}xf32>) -> tensor<{result}xf32> {{
   %y = linalg.generic {{indexing_maps = [affine_map<{map_of_x}>, #y], iterator_types = [{'"parallel", "parallel"' if "x" in result else '"parallel"'}]}}
@@ -435,27 +437,28 @@ def test_refusals(cache):
 
         refused(mlp.replace("math.erf", "math.sin"), 1, "UNSUPPORTED", "p.mlir:11:8: linalg.generic:")
         refused(mlp.replace("tensor<64x256xf32>", "tensor<?x256xf32>").replace("tensor<?x64xf32>", "tensor<?x?xf32>"), 1,
-                "p.mlir:23:8: dimension 0 of 'b' is open; rows alone may be")
-        refused(mlp.replace("tensor<256xf32>", "tensor<255xf32>"), 2, "p.mlir:9:8: dimension 0 of 'bias' is 255, elsewhere 256")
+                "p.mlir:23:8: dimension 0 of 'b' is open, but only rows may be open")
+        refused(mlp.replace("tensor<256xf32>", "tensor<255xf32>"), 2,
+                "p.mlir:9:8: dimension 0 of 'bias' is 255, but another operand has 256")
         refused(mlp[:200], 2, "p.mlir:")
-        # Extents whose product, or whose strides, no number holds.
+        # Extents whose product, or whose strides, exceed 2^63 - 1.
         batched = (PAYLOADS / "batched.mlir").read_text()
         for b, m, k in ((1 << 62, 4, 9), (0, 1 << 62, 9)):
             huge = batched.replace("32x128x256", f"{b}x{m}x{k}").replace("32x256x192", f"{b}x{k}x192")
-            refused(huge.replace("32x128x192", f"{b}x{m}x192"), 2, "p.mlir:6:8: 'a' has more elements than can be counted")
-        # What one step is told of an open extent, another is told otherwise; an elementwise one too.
-        refused(TWO_PRODUCTS, 2, "p.mlir:6:8: dimension 0 of an operand of 5x4 is 5, elsewhere 20000")
-        # A text that has what cannot be evaluated: what its steps say is compared.
+            refused(huge.replace("32x128x192", f"{b}x{m}x192"), 2, "p.mlir:6:8: 'a' is too large: the product of its extents exceeds 2^63 - 1")
+        # Two steps give the same open extent different values; also two elementwise steps.
+        refused(TWO_PRODUCTS, 2, "p.mlir:6:8: dimension 0 of an operand of 5x4 is 5, but another operand has 20000")
+        # If the text cannot be evaluated, the steps are compared with each other.
         constant = "  %numbers = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>\n  %d ="
-        refused(TWO_PRODUCTS.replace("  %d =", constant), 2, "p.mlir:7:8: dimension 0 of 'a' is 5, elsewhere 20000")
-        refused(TWO_COPIES, 2, "p.mlir:3:8: dimension 0 of an operand of 5x4 is 5, elsewhere 20000")
+        refused(TWO_PRODUCTS.replace("  %d =", constant), 2, "p.mlir:7:8: dimension 0 of 'a' is 5, but another step has 20000")
+        refused(TWO_COPIES, 2, "p.mlir:3:8: dimension 0 of an operand of 5x4 is 5, but another operand has 20000")
         refused(APART, 2, "p.mlir:3:8: it reads dimension 0 of an operand of 8192 from 0 to 39998")
-        refused(ARGMAX_ROWS, 2, "p.mlir:9:10: dimension 0 of 'values' is 6, elsewhere 5")
+        refused(ARGMAX_ROWS, 2, "p.mlir:9:10: dimension 0 of 'values' is 6, but another operand has 5")
         refused("", 1, "p.mlir: the module has no function")
         refused("module {\n" + mlp + "}\n" + mlp, 1, "p.mlir:", "not a function")
     for path in (PAYLOADS / "none.mlir", PAYLOADS):
         assert f"cannot read '{path}'" in compile_payload(path, cache=cache, code=2)
-    assert "--m-max: no step of" in compile_payload(PAYLOADS / "square.mlir", "--m-max", 3, cache=cache, code=2)
+    assert "--m-max has no effect: no step of" in compile_payload(PAYLOADS / "square.mlir", "--m-max", 3, cache=cache, code=2)
 
 
 for name, test in list(globals().items()):

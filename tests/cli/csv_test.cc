@@ -5,12 +5,12 @@
 namespace lathe::cli {
 namespace {
 
-TEST(CsvTest, FieldsThatNeedNoQuotesHaveNone) {
+TEST(CsvTest, DoesNotQuotePlainFields) {
   EXPECT_EQ(csv_record({"f32", "a b", "", "1.5x"}), "f32,a b,,1.5x");
   EXPECT_EQ(csv_record({}), "");
 }
 
-TEST(CsvTest, CommasQuotesAndLinesAreQuoted) {
+TEST(CsvTest, QuotesCommasQuotesAndLineEnds) {
   EXPECT_EQ(csv_record({"a, b", "c"}), "\"a, b\",c");
   EXPECT_EQ(csv_record({"say \"so\"", "c\nd", "e\r"}), "\"say \"\"so\"\"\",\"c\nd\",\"e\r\"");
 }

@@ -1,4 +1,4 @@
-// Integers of a payload are exact in 64 bits. Expectations are computed by hand or in 128 bits.
+// Integers of a payload are evaluated exactly in 64 bits. Expected values are computed by hand or in 128 bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -72,8 +72,8 @@ TEST(EvaluateIntegers, CastsKeepOrCutBits) {
   EXPECT_EQ(of("arith.index_cast", "index", -1, 0, "i1"), -1);
 }
 
-// If another operation reads a condition, it reads it as a number of 1 bit.
-TEST(EvaluateIntegers, ConditionsAreBits) {
+// An operation that reads a condition reads it as a number with 1 bit.
+TEST(EvaluateIntegers, TreatsConditionsAsBits) {
   const auto compare = [](const char* predicate, int64_t a, int64_t b) {
     return of("arith.cmpi", "i1", a, b, predicate);
   };
@@ -86,7 +86,7 @@ TEST(EvaluateIntegers, ConditionsAreBits) {
 }
 
 // Values near ties around 2^62, which a double cannot distinguish. Rounding twice would give a wrong result.
-TEST(EvaluateIntegers, AnIntegerIsRoundedToAFloatOnce) {
+TEST(EvaluateIntegers, RoundsAnIntegerToAFloatOnce) {
   const auto stored = [](const char* type, lathe_dtype dtype, int64_t x) {
     double bits = 0;
     store(&bits, dtype, 0, scalar(scalar_named("arith.sitofp", type, "i64"), {0, 0, x}, {}, {}).v);
@@ -94,12 +94,12 @@ TEST(EvaluateIntegers, AnIntegerIsRoundedToAFloatOnce) {
   };
   constexpr int64_t kOne = int64_t{1} << 62, kF32 = int64_t{1} << 39, kBF16 = int64_t{1} << 55;
   for (int sign : {1, -1}) {
-    // f32 keeps 24 bits: the unit in the last place is 2^39, half of it 2^38.
+    // f32 has 24 bits: the unit in the last place is 2^39, half of it 2^38.
     EXPECT_EQ(stored("f32", LATHE_F32, sign * (kOne + kF32 / 2)), sign * 0x1p62) << "a tie goes to even";
     EXPECT_EQ(stored("f32", LATHE_F32, sign * (kOne + kF32 / 2 + 1)), sign * (0x1p62 + 0x1p39));
     EXPECT_EQ(stored("f32", LATHE_F32, sign * (kOne + 3 * (kF32 / 2) - 1)), sign * (0x1p62 + 0x1p39));
     EXPECT_EQ(stored("f32", LATHE_F32, sign * (kOne + 3 * (kF32 / 2))), sign * (0x1p62 + 0x1p40));
-    // bf16 keeps 8 bits: 2^55 and 2^54.
+    // bf16 has 8 bits: 2^55 and 2^54.
     EXPECT_EQ(stored("bf16", LATHE_BF16, sign * (kOne + kBF16 / 2)), sign * 0x1p62);
     EXPECT_EQ(stored("bf16", LATHE_BF16, sign * (kOne + kBF16 / 2 + 1)), sign * (0x1p62 + 0x1p55));
     EXPECT_EQ(stored("f16", LATHE_F16, sign * int64_t{2049}), sign * 2048.0);
@@ -134,7 +134,7 @@ Json scaled() {
   return meaning;
 }
 
-TEST(EvaluateIntegers, EveryBitIsReadAndJudged) {
+TEST(EvaluateIntegers, ComparesEveryBit) {
   std::vector<int64_t> x(std::begin(kValues), std::end(kValues)), d;
   for (int64_t v : x) d.push_back(low(static_cast<__int128>(v) * kBig + 1, 64));
   const auto size = static_cast<int64_t>(x.size());
@@ -157,17 +157,17 @@ TEST(EvaluateIntegers, EveryBitIsReadAndJudged) {
   EXPECT_EQ(judged().what, wanted);
 }
 
-TEST(EvaluateIntegers, AnOperationThatIsNotKnownIsRefused) {
+TEST(EvaluateIntegers, RejectsAnUnknownOperation) {
   const std::vector<int64_t> x(3);
   Json meaning = scaled();
   meaning["ops"][1]["body"][1][0] = "arith.shli";
   EXPECT_EQ(Evaluator::make(meaning, {{0, {x.data(), LATHE_I64, {3}}}}).status().message(),
-            "p:1: arith.shli is none of the operations that are known here");
+            "p:1: unknown operation arith.shli");
 }
 
-// A value that depends on a comparison too close to call may have either result. The slack covers both, and
-// no more.
-TEST(EvaluateIntegers, WhatHangsOnACloseComparison) {
+// If a value depends on a comparison of floats that are too close, both results are possible. The slack covers exactly
+// these two.
+TEST(EvaluateIntegers, SlackCoversBothResultsOfACloseComparison) {
   const Number open{0, 1, 0}, sure{0, 0, 7};
   const auto slack = [](const char* name, const char* type, Number a, Number b, const char* word = "") {
     return scalar(scalar_named(name, type, word), a, b, {}).slack;

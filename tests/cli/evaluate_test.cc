@@ -1,4 +1,4 @@
-// A payload's meaning evaluated in float64, against loops written here.
+// Compares the evaluator of payloads with loops written here.
 #include "reference/evaluate.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace lathe::cli {
 namespace {
 
-// `meaning` as if op N of it were at "p:N".
+// Makes an evaluator of `meaning`. The location of its op N is "p:N".
 absl::StatusOr<Evaluator> make_evaluator(Json meaning, const std::map<int64_t, Evaluator::Bound>& values) {
   for (size_t i = 0; i < meaning["ops"].size(); ++i) meaning["ops"][i]["location"] = "p:" + std::to_string(i);
   return Evaluator::make(meaning, values);
@@ -21,7 +21,7 @@ Evaluator evaluator_of(const Json& meaning, const std::map<int64_t, Evaluator::B
   return *std::move(evaluator);
 }
 
-// d[i, j] = relu(sum over k of a[i, k] b[`map_b`] + bias[j]); loops (i, j, k), then (i, j).
+// d[i, j] = relu(sum over k of a[i, k] b[`map_b`] + bias[j]), with the loops (i, j, k) and then (i, j).
 Json product_meaning(const std::vector<std::vector<int64_t>>& map_b) {
   const Json rows_i = {0, 1, 0, 0}, rows_j = {0, 0, 1, 0}, rows_k = {0, 0, 0, 1};
   Json product = {
@@ -47,7 +47,7 @@ Json product_meaning(const std::vector<std::vector<int64_t>>& map_b) {
   return meaning;
 }
 
-constexpr int64_t kM = 7, kN = 7, kK = 7;  // square, so that nothing but the numbers tells the layouts apart
+constexpr int64_t kM = 7, kN = 7, kK = 7;  // square, so that only the numbers distinguish the layouts
 
 struct Data {
   std::vector<float> a, b, bias, d;
@@ -72,7 +72,7 @@ struct Data {
 const std::vector<std::vector<int64_t>> kRows = {{0, 0, 0, 1}, {0, 0, 1, 0}},
                                         kColumns = {{0, 0, 1, 0}, {0, 0, 0, 1}};
 
-TEST(Evaluate, AProductAndWhatFollowsIt) {
+TEST(Evaluate, AcceptsAMatmulWithEpilogue) {
   Normal random(1);
   Data data(&random);
   const Judgement j = data.judged(product_meaning(kRows), &random);
@@ -81,12 +81,12 @@ TEST(Evaluate, AProductAndWhatFollowsIt) {
   EXPECT_EQ(j.total, kM * kN);
 }
 
-TEST(Evaluate, AnotherReadingOfTheLayoutIsWrong) {
+TEST(Evaluate, RejectsAnotherLayout) {
   Normal random(2);
   EXPECT_FALSE(Data(&random).judged(product_meaning(kColumns), &random).ok);
 }
 
-TEST(Evaluate, OneWrongElementIsFound) {
+TEST(Evaluate, FindsOneWrongElement) {
   Normal random(3);
   Data data(&random);
   float& worst = data.d[17];
@@ -98,8 +98,8 @@ TEST(Evaluate, OneWrongElementIsFound) {
   EXPECT_FALSE(data.judged(product_meaning(kRows), &random).ok);
 }
 
-// The index of the first greatest element of each column.
-TEST(Evaluate, AReductionWithTwoResults) {
+// The index and the value of the first maximum of each column.
+TEST(Evaluate, ReducesToTwoResults) {
   const std::vector<float> x = {1, 5, 2, 4, 5, 2, 0, -1, 3};  // 3 by 3
   Json op = {
       {"value", 1}, {"results", 2}, {"inputs", 1}, {"dtype", {"f32", "i64"}}, {"reduction", {true, false}}};
@@ -125,8 +125,8 @@ TEST(Evaluate, AReductionWithTwoResults) {
   }
 }
 
-// A matrix seen as another shape, its lower triangle kept.
-TEST(Evaluate, AMaskAndAnotherShape) {
+// The lower triangle of a matrix that is stored with another shape.
+TEST(Evaluate, AppliesAMaskAndAReshape) {
   const std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   Json op = {{"value", 2},  {"results", 1}, {"inputs", 1}, {"dtype", {"f32"}}, {"reduction", {false, false}},
              {"yield", {6}}};
@@ -151,7 +151,7 @@ std::string error_of(const Json& meaning, const std::map<int64_t, Evaluator::Bou
   return std::string(make_evaluator(meaning, values).status().message());
 }
 
-TEST(Evaluate, OperandsThatContradictEachOtherAreRefused) {
+TEST(Evaluate, RejectsContradictingShapes) {
   const std::vector<float> x(64);
   const auto error = [&](std::vector<int64_t> a, std::vector<int64_t> b, std::vector<int64_t> bias) {
     return error_of(product_meaning(kRows), {{0, {x.data(), LATHE_F32, std::move(a)}},
@@ -159,22 +159,23 @@ TEST(Evaluate, OperandsThatContradictEachOtherAreRefused) {
                                              {2, {x.data(), LATHE_F32, std::move(bias)}}});
   };
   EXPECT_EQ(error({4, 5}, {5, 3}, {3}), "");
-  EXPECT_EQ(error({4, 5}, {6, 3}, {3}), "p:2: dimension 0 of an operand of 6x3 is 6, elsewhere 5");
-  // Of two ops: an elementwise one's operand is larger than what it is added to.
-  EXPECT_EQ(error({4, 5}, {5, 3}, {4}), "p:3: dimension 0 of an operand of 4 is 4, elsewhere 3");
-  // A result that is smaller than what is written to it.
+  EXPECT_EQ(error({4, 5}, {6, 3}, {3}),
+            "p:2: dimension 0 of an operand of 6x3 is 6, but another operand has 5");
+  // The bias is longer than the rows that it is added to.
+  EXPECT_EQ(error({4, 5}, {5, 3}, {4}),
+            "p:3: dimension 0 of an operand of 4 is 4, but another operand has 3");
+  // The result is smaller than what is written to it.
   EXPECT_EQ(error_of(product_meaning(kRows), {{0, {x.data(), LATHE_F32, {4, 5}}},
                                               {1, {x.data(), LATHE_F32, {5, 3}}},
                                               {4, {nullptr, LATHE_F32, {2, 3}}}}),
-            "p:3: dimension 0 of an operand of 2x3 is 2, elsewhere 4");
+            "p:3: dimension 0 of an operand of 2x3 is 2, but another operand has 4");
   constexpr int64_t kHuge = int64_t{1} << 62;
-  EXPECT_NE(error({kHuge, 4}, {4, 3}, {3}).find("more elements than can be counted"), std::string::npos);
-  EXPECT_NE(error({4, 0, kHuge, 4}, {4, 3}, {3}).find("more elements than can be counted"),
-            std::string::npos);
+  EXPECT_NE(error({kHuge, 4}, {4, 3}, {3}).find("exceeds 2^63 - 1"), std::string::npos);
+  EXPECT_NE(error({4, 0, kHuge, 4}, {4, 3}, {3}).find("exceeds 2^63 - 1"), std::string::npos);
 }
 
-// Forwards from the operands, and backwards from a bias and a result.
-TEST(Evaluate, OpenExtentsAreToldByOtherOperands) {
+// Extents follow forwards from operands, and backwards from a bias and a result.
+TEST(Evaluate, FindsOpenExtentsFromOtherOperands) {
   Json meaning = product_meaning(kRows);
   for (Json& op : meaning["ops"]) op["location"] = "p";
   const auto told = [&](const Evaluator::Shapes& shapes) { return *Evaluator::told_shapes(meaning, shapes); };
@@ -183,18 +184,20 @@ TEST(Evaluate, OpenExtentsAreToldByOtherOperands) {
   EXPECT_EQ(shapes[0], Shape({2, 5}));
   EXPECT_EQ(shapes[1], Shape({5, 3}));
   EXPECT_EQ(shapes[4], Shape({2, 3}));
-  EXPECT_EQ(told({{0, {-1, 5}}, {1, {-1, 3}}, {2, {-1}}})[4], Shape({-1, 3})) << "nothing says how many rows";
+  EXPECT_EQ(told({{0, {-1, 5}}, {1, {-1, 3}}, {2, {-1}}})[4], Shape({-1, 3}))
+      << "the number of rows stays open";
 }
 
-TEST(Evaluate, MoreElementsThanCanBeCountedAreNoNumber) {
+TEST(Evaluate, ElementsInReportsOverflow) {
   EXPECT_EQ(elements_in({}), 1);
   EXPECT_EQ(elements_in({3, 5, 7}), 105);
   EXPECT_EQ(elements_in({3, 0, 7}), 0);
   EXPECT_EQ(elements_in({int64_t{1} << 62, 4, 9}), std::nullopt);
-  EXPECT_EQ(elements_in({int64_t{1} << 62, 4, 0}), std::nullopt) << "a part of its dimensions is too large";
+  EXPECT_EQ(elements_in({int64_t{1} << 62, 4, 0}), std::nullopt)
+      << "the product of the first two extents overflows";
 }
 
-// y[i] = x[`row` of i], y of 3 and x of 5 elements.
+// The error for y[i] = x[`row` applied to i], where y has 3 elements and x has 5.
 std::string error_of_reading(const std::vector<int64_t>& row) {
   static const std::vector<float> x(5);
   Json op = {{"value", 1},       {"results", 1},         {"inputs", 1},
@@ -207,18 +210,18 @@ std::string error_of_reading(const std::vector<int64_t>& row) {
   return error_of(meaning, {{0, {x.data(), LATHE_F32, {5}}}});
 }
 
-TEST(Evaluate, WhatWouldBeReadPastAnOperandIsRefused) {
+TEST(Evaluate, RejectsReadsPastAnOperand) {
   for (const std::vector<int64_t>& row : {std::vector<int64_t>{0, 2}, {2, 1}, {4, -2}, {4, 0}})
     EXPECT_EQ(error_of_reading(row), "") << row[0] << " + " << row[1] << " i";
   EXPECT_EQ(error_of_reading({1, 2}), "p:1: it reads dimension 0 of an operand of 5 from 1 to 5");
   EXPECT_EQ(error_of_reading({3, -2}), "p:1: it reads dimension 0 of an operand of 5 from -1 to 3");
   EXPECT_EQ(error_of_reading({5, 0}), "p:1: it reads dimension 0 of an operand of 5 from 5 to 5");
-  EXPECT_NE(error_of_reading({0, INT64_MAX / 2 + 2}).find("beyond any bound"), std::string::npos);
-  EXPECT_NE(error_of_reading({INT64_MAX, 1}).find("beyond any bound"), std::string::npos);
+  EXPECT_NE(error_of_reading({0, INT64_MAX / 2 + 2}).find("beyond 2^63 - 1"), std::string::npos);
+  EXPECT_NE(error_of_reading({INT64_MAX, 1}).find("beyond 2^63 - 1"), std::string::npos);
 }
 
-// A cast to a shape of which less is known, or more.
-TEST(Evaluate, ACastKeepsTheShape) {
+// A cast to a shape with more or fewer open extents.
+TEST(Evaluate, CastKeepsTheShape) {
   const std::vector<float> x = {1, 2, 3, 4, 5, 6};
   const auto meaning = [](const Json& shape) {
     Json op = {
@@ -237,11 +240,12 @@ TEST(Evaluate, ACastKeepsTheShape) {
     Evaluator evaluator = evaluator_of(meaning(shape), {{0, {x.data(), LATHE_F32, {2, 3}}}});
     EXPECT_EQ(evaluator.at(2, {1, 1}).v, 5) << shape;
   }
-  EXPECT_EQ(error_of(meaning({3, nullptr}), {{0, {x.data(), LATHE_F32, {2, 3}}}}), "p:0: 2x3 is made 3x3");
+  EXPECT_EQ(error_of(meaning({3, nullptr}), {{0, {x.data(), LATHE_F32, {2, 3}}}}),
+            "p:0: cannot change the shape 2x3 to 3x3");
 }
 
-// y[i, j] = x[j, 2 - i] of what is bound: places go down, and across.
-TEST(Evaluate, WhatIsBoundIsReadThroughAnyMap) {
+// y[i, j] = x[j, 2 - i]: positions in memory decrease with i.
+TEST(Evaluate, ReadsBoundValuesThroughAnyMap) {
   const std::vector<float> x = {1, 2, 3, 4, 5, 6};  // 2 by 3
   Json op = {{"value", 1},  {"results", 1}, {"inputs", 1}, {"dtype", {"f32"}}, {"reduction", {false, false}},
              {"yield", {0}}};
@@ -255,8 +259,8 @@ TEST(Evaluate, WhatIsBoundIsReadThroughAnyMap) {
     for (int64_t j = 0; j < 2; ++j) EXPECT_EQ(evaluator.at(1, {i, j}).v, x[j * 3 + 2 - i]) << i << "," << j;
 }
 
-// Each of 60 ops adds the last one's result to itself.
-TEST(Evaluate, AnElementThatIsReadTwiceIsComputedOnce) {
+// Each of 60 ops adds the previous result to itself. Computing every read again would take 2^60 steps.
+TEST(Evaluate, ComputesAnElementOnce) {
   const std::vector<float> x = {1, 3};
   Json meaning = {{"arguments", 1}, {"results", {60}}};
   const Json row = Json::array({Json({0, 1})});
@@ -275,8 +279,9 @@ TEST(Evaluate, AnElementThatIsReadTwiceIsComputedOnce) {
   EXPECT_EQ(evaluator.at(60, {0}).v, 0x1p60);
 }
 
-// Numbers that may be off are as good as equal where that is asked; that they are numbers is not in doubt.
-TEST(Evaluate, WhatMayBeOffLeavesAComparisonOpenWhereItTells) {
+// If two numbers differ by less than their slack, a comparison may have either result. Predicates that only test for
+// NaN are certain.
+TEST(Evaluate, SlackMakesComparisonsUncertain) {
   const auto slack = [](const char* predicate) {
     return scalar(scalar_named("arith.cmpf", "i1", predicate), {1, 0.1, 0}, {1.05, 0.1, 0}, {}).slack;
   };
@@ -286,8 +291,8 @@ TEST(Evaluate, WhatMayBeOffLeavesAComparisonOpenWhereItTells) {
   for (const char* certain : {"ord", "uno", "true", "false"}) EXPECT_EQ(slack(certain), 0) << certain;
 }
 
-// d = c where nothing is added to it: what an accumulator holds is read in its place.
-TEST(Evaluate, AReductionOfNothingIsWhatItBeginsAs) {
+// With K = 0 the result is the accumulator, d = c.
+TEST(Evaluate, EmptyReductionGivesItsInitialValue) {
   const std::vector<float> c = {1, 2, 3, 4, 5, 6}, none(1);
   Json product = {
       {"value", 3},  {"results", 1}, {"inputs", 2}, {"dtype", {"f32"}}, {"reduction", {false, false, true}},
@@ -305,7 +310,7 @@ TEST(Evaluate, AReductionOfNothingIsWhatItBeginsAs) {
     for (int64_t j = 0; j < 3; ++j) EXPECT_EQ(evaluator.at(3, {i, j}).v, c[i * 3 + j]) << i << ", " << j;
 }
 
-TEST(Evaluate, Comparisons) {
+TEST(Evaluate, AppliesEveryComparisonPredicate) {
   const auto holds = [](const char* name, const char* predicate, Number a, Number b) {
     return scalar(scalar_named(name, "i1", predicate), a, b, {}).i != 0;
   };

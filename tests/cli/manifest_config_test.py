@@ -1,4 +1,4 @@
-"""How `lathe manifest` reads the fields of a config: which layers are dense, the class defaults, the refusals.
+"""Tests how `lathe manifest` reads the fields of a config: which layers are dense, class defaults, errors.
 
 usage: manifest_config_test.py LATHE
 """
@@ -13,7 +13,7 @@ DENSE, SPARSE = {"gate_up", "down"}, {"router", "expert_gate_up", "expert_down"}
 
 
 def kinds_of(config):
-    """Which of the two kinds of layers are listed. The sizes are chosen so that no class has two names."""
+    """Whether dense and sparse layers are listed. The sizes must be such that no class has two names."""
     found = names(config)
     assert not DENSE & found or DENSE <= found, found
     assert not SPARSE & found or SPARSE <= found, found
@@ -107,7 +107,8 @@ def test_class_defaults():
 
 
 def test_null_is_absent():
-    """For every field of every published config, except the two for which some classes give null a meaning."""
+    """A null field counts as absent, for all fields of all published configs except two, whose null has a meaning in some
+    classes."""
     for path in sorted(CONFIGS.glob("*.json")):
         config = json.loads(path.read_text())
         text = config.get("text_config", config)
@@ -183,18 +184,18 @@ def test_refusals():
         assert '"decoder_sparse_step" is not a whole number from 1' in refused(dict(qwen, decoder_sparse_step=0))
         assert '"mlp_only_layers" is not a list' in refused(dict(qwen, mlp_only_layers=3))
         assert '"num_hidden_layers" is not a whole number' in refused(dict(good, num_hidden_layers=[32]))
-        assert "2147483647 layers are not from 1 to 4096" in refused(dict(good, num_hidden_layers=2**31 - 1))
+        assert "the number of layers is 2147483647, but must be from 1 to 4096" in refused(dict(good, num_hidden_layers=2**31 - 1))
         assert "neither dense nor sparse" in refused(config_of("deepseek-v3", mlp_layer_types=["thick"] * 61))
         assert "cannot be split over 3 ranks" in refused(good, "--tp", 3)
         assert "--tp" in refused(good, "--tp", 0)
         # For an unknown dtype the error asks for --dtype. If there is no dtype, bf16 is used, with a message.
         odd = dict(good, torch_dtype="float8_e4m3fn")
-        assert "torch_dtype 'float8_e4m3fn' is none of float32, float16, bfloat16; --dtype says" in refused(odd)
+        assert "torch_dtype 'float8_e4m3fn' is not float32, float16 or bfloat16: give --dtype T" in refused(odd)
         assert lathe(path, "--dtype", "f16").stderr == ""
-        assert "layers write bf16" in lathe(path, "--dtype", "f8e4m3").stderr
+        assert "results of the layers are bf16" in lathe(path, "--dtype", "f8e4m3").stderr
         path.write_text(json.dumps({k: v for k, v in good.items() if k != "torch_dtype"}))
         silent = lathe(path)
-        assert silent.returncode == 0 and "has no torch_dtype that is known: layers write bf16" in silent.stderr, silent
+        assert silent.returncode == 0 and "has no known torch_dtype: results of the layers are bf16" in silent.stderr, silent
         assert {e["a"] for e in json.loads(silent.stdout)["classes"]} == {"bf16"}
     assert lathe("/nowhere/config.json").returncode == 2
 

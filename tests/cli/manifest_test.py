@@ -1,5 +1,5 @@
-"""`lathe manifest` against the shapes of published models: what their modules hold, by the names of the checkpoints'
-tensors, split over ranks tensor by tensor; and against the real layers of shapes.csv.
+"""Compares `lathe manifest` with the shapes of published models: with the tensors of their checkpoints, split over ranks,
+and with the layers in shapes.csv.
 
 usage: manifest_test.py LATHE SHAPES.CSV
 """
@@ -17,7 +17,7 @@ SHAPES = sys.argv[2]
 
 
 def test_real_layers():
-    """shapes.csv was not written by this program. Its experts' names and MLA's are this program's too."""
+    """shapes.csv was not written by `lathe manifest`, but its layers have the same names."""
     checked = 0
     with open(SHAPES) as file:
         for row in csv.DictReader(file):
@@ -32,7 +32,8 @@ def test_real_layers():
     assert checked >= 30, checked
 
 
-# Tensors of a layer as the checkpoints have them, [out, in]: the published modules, not this program's table.
+# The attention tensors of a layer, [outputs, inputs], as in the checkpoint. Computed from the published modules and
+# not from the table of `lathe manifest`.
 def modules_of(c):
     text = c.get("text_config", c)
     kind, h = text["model_type"], text["hidden_size"]
@@ -86,7 +87,7 @@ def test_attention():
                     assert made["q"][:2] == split_rows(t["q_proj"], tp)
                     assert made["kv_a"][:2] == t["kv_a_proj"]
             else:
-                # A KV head is on as many ranks as there are more ranks than heads.
+                # If there are more ranks than KV heads, each head is on several ranks.
                 kv_rows = max(kv, tp) // tp * d
                 assert listed(made, "qkv", (t["q_proj"][0] // tp + 2 * kv_rows, t["q_proj"][1])), (path, tp, made)
             assert listed(made, "o", split_columns(t["o_proj"], tp)), (path, tp, made)
@@ -136,7 +137,7 @@ def test_biases():
         made_of(config_of("qwen3-8b", attention_bias=True))).items() if bias}
     minitron = shapes(made_of(config_of("minitron-4b", attention_bias=True, mlp_bias=True)))
     assert {"qkv", "o", "up", "down"} == {name for name, (_, _, bias) in minitron.items() if bias}, minitron
-    # One rank of several adds the bias of what all of them sum.
+    # If the ranks' results are summed, only one rank adds the bias.
     made = shapes(manifest("gpt-oss-20b", "--tp", 2))
     assert made["o"][:2] == made["o without bias"][:2] and made["o"][2] and not made["o without bias"][2], made
 
@@ -156,7 +157,7 @@ def test_published_weights():
         kinds.add(config.get("text_config", config)["model_type"])
     known = manifest_of({"model_type": "bert"}).stderr.split("known are ")[1]
     missing = [kind for kind in re.findall(r"([a-z0-9_]+) \(", known) if kind not in kinds]
-    assert not missing, f"families whose weights no list has: {missing}"
+    assert not missing, f"model_weights.py has no model of these families: {missing}"
 
 
 def heads_of(made):
@@ -208,10 +209,10 @@ def test_head_and_form():
     assert [e["op"] for e in head] == ["matmul", "matmul_argmax"], head
     for e in head:
         assert (e["n"], e["k"], e["m_max"], e["a"], e["trans_b"]) == (128256 // 8, 8192, 64, "bf16", 1), e
-    assert head[1]["logits"] == "bf16" and head[1]["wants_values"] == 1, "shards are compared by their values"
+    assert head[1]["logits"] == "bf16" and head[1]["wants_values"] == 1, "the shards' maxima are compared by their values"
     assert all(e["m_max"] == 4096 and e["d"] == "bf16" for e in made["classes"] if e not in head)
     assert made["about"] == {"family": "Llama", "tp": "8", "vocabulary": "128256 padded to 128256, 16032 a rank"}, made["about"]
-    # 32000 to 192 * 167 = 32064, 5344 for each of six.
+    # 32000 is padded to 192 * 167 = 32064, so each of six ranks has 5344 rows.
     config = json.loads((CONFIGS / "mistral-7b.json").read_text())
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / "six.json"

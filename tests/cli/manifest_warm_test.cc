@@ -1,6 +1,6 @@
-// The whole path from a model's config.json to a token: `lathe manifest`, `lathe warm`, and calls of the
-// output layer that may not miss. The engine pads the vocabulary. All real logits are negative, so a padded
-// row of zeros would win.
+// Tests the whole path from a model's config.json to a token: `lathe manifest`, `lathe warm`, and calls of the output
+// layer that must not miss. The engine pads the vocabulary. All real logits are negative, so a padded row of zeros
+// would win.
 #include <gtest/gtest.h>
 #include <lathe/lathe.h>
 #include <stdlib.h>
@@ -113,20 +113,20 @@ class ManifestWarm : public ::testing::Test {
   lathe_device* device_ = nullptr;
 };
 
-TEST_F(ManifestWarm, OneRankCallsWithTheVocabularyAsN) {
+TEST_F(ManifestWarm, OneRankPassesTheVocabularyAsN) {
   ASSERT_NO_FATAL_FAILURE(warm("1"));
   const Greedy best = greedy(0, kVocab, false);
   ASSERT_EQ(best.status, LATHE_OK) << lathe_last_error();
   EXPECT_EQ(best.token, kBest);
-  EXPECT_EQ(greedy(0, kPadded, false).status, LATHE_MISS) << "padded rows are no tokens";
+  EXPECT_EQ(greedy(0, kPadded, false).status, LATHE_MISS) << "N must not include padded rows";
   std::vector<float> row;
   ASSERT_EQ(logits(0, kVocab, kPadded, &row), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(row[0], -16.0f);
   EXPECT_EQ(row[kBest], -8.0f);
-  EXPECT_EQ(row[kVocab], 7.0f) << "columns behind N stay as they are";
+  EXPECT_EQ(row[kVocab], 7.0f) << "columns after N must not change";
 }
 
-TEST_F(ManifestWarm, ShardsCallWithTheirTokensAsN) {
+TEST_F(ManifestWarm, EachShardPassesItsNumberOfTokensAsN) {
   ASSERT_NO_FATAL_FAILURE(warm("4"));
   // 1024 rows on four ranks: the last has 234 tokens and 22 padded rows.
   float greatest = -INFINITY;
@@ -142,7 +142,7 @@ TEST_F(ManifestWarm, ShardsCallWithTheirTokensAsN) {
   EXPECT_EQ(token, kBest);
   EXPECT_EQ(greatest, -8.0f);
   EXPECT_GE(greedy(768, 256, true).token, kVocab)
-      << "which the whole shard's N does not give: a padded row wins";
+      << "with the padded shard's N a padded row wins, so this N would be wrong";
 }
 
 }  // namespace

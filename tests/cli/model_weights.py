@@ -1,5 +1,5 @@
 """The weights of published models: (tensor, rows, columns, number of such tensors), named as in their checkpoints. The
-sizes come from the public model code and the model's config.json, not from this program. If a checkpoint stores a
+sizes come from the public model code and the model's config.json, not from Lathe. If a checkpoint stores a
 projection transposed (llama4's experts), rows are still outputs here. `billions` is the published number of parameters
 of the language model, with multi-token prediction if the checkpoint has it. The products must add up to it.
 """
@@ -19,7 +19,8 @@ def gated(prefix, layers, size, hidden):
             (f"{prefix}.down_proj", hidden, size, layers))
 
 
-# MLA with DeepSeek-V3's sizes. "absorbed" are the halves of kv_b_proj that decoding multiplies by, not separate tensors.
+# MLA with DeepSeek-V3's sizes. "absorbed" are the halves of kv_b_proj that decoding multiplies by, not separate
+# tensors.
 def latent(layers, heads):
     return (("self_attn.q_a_proj", 1536, 7168, layers), ("self_attn.q_b_proj", heads * 192, 1536, layers),
             ("self_attn.kv_a_proj_with_mqa", 576, 7168, layers), ("self_attn.kv_b_proj", heads * 256, 512, layers),
@@ -59,8 +60,8 @@ MODELS = {
         30.53, *attention(48, 2048, 4096, 512), ("self_attn.o_proj", 2048, 4096, 48),
         ("mlp.gate", 128, 2048, 48), *gated("mlp.experts", 48 * 128, 768, 2048),
         ("embed_tokens", 151936, 2048, 1), ("lm_head", 151936, 2048, 1)),
-    # Every fourth of 48 layers has full attention; its query projection also gives the gate of the output. The layer for
-    # multi-token prediction adds one, so 13 layers have full attention and 49 have experts.
+    # Every fourth of 48 layers has full attention; its query projection also gives the gate of the output. The layer
+    # for multi-token prediction adds one, so 13 layers have full attention and 49 have experts.
     "qwen3-next-80b-a3b": model(
         81.3, *attention(13, 2048, 8192, 512), ("self_attn.o_proj", 2048, 4096, 13),
         ("linear_attn.in_proj_qkvz", 12288, 2048, 36), ("linear_attn.in_proj_ba", 64, 2048, 36),
@@ -137,7 +138,7 @@ MODELS = {
         ("embed_tokens", 256000, 3072, 1), ("lm_head", 256000, 3072, 1)),
 }
 
-# Weights that engines fuse into one product.
+# Weights that engines fuse into one matmul.
 FUSED = (("q_proj", "k_proj", "v_proj"), ("q_a_proj", "kv_a_proj_with_mqa"), ("gate_proj", "up_proj"))
 
 

@@ -21,8 +21,8 @@ float as_float(uint32_t bits) {
   return value;
 }
 
-// The compiler's own half precision is the independent expectation.
-TEST(Numbers, EveryF16Loads) {
+// The compiler's _Float16 gives the expected values.
+TEST(Numbers, LoadsEveryF16) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const uint16_t half = static_cast<uint16_t>(bits);
     _Float16 expected;
@@ -38,8 +38,9 @@ TEST(Numbers, EveryF16Loads) {
   }
 }
 
-TEST(Numbers, F16StoresRoundToNearestEven) {
-  for (uint64_t bits = 0; bits < 0x100000000u; bits += 4093) {  // a prime step: every exponent, odd fractions
+TEST(Numbers, StoresF16RoundedToNearestEven) {
+  for (uint64_t bits = 0; bits < 0x100000000u;
+       bits += 4093) {  // a prime step gives all exponents and odd fractions
     const float value = as_float(static_cast<uint32_t>(bits));
     uint16_t got = 0, wanted = 0;
     store(&got, LATHE_F16, 0, value);
@@ -64,7 +65,7 @@ TEST(Numbers, F16StoresRoundToNearestEven) {
   }
 }
 
-TEST(Numbers, BF16) {
+TEST(Numbers, LoadsAndStoresEveryBF16) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const uint16_t half = static_cast<uint16_t>(bits);
     const float value = static_cast<float>(load(&half, LATHE_BF16, 0));
@@ -78,7 +79,7 @@ TEST(Numbers, BF16) {
     store(&back, LATHE_BF16, 0, value);
     EXPECT_EQ(back, half);
   }
-  // A tie goes to the even neighbour, a little more goes up.
+  // A tie rounds to the even neighbour. A slightly larger value rounds up.
   for (const auto& [bits, wanted] :
        {std::pair{0x3f808000u, 0x3f80}, {0x3f818000u, 0x3f82}, {0x3f808001u, 0x3f81}}) {
     uint16_t got = 0;
@@ -87,7 +88,7 @@ TEST(Numbers, BF16) {
   }
 }
 
-// Every finite value of an 8-bit format from its definition, sign aside, ascending by code.
+// All finite non-negative values of an 8-bit format, computed from its definition, in the order of their codes.
 std::vector<double> f8_values(int exponent_bits, int fraction_bits, int bias, int largest_code) {
   std::vector<double> values;
   for (int code = 0; code <= largest_code; ++code) {
@@ -106,8 +107,8 @@ struct F8 {
   bool has_infinity;
   bool is_fnuz;
 };
-// OCP OFP8: e4m3 ends at 448 (0x7e) and has no infinity, e5m2 at 57344 (0x7b). FNUZ: every code but 0x80, the
-// only NaN, is a number.
+// OCP OFP8: the largest value of e4m3 is 448 (0x7e), and it has no infinity; that of e5m2 is 57344 (0x7b). FNUZ: 0x80
+// is the only NaN, and all other codes are numbers.
 std::vector<F8> f8_formats() {
   return {{LATHE_F8_E4M3, f8_values(4, 3, 7, 0x7e), false, false},
           {LATHE_F8_E5M2, f8_values(5, 2, 15, 0x7b), true, false},
@@ -115,7 +116,7 @@ std::vector<F8> f8_formats() {
           {LATHE_F8_E5M2_FNUZ, f8_values(5, 2, 16, 0x7f), false, true}};
 }
 
-TEST(Numbers, EveryF8Loads) {
+TEST(Numbers, LoadsEveryF8) {
   EXPECT_EQ(f8_formats()[0].values.back(), 448);
   EXPECT_EQ(f8_formats()[1].values.back(), 57344);
   EXPECT_EQ(f8_formats()[2].values.back(), 240);
@@ -141,7 +142,7 @@ TEST(Numbers, EveryF8Loads) {
   }
 }
 
-TEST(Numbers, F8StoresRoundToNearestEven) {
+TEST(Numbers, StoresF8RoundedToNearestEven) {
   for (const F8& f : f8_formats()) {
     const auto stored = [&](double value) {
       uint8_t code = 0;
@@ -174,7 +175,7 @@ TEST(Numbers, F8StoresRoundToNearestEven) {
   }
 }
 
-TEST(Numbers, IntegersAtAnyAlignment) {
+TEST(Numbers, LoadsAndStoresIntegersAtAnyAlignment) {
   uint8_t bytes[24] = {};
   for (const auto& [dtype, value] : {std::pair{LATHE_I8, -128.0},
                                      {LATHE_I8, 127.0},
@@ -187,7 +188,7 @@ TEST(Numbers, IntegersAtAnyAlignment) {
   }
 }
 
-TEST(Numbers, IntegersKeepEveryBit) {
+TEST(Numbers, KeepsEveryBitOfIntegers) {
   uint8_t bytes[24] = {};
   for (int64_t value : {(int64_t{1} << 53) + 1, -(int64_t{1} << 53) - 1, INT64_MAX, INT64_MIN, int64_t{-1}}) {
     store_integer(bytes + 3, LATHE_I64, 1, value);
@@ -201,8 +202,8 @@ TEST(Numbers, IntegersKeepEveryBit) {
   }
 }
 
-// Values so close to a tie between 16-bit numbers that a float cannot tell them from the tie.
-TEST(Numbers, ADoubleIsRoundedOnce) {
+// The values are so close to a tie between 16-bit numbers that rounding them to float first would give the tie.
+TEST(Numbers, RoundsADoubleOnce) {
   const auto stored = [](lathe_dtype dtype, double value) {
     uint16_t code = 0;
     store(&code, dtype, 0, value);
@@ -225,7 +226,7 @@ TEST(Numbers, ADoubleIsRoundedOnce) {
 }
 
 // Compares the limits with the list of all values of each 8-bit float.
-TEST(Numbers, LimitsOfF8) {
+TEST(Numbers, GivesTheLimitsOfF8) {
   for (const F8& f : f8_formats()) {
     const double one_ulp = *std::upper_bound(f.values.begin(), f.values.end(), 1.0) - 1;
     EXPECT_EQ(rounding(f.dtype), one_ulp / 2);
@@ -236,7 +237,7 @@ TEST(Numbers, LimitsOfF8) {
   }
 }
 
-TEST(Operand, RandomIntegersAreOfEveryMagnitude) {
+TEST(Operand, RandomIntegersHaveAllMagnitudes) {
   Normal random(11);
   OperandForm form;
   form.rows = 1;
@@ -261,7 +262,7 @@ TEST(Operand, RandomIntegersAreOfEveryMagnitude) {
   }
 }
 
-TEST(Numbers, NamesGoBothWays) {
+TEST(Numbers, ConvertsNamesBothWays) {
   for (const std::string& name :
        {"f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "i32", "i64"}) {
     EXPECT_EQ(name_of(dtype_named(name)), name);
@@ -270,7 +271,7 @@ TEST(Numbers, NamesGoBothWays) {
   EXPECT_EQ(dtype_named("f64"), LATHE_DTYPE_NONE);
 }
 
-TEST(Numbers, PoisonIsNaNOrNoResult) {
+TEST(Numbers, PoisonIsNaNOrAnImpossibleResult) {
   for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_F8_E4M3, LATHE_F8_E5M2,
                             LATHE_F8_E4M3_FNUZ, LATHE_F8_E5M2_FNUZ}) {
     const std::vector<uint8_t> bytes(4, poison_of(dtype));
@@ -278,11 +279,11 @@ TEST(Numbers, PoisonIsNaNOrNoResult) {
   }
   const std::vector<uint8_t> bytes(8, poison_of(LATHE_I32));
   EXPECT_LT(load(bytes.data(), LATHE_I32, 0), -128.0 * 127 * 131071);
-  EXPECT_LT(load(bytes.data(), LATHE_I64, 0), 0);  // no column of a row
+  EXPECT_LT(load(bytes.data(), LATHE_I64, 0), 0);  // not a valid index
 }
 
-// Moments of a standard normal, each within five standard errors, and the mass of the far tail that a
-// ziggurat draws by another method than the rest.
+// The moments must be those of a standard normal within five standard errors. So must the mass of the far tail, which
+// the ziggurat draws by another method.
 TEST(Normal, HasTheMomentsAndTailOfANormal) {
   constexpr int kCount = 1 << 21;
   Normal random(std::random_device{}());
@@ -303,7 +304,7 @@ TEST(Normal, HasTheMomentsAndTailOfANormal) {
   EXPECT_NEAR(tail, expected, 5 * std::sqrt(expected));
 }
 
-TEST(Normal, SeedDecides) {
+TEST(Normal, DependsOnlyOnTheSeed) {
   Normal a(7), b(7), c(8);
   EXPECT_EQ(a.bits(), b.bits());
   EXPECT_NE(a.bits(), c.bits());

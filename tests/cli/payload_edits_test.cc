@@ -1,7 +1,6 @@
-// Texts that are almost payloads: whatever is done to one, it is read or refused, or ends the process that
-// read it or takes all the memory which that may have (MLIR's parser does with a few), and the context reads
-// on. LATHE_TEST_PAYLOADS=N tries N of
-// them (default 400); LATHE_TEST_SEED=S tries those of an earlier run again.
+// Reads payloads with random edits. Each one must be read or refused. A few end the compiler process, or use up its
+// memory, because of MLIR's parser; then the context must read the next one. LATHE_TEST_PAYLOADS=N tries N texts
+// (default 400), LATHE_TEST_SEED=S repeats the texts of an earlier run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +27,7 @@ std::string payload(const std::filesystem::path& name) {
 }
 
 std::vector<std::string> payloads() {
-  std::set<std::filesystem::path> names;  // in an order that no file system decides
+  std::set<std::filesystem::path> names;  // sorted, because the order of the file system varies
   for (const auto& file : std::filesystem::directory_iterator(LATHE_PAYLOADS_DIR))
     names.insert(file.path().filename());
   std::vector<std::string> texts;
@@ -58,7 +57,7 @@ class Mutator {
     return text.substr(from, static_cast<size_t>(below(most)));
   }
 
-  // Another payload, more often than not a valid one.
+  // Changes a word everywhere. The result is often a valid payload.
   void replace_everywhere(std::string* text) {
     static const std::vector<std::pair<std::string, std::string>> kSwaps = {
         {"f32", "f16"},
@@ -156,7 +155,7 @@ class Mutator {
     }
     if (text->empty()) *text = "m";
   }
-  // The word around `at`, so that the text more often still parses.
+  // Replaces the word around `at`, so that the text still parses more often.
   void replace_word(std::string* text, size_t at, const std::string& by) {
     const auto in_word = [&](size_t i) {
       return i < text->size() && (isalnum((*text)[i]) || (*text)[i] == '.');
@@ -171,12 +170,12 @@ class Mutator {
   std::vector<std::string> texts_;
 };
 
-TEST(PayloadEdits, EveryTextIsReadOrRefusedOrEndsItsReader) {
+TEST(PayloadEdits, ReadsOrRefusesEveryText) {
   const char* wanted = getenv("LATHE_TEST_PAYLOADS");
   const int count = wanted ? atoi(wanted) : 400;
   const char* again = getenv("LATHE_TEST_SEED");
   const auto seed = again ? static_cast<uint32_t>(strtoul(again, nullptr, 10)) : std::random_device()();
-  std::printf("LATHE_TEST_SEED=%u\n", seed);  // said before a text can end the process
+  std::printf("LATHE_TEST_SEED=%u\n", seed);  // printed first, in case a text ends the process
   std::fflush(stdout);
   Mutator mutator(seed);
   Arguments arguments;
@@ -200,18 +199,18 @@ TEST(PayloadEdits, EveryTextIsReadOrRefusedOrEndsItsReader) {
                              HasSubstr("payload p.mlir: the compiler process ran out of the memory")))
           << text;
   }
-  std::printf("%d texts: %d programs, %d refused, %d malformed, %d ended their reader\n", count,
+  std::printf("%d texts: %d read, %d unsupported, %d malformed, %d ended the compiler process\n", count,
               ends[LATHE_OK], ends[LATHE_UNSUPPORTED], ends[LATHE_INVALID_ARGUMENT],
               ends[LATHE_COMPILE_FAILED]);
-  // Edits that leave a payload whole, and those that make another of it, are among them.
+  // Some edits leave the payload valid, some make it unsupported, and some make it malformed.
   EXPECT_GT(ends[LATHE_OK], 0);
   EXPECT_GT(ends[LATHE_UNSUPPORTED], 0);
   EXPECT_GT(ends[LATHE_INVALID_ARGUMENT], 0);
   EXPECT_LE(ends[LATHE_COMPILE_FAILED], 2 + count / 1000);
 }
 
-// The parser keeps a place for every result up to the one that is named.
-TEST(PayloadEdits, ATextThatAsksForAllMemoryIsRefusedByName) {
+// The parser allocates memory for all results up to the number in the text.
+TEST(PayloadEdits, ReportsATextThatUsesAllMemory) {
   Arguments arguments;
   arguments.flags = {{"cache-dir", ""}};
   const Context context = make_context(arguments).value();

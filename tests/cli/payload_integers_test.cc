@@ -1,5 +1,5 @@
-// Payloads with integers beyond 2^53, run on the CPU. Correct kernels pass, and an error in the last bit is
-// found. To make a wrong kernel, a test changes the program so that it differs from the text.
+// Runs payloads with integers beyond 2^53 on the CPU. Correct kernels pass, and an error in the last bit is found. To
+// make a wrong kernel, a test changes the program so that it differs from the text.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ void replace(Json* step, const std::string& from, const std::string& to) {
   (*step)["program"] = text.replace(at, from.size(), to);
 }
 
-TEST_F(PayloadIntegers, RightOnesAreRight) {
+TEST_F(PayloadIntegers, AcceptsRightResults) {
   const Json function = function_of(payload("integers.mlir"));
   ASSERT_EQ(function.at("steps").size(), 3u);
   EXPECT_TRUE(function.at("steps")[0].contains("program"));
@@ -68,9 +68,9 @@ TEST_F(PayloadIntegers, RightOnesAreRight) {
   EXPECT_EQ(check.unjudged, "");
 }
 
-TEST_F(PayloadIntegers, AKernelThatIsWrongInTheLastBitIsFound) {
+TEST_F(PayloadIntegers, FindsAKernelWithAWrongLastBit) {
   const Json right = function_of(payload("integers.mlir"));
-  // Each change gives a different kernel from the one that the text asks for.
+  // With each change the kernel differs from the one that the text asks for.
   const std::pair<const char*, const char*> edits[] = {{"9007199254740993", "9007199254740992"},
                                                        {"9007199254740993", "9007199254740994"},
                                                        {"arith.extui", "arith.extsi"}};
@@ -83,7 +83,7 @@ TEST_F(PayloadIntegers, AKernelThatIsWrongInTheLastBitIsFound) {
   }
 }
 
-TEST_F(PayloadIntegers, AnIndexThatIsWrongInTheLastBitIsFound) {
+TEST_F(PayloadIntegers, FindsAnIndexWithAWrongLastBit) {
   std::string text = payload("argmax.mlir");
   const std::string cast = "    %column = arith.index_cast %c : index to i64\n";
   const size_t at = text.find(cast);

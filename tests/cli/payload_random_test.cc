@@ -1,6 +1,6 @@
-// Valid modules nobody wrote down: random extents, orders of dimensions, dtypes and elementwise chains, each
-// read, planned on described devices, and a sample of them run on the CPU and judged by what their text says.
-// LATHE_TEST_PAYLOADS=N tries a fiftieth of N (default 60), LATHE_TEST_SEED other ones.
+// Generates random valid modules: extents, orders of dimensions, dtypes and elementwise chains vary. Each module is
+// read and planned for described devices. Some run on the CPU, and their results are compared with the text.
+// LATHE_TEST_PAYLOADS=N tries N / 50 modules (default 60), LATHE_TEST_SEED=S other ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ class Generator {
 
   int64_t below(int64_t bound) { return random_.below(bound); }
   uint64_t bits() { return random_.bits(); }
-  // The text of a module; *batch_innermost: an operand's innermost dimension is the batch, which may be
-  // refused.
+  // Returns the text of a module. *batch_innermost is set if the batch is the innermost dimension of an operand, which
+  // may be refused.
   std::string next(bool* batch_innermost) {
     extents_.clear();
     batch_innermost_ = batch_innermost;
@@ -56,7 +56,7 @@ class Generator {
     for (char d : dims) letters.emplace_back(1, d);
     return absl::StrJoin(letters, ", ");
   }
-  // The header of a generic: loops, operands' dimensions, and which loops reduce.
+  // The header of a linalg.generic: its loops, the dimensions of its operands, and the loop that reduces.
   static std::string generic(const std::string& loops, const std::vector<std::string>& operands,
                              char reduced) {
     std::vector<std::string> maps, kinds;
@@ -72,12 +72,12 @@ class Generator {
     for (char d : std::string("mnk")) extents_[d] = extent();
     if (batched) extents_['b'] = 1 + below(4);
     const std::string batch = batched ? "b" : "", in = pick<std::string>({"f32", "f16", "bf16"});
-    // A batch that one operand does not have it shares.
+    // If an operand lacks the batch dimension, all matrices of the batch share it.
     const int64_t shared = batched ? below(4) : 3;
     const std::string a = shuffled(absl::StrCat(shared == 0 ? "" : batch, "mk")),
                       b = shuffled(absl::StrCat(shared == 1 ? "" : batch, "kn")),
                       d = below(2) ? absl::StrCat(batch, "mn") : shuffled(absl::StrCat(batch, "mn"));
-    // Of two loops that one operand has neither of either may be taken for the batch.
+    // If an operand lacks two loops, either of them may be taken for the batch.
     const std::string batches = absl::StrCat(batch, shared == 0 ? "n" : shared == 1 ? "m" : "");
     for (const std::string& dims : {a, b, d})
       *batch_innermost_ |= batched && batches.find(dims.back()) != std::string::npos;
@@ -103,12 +103,12 @@ class Generator {
                         " : ", type(d, out), "\n}\n");
   }
 
-  // What happens to %d0, of f32, element by element; the name of the end, which is of `out`.
+  // Appends elementwise ops on %d0 (f32). Returns the name of the last value, whose dtype is `out`.
   std::string chain(const std::string& d, const std::string& out, std::string* arguments, std::string* body) {
     std::vector<std::string> kinds;
     for (const char* kind : {"scale", "bias", "activation", "residual"})
       if (below(3) == 0) kinds.emplace_back(kind);
-    if (below(4) == 0) std::reverse(kinds.begin(), kinds.end());  // no epilogue of Lathe's any more
+    if (below(4) == 0) std::reverse(kinds.begin(), kinds.end());  // an order that is not an epilogue of Lathe
     if (out != "f32") kinds.emplace_back("round");
     std::string value = "%d0";
     for (size_t i = 0; i < kinds.size(); ++i) {
@@ -183,7 +183,8 @@ class PayloadRandom : public testing::Test {
       devices_.push_back(open_device(context_.get(), arguments).value());
     }
   }
-  // The program; nothing where it is refused, which `may_refuse` allows, with a place and a reason.
+  // The program, or null if the module is refused. This is only correct if `may_refuse` is set, and the error must
+  // have a location.
   Json read(const std::string& text, bool may_refuse) {
     std::vector<Text> pieces;
     const lathe_status status =
@@ -193,7 +194,7 @@ class PayloadRandom : public testing::Test {
     EXPECT_NE(std::string(lathe_last_error()).find("p.mlir:"), std::string::npos) << lathe_last_error();
     return nullptr;
   }
-  // Has the CPU do it.
+  // Runs the program on the CPU and checks its results.
   void run(const Json& program, uint64_t seed, const std::string& text) {
     lathe_device* cpu = devices_[0].get();
     const Stream stream = Stream::make(cpu).value();
@@ -208,10 +209,10 @@ class PayloadRandom : public testing::Test {
   }
 
   Context context_;
-  std::vector<Device> devices_;  // the CPU here, then described ones
+  std::vector<Device> devices_;  // the CPU, then described GPUs
 };
 
-TEST_F(PayloadRandom, ValidModulesAreReadPlannedAndRight) {
+TEST_F(PayloadRandom, ReadsPlansAndRunsValidModules) {
   const char *wanted = getenv("LATHE_TEST_PAYLOADS"), *chosen = getenv("LATHE_TEST_SEED");
   const int count = wanted ? std::max(atoi(wanted) / 50, 1) : 60;
   const uint64_t seed = chosen ? strtoull(chosen, nullptr, 10) : 7;

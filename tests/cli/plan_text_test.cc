@@ -9,7 +9,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A compile config as explain writes it, every field at its default but for what a test sets.
+// A compile config as `lathe explain` writes it. All fields have their defaults, except those in `set`.
 Json config(const Json& set) {
   Json c = {{"kernel", "wgmma"}, {"tile_m", 128},  {"tile_n", 256},  {"tile_k", 64},   {"register_m", 0},
             {"register_n", 0},   {"unroll_k", 1},  {"lanes", 1},     {"threads", 384}, {"stages", 4},
@@ -19,7 +19,7 @@ Json config(const Json& set) {
   return c;
 }
 
-TEST(ConfigLine, SaysWhatIsSet) {
+TEST(ConfigLine, ShowsFieldsThatAreSet) {
   EXPECT_EQ(config_line(config(Json::object()), 1), "wgmma  tile 128x256x64  threads 384  stages 4");
   EXPECT_EQ(
       config_line(config({{"cluster_m", 2}, {"swap", 1}, {"persistent", 132}, {"raster", 8}}), 1),
@@ -40,7 +40,7 @@ TEST(ConfigLine, SaysWhatIsSet) {
             "dot_t  tile 128x256x64  a turn in 40 cycles");
 }
 
-TEST(ConfigLine, SaysWhoMergesSplits) {
+TEST(ConfigLine, ShowsHowSplitsAreMerged) {
   EXPECT_THAT(config_line(config({{"split", 1}}), 7), HasSubstr("  splits 7 merged in a second step"));
   const Json ukernel = {{"function", "lathe_argmax_row_f32"}, {"bitcode", "argmax/rows@x86-64-v4"}};
   EXPECT_THAT(config_line(config({{"kernel", "ukernel"}, {"ukernel", ukernel}}), 1),
@@ -51,19 +51,20 @@ TEST(ConfigLine, SaysWhoMergesSplits) {
   EXPECT_THAT(config_line(config({{"split", 2}}), 1), Not(HasSubstr("splits")));
 }
 
-// One time stands for every size of a class; where there is one size it is that one's.
-TEST(PlanText, APredictionSaysWhatItIsOf) {
+// A class with several sizes has one predicted time, and the text must say so.
+TEST(PlanText, PredictionNamesTheRepresentativeSize) {
   const auto of = [](Json problem) {
     return prediction({{"predicted_seconds", 2e-3}, {"class", std::move(problem)}});
   };
-  const std::string alone = duration(2e-3), shared = alone + " for the size that stands for its class";
+  const std::string alone = duration(2e-3), shared = alone + " for the representative size of its class";
   EXPECT_EQ(of({{"op", "matmul"}, {"m_lo", 5}, {"m_hi", 5}}), alone);
   EXPECT_EQ(of({{"op", "matmul"}, {"m_lo", 17}, {"m_hi", 32}}), shared);
   EXPECT_EQ(of({{"op", "argmax"}, {"m_lo", 1}, {"m_hi", 1}, {"row_lo", 1}, {"row_hi", 1024}}), shared);
   EXPECT_EQ(of({{"op", "elementwise"}}), shared);
 }
 
-// Of each kind the fastest where some are measured, else the one predicted fastest, else why there is none.
+// For each kind: the fastest measured candidate, else the one with the best prediction, else a rejected one with its
+// reason.
 TEST(ExplainText, ShowsTheBestOfEachKind) {
   const auto candidate = [](const Json& set, const Json& more) {
     Json c = {{"config", config(set)}, {"splits", 1}, {"legal", !more.contains("rejection")}};

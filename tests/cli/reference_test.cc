@@ -1,4 +1,4 @@
-// The tool's own judge: it must accept a right result and refuse each kind of wrong one.
+// Tests the float64 reference: it must accept right results and reject each kind of wrong result.
 #include "reference/reference.h"
 
 #include <gtest/gtest.h>
@@ -21,8 +21,8 @@ MatmulRequest request(int64_t m, int64_t n, int64_t k) {
   return r;
 }
 
-// The operands of a request, and D by a plain float32 matmul with the epilogue, in an order of its own (K
-// descending).
+// Makes random operands, and computes D in f32 with the epilogue. K is summed in descending order, unlike in the
+// reference.
 MatmulData compute(const MatmulRequest& r, Normal* random) {
   const MatmulForms forms = forms_of(r);
   MatmulData data{Operand(forms.a), Operand(forms.b), {}, {}, {}, Operand(forms.d)};
@@ -90,7 +90,7 @@ TEST_F(Reference, AcceptsRightResults) {
   }
 }
 
-TEST_F(Reference, BytesSumExactly) {
+TEST_F(Reference, AllowsNoErrorInSumsOfI8) {
   MatmulRequest r = request(5, 7, 301);
   r.dtype = LATHE_I8;
   r.out_dtype = LATHE_I32;
@@ -100,20 +100,20 @@ TEST_F(Reference, BytesSumExactly) {
   EXPECT_FALSE(check_matmul(r, data, &random).ok);
 }
 
-TEST_F(Reference, WholeNumbersAllowNoErrorOfTheSum) {
+TEST_F(Reference, AllowsNoErrorInSumsOfIntegers) {
   MatmulRequest r = request(3, 5, 400);
   r.fill = Fill::kIntegers;
   MatmulData data = compute(r, &random);
   EXPECT_TRUE(check_matmul(r, data, &random).ok);
-  data.d.set(0, 1, 2, data.d.at(0, 1, 2) + 1);  // one product of the smallest size
+  data.d.set(0, 1, 2, data.d.at(0, 1, 2) + 1);  // as if the smallest possible product were missing
   EXPECT_FALSE(check_matmul(r, data, &random).ok);
-  r.fill = Fill::kNormal;  // as anywhere in f32, but not in fp8's sums
+  r.fill = Fill::kNormal;  // the same error is allowed in a sum of fp8 numbers that are not integers
   r.dtype = LATHE_F8_E5M2;
   EXPECT_TRUE(check_matmul(r, data, &random).ok);
 }
 
-// What f32 may be rounded to is granted an error of its own, where `math` names the dtypes.
-TEST_F(Reference, RoundedFactorsAreGrantedTheirRounding) {
+// `math` allows rounding of f32 operands, which needs a larger bound.
+TEST_F(Reference, AllowsTheRoundingThatMathPermits) {
   for (const auto& [math, b_dtype] : {std::pair{LATHE_MATH_TF32, LATHE_F32}, {LATHE_MATH_BF16, LATHE_BF16}}) {
     MatmulRequest r = request(4, 4, 1000);
     r.b_dtype = b_dtype;
@@ -127,7 +127,7 @@ TEST_F(Reference, RoundedFactorsAreGrantedTheirRounding) {
   }
 }
 
-TEST_F(Reference, RoundingAToBytesMayMakeAnInfinityNaN) {
+TEST_F(Reference, AllowsNaNForAnInfinityRoundedToInt8) {
   MatmulRequest r = request(4, 4, 64);
   r.b_dtype = LATHE_Q4_0;
   r.trans_b = true;
@@ -138,10 +138,10 @@ TEST_F(Reference, RoundingAToBytesMayMakeAnInfinityNaN) {
   r.math = LATHE_MATH_INT8;
   EXPECT_TRUE(check_matmul(r, data, &random).ok);
   data.d.set(0, 2, 0, std::nan(""));
-  EXPECT_FALSE(check_matmul(r, data, &random).ok) << "of a row that is finite";
+  EXPECT_FALSE(check_matmul(r, data, &random).ok) << "NaN in a row whose inputs are finite";
 }
 
-TEST_F(Reference, NaNAndInfinityGoWhereFloat64SaysThey) {
+TEST_F(Reference, ChecksNaNAndInfinity) {
   MatmulRequest r = request(6, 5, 20);
   r.fill = Fill::kSpecial;
   r.bias = true;
@@ -170,7 +170,7 @@ TEST_F(Reference, RefusesOneWrongElement) {
   for (int64_t row = 0; row < 4; ++row) {
     for (int64_t column = 0; column < 6; ++column) {
       MatmulData wrong = data;
-      // As much as one product left out, and no more.
+      // About as much as one missing product.
       wrong.d.set(0, row, column, data.d.at(0, row, column) + 0.05);
       const CheckResult result = check_matmul(r, wrong, &random);
       EXPECT_FALSE(result.ok);
@@ -191,7 +191,7 @@ TEST_F(Reference, RefusesNaNAndUnwrittenElements) {
   EXPECT_EQ(result.what, "9 of 9 elements were never written");
 }
 
-TEST_F(Reference, RefusesAWriteBesideTheElements) {
+TEST_F(Reference, RefusesAWriteOutsideTheElements) {
   MatmulRequest r = request(3, 4, 5);
   r.padding = 2;
   r.batch = 2;
@@ -203,14 +203,14 @@ TEST_F(Reference, RefusesAWriteBesideTheElements) {
     MatmulData changed = data;
     changed.d.image()[byte] ^= 0x55;
     const CheckResult result = check_matmul(r, changed, &random);
-    const bool beside = result.what.find("which is no element") != std::string::npos;
+    const bool beside = result.what.find("is not part of an element") != std::string::npos;
     EXPECT_TRUE(!beside || !result.ok);
     elements += !beside;
   }
-  EXPECT_EQ(elements, 2 * 3 * 4 * 4) << "bytes of D";
+  EXPECT_EQ(elements, 2 * 3 * 4 * 4) << "D has this many bytes";
 }
 
-TEST_F(Reference, RefusesAForgottenEpilogue) {
+TEST_F(Reference, RefusesAMissingEpilogue) {
   MatmulRequest r = request(8, 8, 8);
   const MatmulData data = compute(r, &random);
   for (int part = 0; part < 4; ++part) {
@@ -223,7 +223,7 @@ TEST_F(Reference, RefusesAForgottenEpilogue) {
   }
 }
 
-TEST_F(Reference, SamplesLargeShapesAndSaysSo) {
+TEST_F(Reference, SamplesLargeShapes) {
   const MatmulRequest r = request(600, 500, 700);  // 210 million products
   MatmulData data = compute(r, &random);
   const CheckResult result = check_matmul(r, data, &random);
@@ -247,7 +247,7 @@ ArgmaxData argmax_data(const ArgmaxRequest& r, const std::vector<double>& x,
   return data;
 }
 
-TEST(ArgmaxReference, FirstMaximumAndItsValue) {
+TEST(ArgmaxReference, ChecksFirstMaximumAndItsValue) {
   ArgmaxRequest r;
   r.rows = 2;
   r.n = 4;
@@ -265,8 +265,8 @@ TEST(ArgmaxReference, FirstMaximumAndItsValue) {
   EXPECT_TRUE(check_argmax(r, argmax_data(r, x, {101, 102}, {5, -1})).ok);
 }
 
-// 2^53 and 2^53 + 1 are equal as doubles.
-TEST(ArgmaxReference, IndicesAreComparedBitByBit) {
+// As doubles, 2^53 and 2^53 + 1 are equal.
+TEST(ArgmaxReference, ComparesIndicesExactly) {
   ArgmaxRequest r;
   r.rows = 1;
   r.n = 2;
@@ -295,7 +295,7 @@ TEST(ArgmaxReference, IndicesAreComparedBitByBit) {
   }
 }
 
-TEST(ArgmaxReference, NaNIsTheMaximumAndMinusInfinityGivesZero) {
+TEST(ArgmaxReference, TakesTheFirstNaNAndIndexZeroForMinusInfinity) {
   ArgmaxRequest r;
   r.rows = 3;
   r.n = 3;

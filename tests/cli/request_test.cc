@@ -12,17 +12,18 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(Shape, Reads) {
+TEST(Shape, ParsesSizes) {
   EXPECT_THAT(parse_shape("123x456x51234", "MxNxK").value(), ElementsAre(123, 456, 51234));
   EXPECT_THAT(parse_shape("4x0", "ROWSxN").value(), ElementsAre(4, 0));
 }
 
-TEST(Shape, ErrorsShowTheForm) {
+TEST(Shape, ErrorsShowTheExpectedForm) {
   for (const char* bad :
        {"", "123", "1x2", "1x2x3x4", "1x2x", "axbxc", "1x-2x3", "1 x2x3x", "99999999999999999999x1x1"}) {
     const auto shape = parse_shape(bad, "MxNxK");
     ASSERT_FALSE(shape.ok()) << bad;
-    EXPECT_THAT(std::string(shape.status().message()), HasSubstr("expected MxNxK, as 123x456x51234")) << bad;
+    EXPECT_THAT(std::string(shape.status().message()), HasSubstr("expected MxNxK, such as 123x456x51234"))
+        << bad;
   }
 }
 
@@ -33,7 +34,7 @@ Arguments with(std::map<std::string, std::string> flags) {
   return arguments;
 }
 
-TEST(MatmulRequest, Defaults) {
+TEST(MatmulRequest, HasDefaults) {
   const MatmulRequest r = matmul_request_with_shape(with({})).value();
   lathe_tuning tuning;
   const lathe_matmul_desc desc = descriptor(r, &tuning);
@@ -41,13 +42,13 @@ TEST(MatmulRequest, Defaults) {
   EXPECT_EQ(desc.next, nullptr);
   EXPECT_THAT((std::vector<int64_t>{desc.m, desc.n, desc.k, desc.batch}), ElementsAre(2, 3, 4, 1));
   EXPECT_EQ(desc.a.layout, LATHE_ROW_MAJOR);
-  EXPECT_EQ(desc.b.layout, LATHE_COLUMN_MAJOR);  // a Linear layer's weight
+  EXPECT_EQ(desc.b.layout, LATHE_COLUMN_MAJOR);  // the weight of a Linear layer
   EXPECT_EQ(desc.a.dtype, LATHE_F32);
   EXPECT_EQ(desc.epilogue.bias, nullptr);
   EXPECT_EQ(desc.epilogue.residual.data, nullptr);
 }
 
-TEST(MatmulRequest, EveryFlagArrives) {
+TEST(MatmulRequest, DescriptorHasTheValueOfEveryFlag) {
   const MatmulRequest r =
       matmul_request_with_shape(with({{"dtype", "bf16"},
                                       {"out-dtype", "f32"},
@@ -67,7 +68,7 @@ TEST(MatmulRequest, EveryFlagArrives) {
   EXPECT_EQ(desc.a.layout, LATHE_COLUMN_MAJOR);
   EXPECT_EQ(desc.b.layout, LATHE_ROW_MAJOR);
   EXPECT_EQ(desc.batch, 5);
-  // Rows of A as it is stored, 4 by 2, are 2 + 7 apart, its matrices 4 of them and 7 more.
+  // A is stored as 4 by 2: a row takes 2 + 7 elements, and a matrix 4 rows and 7 more elements.
   EXPECT_EQ(desc.a.leading_dimension, 2 + 7);
   EXPECT_EQ(desc.b.leading_dimension, 3 + 7);
   EXPECT_EQ(desc.d.leading_dimension, 3 + 7);
@@ -111,7 +112,7 @@ TEST(MatmulRequest, RefusesUnknownValues) {
   }
 }
 
-TEST(MatmulRequest, ResultsOfQuantisedOperandsAreF32) {
+TEST(MatmulRequest, QuantisedOperandsGiveF32ByDefault) {
   for (const auto& [dtype, out] :
        std::vector<std::pair<std::string, lathe_dtype>>{{"f32", LATHE_F32},
                                                         {"f16", LATHE_F16},
@@ -146,7 +147,7 @@ Arguments arguments_of(const std::string& command) {
   return arguments;
 }
 
-TEST(MatmulRequest, ItsCommandReadsBackAsItIs) {
+TEST(MatmulRequest, CommandReadsBackAsTheSameRequest) {
   std::vector<MatmulRequest> requests(6);
   requests[0].m = 123;
   requests[0].n = 456;
@@ -184,7 +185,7 @@ TEST(MatmulRequest, ItsCommandReadsBackAsItIs) {
   EXPECT_EQ(command_of(requests[0]), "matmul 123x456x51234");
 }
 
-TEST(ArgmaxRequest, ItsCommandReadsBackAsItIs) {
+TEST(ArgmaxRequest, CommandReadsBackAsTheSameRequest) {
   std::vector<ArgmaxRequest> requests(3);
   requests[0].rows = 4;
   requests[0].n = 151936;
@@ -204,7 +205,7 @@ TEST(ArgmaxRequest, ItsCommandReadsBackAsItIs) {
   EXPECT_EQ(command_of(requests[0]), "argmax 4x151936");
 }
 
-TEST(ArgmaxRequest, EveryFlagArrives) {
+TEST(ArgmaxRequest, DescriptorHasTheValueOfEveryFlag) {
   Arguments arguments;
   arguments.words = {"4x151936"};
   arguments.flags = {{"dtype", "f16"}, {"index-dtype", "i32"}, {"values", ""}};

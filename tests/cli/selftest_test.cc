@@ -1,5 +1,4 @@
-// The judge of `lathe selftest`: what it counts, prints and concludes; and that its table says what it
-// should.
+// Tests `lathe selftest`: what it counts and prints, its verdict, and the completeness of its table of requests.
 #include "cli/selftest.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +44,7 @@ Ran run(const std::vector<SelftestCheck>& checks) {
   return ran;
 }
 
-TEST(Selftest, CountsAndConcludes) {
+TEST(Selftest, CountsResultsAndPrintsTheVerdict) {
   const absl::Status unsupported =
       absl::UnimplementedError("UNSUPPORTED: matmul i8 m=3 on cuda:0: sm_70 has no such thing");
   const Ran ran =
@@ -58,7 +57,7 @@ TEST(Selftest, CountsAndConcludes) {
   EXPECT_THAT(ran.out, Not(HasSubstr("WRONG")));
 }
 
-TEST(Selftest, EveryFailureHasItsCommand) {
+TEST(Selftest, PrintsTheCommandOfEachFailure) {
   const Ran ran =
       run({check("shapes", "matmul 1x2x3", wrong("row 3 is off")), check("shapes", "matmul 2x2x3", right()),
            check("shapes", "matmul 3x2x3", absl::UnknownError("INTERNAL: lost"))});
@@ -73,21 +72,21 @@ TEST(Selftest, EveryFailureHasItsCommand) {
   EXPECT_THAT(ran.out, HasSubstr("selftest cuda:0: 1 right, 2 wrong, 0 skipped\n"));
 }
 
-TEST(Selftest, NothingTestedIsNoSuccess) {
+TEST(Selftest, FailsIfNothingWasTested) {
   EXPECT_FALSE(
       run({check("capture", "a miss", absl::UnimplementedError("cpu has no streams"))}).verdict.ok());
 }
 
-TEST(Selftest, ALostDeviceEndsTheRun) {
+TEST(Selftest, StopsAfterManyFailuresInARow) {
   std::vector<SelftestCheck> checks(100,
                                     check("shapes", "matmul 1x2x3", absl::UnknownError("INTERNAL: lost")));
   checks[5] = check("shapes", "matmul 1x2x3", right());
   const Ran ran = run(checks);
-  EXPECT_EQ(ran.tally.wrong, 25);  // 5, and 20 in a row after the right one
+  EXPECT_EQ(ran.tally.wrong, 25);  // 5 before the right one, and 20 in a row after it
   EXPECT_THAT(ran.out, HasSubstr("stopped after 20 failures in a row; 74 checks were not run"));
 }
 
-TEST(Selftest, CompilesAheadEachCheckAtMostOnce) {
+TEST(Selftest, CompilesEachCheckAheadAtMostOnce) {
   std::atomic<int> prepared{0};
   std::vector<SelftestCheck> checks(50, check("shapes", "matmul 1x2x3", right()));
   for (SelftestCheck& c : checks) c.prepare = [&] { ++prepared; };
@@ -95,18 +94,17 @@ TEST(Selftest, CompilesAheadEachCheckAtMostOnce) {
   EXPECT_LE(prepared.load(), 50);
 }
 
-TEST(SelftestCases, EveryRowIsWhatItsCommandSays) {
+TEST(SelftestCases, HaveDistinctCommands) {
   std::set<std::string> commands;
   for (const SelftestCase& c : selftest_cases(false)) {
     EXPECT_TRUE(commands.insert(c.group + command_of(c.request)).second)
-        << "twice: " << command_of(c.request);
+        << "duplicate: " << command_of(c.request);
   }
   EXPECT_GT(commands.size(), 400u);
 }
 
-// What the table is for: every dtype, layout, activation, place of an epilogue's operands, alignment and
-// promise.
-TEST(SelftestCases, CoverEveryLevelOfEveryFactor) {
+// The table must cover all dtypes, layouts, activations, in-place operands, alignments and determinism levels.
+TEST(SelftestCases, CoverAllValuesOfEachField) {
   std::map<std::string, std::set<int64_t>> seen;
   for (const SelftestCase& c : selftest_cases(false)) {
     const auto* r = std::get_if<MatmulRequest>(&c.request);
@@ -129,7 +127,8 @@ TEST(SelftestCases, CoverEveryLevelOfEveryFactor) {
   EXPECT_EQ(seen["out"].size(), 4u);
   EXPECT_EQ(seen["layout"].size(), 32u);
   EXPECT_EQ(seen["activation"].size(), 5u);
-  EXPECT_EQ(seen["places"].size(), 8u) << "none, own or D itself, each of two, but both D itself";
+  EXPECT_EQ(seen["places"].size(), 8u)
+      << "C and the residual are each absent, in their own memory or in D's, but not both in D's";
   EXPECT_EQ(seen["misalign"].size(), 6u);
   EXPECT_EQ(seen["broadcast"].size(), 4u);
   EXPECT_EQ(seen["determinism"].size(), 3u);
@@ -140,7 +139,7 @@ TEST(SelftestCases, CoverEveryLevelOfEveryFactor) {
   EXPECT_GE(seen["long"].size(), 3u);
 }
 
-TEST(SelftestCases, QuickIsAnEvenChoiceOfEachGroup) {
+TEST(SelftestCases, QuickTakesUpToEightCasesOfEachGroup) {
   std::map<std::string, int> all, quick;
   for (const SelftestCase& c : selftest_cases(false)) ++all[c.group];
   for (const SelftestCase& c : selftest_cases(true)) ++quick[c.group];

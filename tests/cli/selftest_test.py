@@ -1,4 +1,4 @@
-"""`lathe selftest` as a user runs it: a verdict, an exit status, filters, and commands that run a check again.
+"""Runs `lathe selftest` as a user does: the verdict, the exit code, filters, and the commands that repeat a check.
 
 usage: selftest_test.py LATHE DEVICE [FLAG...]
 """
@@ -24,7 +24,7 @@ assert verdict, result.stdout[-500:] + result.stderr
 right, wrong, skipped = map(int, verdict.groups())
 assert result.returncode == 0 and wrong == 0 and right > 0, result.stderr
 reasons = sum(int(n) for n in re.findall(r"^skipped +(\d+)  ", result.stdout, re.MULTILINE))
-assert reasons == skipped, f"{skipped} skipped, reasons of {reasons}"
+assert reasons == skipped, f"{skipped} skipped, but reasons for {reasons}"
 groups = [line.split("  ")[1] for line in result.stdout.splitlines() if line.startswith("  ") and line[2] != " "]
 if not FLAGS:
     for group in ("shapes", "dtypes", "epilogues", "alignments", "batches", "splits", "long sums", "special values",
@@ -36,28 +36,28 @@ one = selftest("--filter", "refusals a miss", "--seed", seed)
 assert one.returncode == 0 and one.stdout.splitlines()[-1] == f"selftest {DEVICE}: 1 right, 0 wrong, 0 skipped", one.stdout
 assert f"seed {seed}" in one.stdout
 none = selftest("--filter", "no such thing")
-assert none.returncode == 2 and "no check contains 'no such thing'" in none.stderr, none
-# Nothing tested is no success.
+assert none.returncode == 2 and "the line of no check contains 'no such thing'" in none.stderr, none
+# It is a failure if nothing was tested.
 if DEVICE == "cpu":
     untested = selftest("--filter", "capture")
     assert untested.returncode == 1 and "0 right, 0 wrong, 5 skipped" in untested.stdout, untested
-# A family forced: what it cannot take is skipped, by name; one that the device has not is bad usage.
+# With --family, requests that the family does not support are skipped with a reason. An unknown family is wrong usage.
 if DEVICE == "cpu":
     forced = selftest("--filter", "families", "--quick", "--family", "dot")
     assert forced.returncode == 0 and "every request on the kernel family dot" in forced.stdout, forced
     assert re.search(r"selftest cpu: [1-9]\d* right, 0 wrong", forced.stdout), forced
     skipped = selftest("--filter", "families", "--quick", "--family", "rows")
-    assert skipped.returncode == 1 and "no legal candidate of the family rows" in skipped.stdout, skipped
+    assert skipped.returncode == 1 and "the family rows has no legal candidate" in skipped.stdout, skipped
     assert "cpu: 0 right, 0 wrong, 8 skipped" in skipped.stdout, skipped
     with tempfile.TemporaryDirectory() as cache:
         unknown = selftest("--family", "dott", cache=cache)
         assert unknown.returncode == 2 and "--family takes " in unknown.stderr and "did you mean 'dot'?" in unknown.stderr, unknown
         assert os.listdir(cache) == []
-    # A filter finds forced ranks too.
+    # A filter also finds forced ranks.
     one = selftest("--filter", "--candidate 12", "--quick")
     assert one.returncode == 0 and re.search(r"selftest cpu: [1-9]\d* right, 0 wrong", one.stdout), one
 
-# Requests of a file in place of the table, told case by case.
+# Runs the requests of a file, and prints each case as JSON.
 if DEVICE == "cpu":
     with tempfile.TemporaryDirectory() as directory:
         path = directory + "/requests"
@@ -83,7 +83,7 @@ if DEVICE == "cpu":
         assert status == 0 and len(ranks) == 3 and ranks[1].endswith("--candidate 2"), lines
         status, lines = told("--family", "rows")
         assert [line["state"] for line in lines if line["state"] not in ("prepare", "begin")] == ["refused", "right"], lines
-        # The classes and candidates of the checks, for a device that is elsewhere.
+        # Writes the classes and candidates of the checks, for a described device.
         manifest = directory + "/classes.json"
         listed = subprocess.run([LATHE, "selftest", "--requests", path, "--best", "2", "--manifest", manifest, "--facts", "h200",
                                  "--target", "sm_90a", "--cache-dir", ""], capture_output=True, text=True)
@@ -95,7 +95,7 @@ if DEVICE == "cpu":
         assert bad.returncode == 2 and f"{path}: line 1, 'matmul 5x40'" in bad.stderr, bad
         write("# nothing\n")
         bad = selftest("--requests", path)
-        assert bad.returncode == 2 and "there is no request in it" in bad.stderr, bad
+        assert bad.returncode == 2 and "the file has no request" in bad.stderr, bad
     for words in (["--from", "1"], ["--best", "2"], ["--facts", "h200"], ["--requests", "/no/such/file"]):
         bad = selftest(*words)
         assert bad.returncode == 2, bad

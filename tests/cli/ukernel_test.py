@@ -1,4 +1,4 @@
-"""A user's ukernel by the command, from C to results: add, ls, remove, and what is said of mistakes.
+"""Tests a user's ukernel, from C source to results: add, ls, remove, and the errors for mistakes.
 
 usage: ukernel_test.py LATHE CLANG CUDA-EMULATOR
 """
@@ -14,10 +14,10 @@ LATHE, CLANG, EMULATOR = sys.argv[1:]
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "ukernels" / "first_maximum.c"
 SOURCE = EXAMPLE.read_text()
-# So cheap that it is chosen.
+# A cost so low that the ukernel is chosen.
 ROW = EXAMPLE.with_suffix(".yaml").read_text().replace("1e-9", "1e-15")
 
-# With instructions that ROW's features do not have.
+# Uses instructions that the features in ROW do not include.
 WIDE = """
 #include <immintrin.h>
 #include <stdint.h>
@@ -47,7 +47,7 @@ def run(cache):
 def test_from_c_to_results(root):
     cache = root / "cache"
     assert "no ukernels of your own" in lathe("ukernel", "ls", cache=cache)
-    assert run(cache)["plan"]["config"]["ukernel"]["function"] != "first_maximum"  # and leaves a record of that plan
+    assert run(cache)["plan"]["config"]["ukernel"]["function"] != "first_maximum"  # this also stores a record of the plan
     row = root / "mine.yaml"
     row.write_text(ROW)
     bitcode = compiled(root / "mine.bc", SOURCE, "--target=x86_64-pc-linux-gnu")
@@ -59,7 +59,7 @@ def test_from_c_to_results(root):
     assert report["plan"]["config"]["ukernel"]["function"] == "first_maximum" and report["check"]["ok"], report
     assert "first_maximum of first-maximum" in lathe("explain", "argmax", "5x1000", cache=cache)
 
-    # A file that changed is not taken, and said of.
+    # A stored file that has changed is not used, and the list says so.
     stored = cache / "ukernels" / "first-maximum.bc"
     damaged = bytearray(stored.read_bytes())
     damaged[100] ^= 1

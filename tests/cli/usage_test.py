@@ -1,4 +1,4 @@
-"""The command's help and usage errors, without a kernel: exit codes, messages, suggestions.
+"""Tests the help and the usage errors of the command, without running kernels: exit codes, messages, suggestions.
 
 usage: usage_test.py LATHE
 """
@@ -55,23 +55,23 @@ assert lathe().returncode == 2
 version = lathe("--version")
 assert version.returncode == 0 and re.fullmatch(r"lathe \d+\.\d+\.\d+\n", version.stdout), version
 assert "'lathe --version'" in everything.stdout
-# What could not be printed is no success.
+# If the output cannot be written, the command fails.
 for words in (["--help"], ["run", "--help"], ["warm", "--help"], ["--version"], ["devices"], ["explain", "argmax", "4x1000"],
               ["run", "matmul", "0x4x4"], ["cache", "stats", "--json"]):
     with open("/dev/full", "w") as full:
         result = subprocess.run([LATHE, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
                                 env={**os.environ, "LATHE_CACHE_DIR": ""})
-    assert result.returncode == 1 and "the standard output cannot be written" in result.stderr, (words, result)
+    assert result.returncode == 1 and "cannot write to standard output" in result.stderr, (words, result)
 expect_error(2, "--workers takes a whole number from 1 to 1024", "devices", "--workers", "1025")
 expect_error(2, "did you mean 'devices'?", "device")
 expect_error(2, "'run' needs matmul|argmax|matmul_argmax", "run")
 expect_error(2, "did you mean '--split-k'?", "run", "matmul", "1x1x1", "--splitk", "2")
-expect_error(2, "expected MxNxK, as 123x456x51234", "run", "matmul", "12x34")
-expect_error(2, "expected ROWSxN, as 4x151936", "run", "argmax", "4")
-expect_error(2, "--program FILE says what is computed", "explain", "elementwise", "3x4")
+expect_error(2, "expected MxNxK, such as 123x456x51234", "run", "matmul", "12x34")
+expect_error(2, "expected ROWSxN, such as 4x151936", "run", "argmax", "4")
+expect_error(2, "--program FILE is required", "explain", "elementwise", "3x4")
 expect_error(2, "not 'f64'", "run", "matmul", "1x1x1", "--dtype", "f64")
 expect_error(2, "--workers takes a whole number", "devices", "--workers", "many")
-# What the library refuses, and what this machine does not hold, is refused before memory is taken and filled.
+# A request that the library refuses, or that does not fit in memory, fails before memory is allocated.
 for verb in ("run", "bench"):
     for words, message in ((["matmul", "3000000000x1x1"], "m 3000000000 > 2147483647"),
                            (["argmax", "3000000000x1"], "rows 3000000000 > 2147483647"),
@@ -82,14 +82,14 @@ for verb in ("run", "bench"):
                            (["matmul_argmax", "1x1000000x1000000000"], "matmul_argmax 1x1000000x1000000000 needs 8e+06 GB of memory"),
                            (["matmul", "100000x4x4", "--padding", "2147483647"], "--padding 2147483647 needs")):
         expect_error(1, message, verb, *words, "--cache-dir", "")
-expect_error(2, "no shipped facts file is of 'sm_9'", "explain", "matmul", "1x1x1", "--target", "sm_9", "--cache-dir", "")
-expect_error(2, "there is no file 'h2000'; shipped ones are", "explain", "matmul", "1x1x1", "--facts", "h2000",
+expect_error(2, "no shipped facts file has the target 'sm_9'", "explain", "matmul", "1x1x1", "--target", "sm_9", "--cache-dir", "")
+expect_error(2, "file 'h2000' does not exist; shipped files: ", "explain", "matmul", "1x1x1", "--facts", "h2000",
              "--cache-dir", "")
 expect_error(2, "cannot read '/nonexistent.csv'", "warm", "/nonexistent.csv")
 expect_error(1, "NOT_AVAILABLE", "run", "matmul", "1x1x1", "--device", "cuda:63", "--cache-dir", "")
 expect_error(1, "gpu:0", "run", "matmul", "1x1x1", "--device", "gpu:0", "--cache-dir", "")
 
-for text, message in [("", "no weights"), ("model,layer\na,b\n", "names no n and k"),
+for text, message in [("", "the file has no weights"), ("model,layer\na,b\n", "does not name n and k"),
                       ("model,layer,n,k\na,b,64\n", ":2: expected model,layer,n,k"),
                       ("model,layer,n,k\na,b,64,-2\n", ":2: expected model,layer,n,k")]:
     with tempfile.NamedTemporaryFile("w", suffix=".csv") as shapes:
@@ -97,7 +97,7 @@ for text, message in [("", "no weights"), ("model,layer\na,b\n", "names no n and
         shapes.flush()
         expect_error(2, message, "warm", shapes.name)
 
-# What is explained is not compiled: there need be no compiler, and nothing is kept.
+# `lathe explain` compiles nothing: it needs no compiler and stores nothing.
 with tempfile.TemporaryDirectory() as cache:
     for words in (["matmul", "33x65x129"], ["matmul", "7x96x64", "--dtype", "bf16", "--packed"], ["argmax", "4x1000"],
                   ["matmul_argmax", "4x1000x64"]):
@@ -105,7 +105,7 @@ with tempfile.TemporaryDirectory() as cache:
         assert explained.returncode == 0 and "Legal candidates, best first" in explained.stdout, explained
     assert os.listdir(cache) == []
 
-# As a spreadsheet writes it.
+# Spreadsheets write a byte-order mark.
 with tempfile.NamedTemporaryFile("w", suffix=".csv", encoding="utf-8-sig") as shapes:
     shapes.write("n,k\n96,64\n")
     shapes.flush()
@@ -119,19 +119,19 @@ with tempfile.TemporaryDirectory() as cache:
     for words in (["ls"], ["stats"], ["top"], ["verify"]):
         listed = lathe("cache", *words, "--json", "--cache-dir", cache)
         assert listed.returncode == 0 and isinstance(json.loads(listed.stdout), dict), listed
-    assert "0 entries are whole, 0 are not" in lathe("cache", "verify", "--cache-dir", cache).stdout
+    assert "0 good entries, 0 defective" in lathe("cache", "verify", "--cache-dir", cache).stdout
     assert "removed 0 entries" in lathe("cache", "prune", "--to", "1M", "--cache-dir", cache).stdout
-    # Nothing to pack is a failure, and a bundle that was there stays.
+    # It is a failure if there is nothing to pack, and an existing bundle stays.
     bundle = cache + "/kept.bundle"
     with open(bundle, "w") as file:
         file.write("kept")
     for words in (["cache", "export", bundle], ["bundle", "create", bundle, cache], ["bundle", "create", bundle, cache, "--target", "sm_90a"]):
         expect_error(1, f"there is no kernel in {cache}", *words, "--cache-dir", cache)
     assert open(bundle).read() == "kept" and os.listdir(cache) == ["kept.bundle"]
-    expect_error(2, "is no cache directory", "bundle", "create", cache + "/x", bundle)
-    expect_error(2, "is no file", "bundle", "merge", cache + "/x", cache)
+    expect_error(2, "is not a cache directory", "bundle", "create", cache + "/x", bundle)
+    expect_error(2, "is not a file", "bundle", "merge", cache + "/x", cache)
     expect_error(2, "needs OUT DIR...", "bundle", "create", cache + "/x")
-# "Could not look" is no "all is well".
+# A cache directory that cannot be read is a failure, not an empty cache.
 with tempfile.TemporaryDirectory() as shared:
     os.chmod(shared, 0o777)
     for words in (["ls"], ["stats"], ["top"], ["verify"], ["prune", "--to", "1M"], ["clear"], ["export", shared + "/out"]):
@@ -146,7 +146,7 @@ expect_error(2, "--to takes a number of bytes (4096, 500M, 4G) or unlimited, not
 for words, flags in ((["dump", "matmul", "4x4x4"], ("stage", "output")), (["cache", "stats"], ("json", "prometheus")),
                      (["cache", "ls"], ("json", "records")), (["bundle", "ls", "/nonexistent"], ("json", "records"))):
     given = [f"--{flag}" if flag not in ("stage", "output") else f"--{flag}=x" for flag in flags]
-    expect_error(2, f"--{flags[0]} and --{flags[1]}: not both", *words, *given, "--cache-dir", "")
+    expect_error(2, f"--{flags[0]} and --{flags[1]} cannot be used together", *words, *given, "--cache-dir", "")
 expect_error(2, "--dtype is given twice", "explain", "matmul", "4x4x4", "--dtype", "f32", "--dtype", "bf16", "--cache-dir", "")
 for epilogue, kind in (("relu,gelu", "activation"), ("bias,bias", "bias"), ("alpha=1,beta=2,alpha=3", "alpha")):
     expect_error(2, f"--epilogue {epilogue} has more than one {kind}", "explain", "matmul", "4x4x4", "--epilogue", epilogue, "--cache-dir", "")
@@ -156,7 +156,7 @@ devices = lathe("devices", "--cache-dir", "")
 assert devices.returncode == 0, devices
 for name in ("cpu", "cuda", "hip", "spirv"):
     assert any(line.startswith(name) for line in devices.stdout.splitlines()), f"devices does not show {name}"
-# The CPU's entry says how the processor was recognized.
+# The entry of the CPU says how the processor was recognised.
 [machine] = [line for line in devices.stdout.splitlines() if line.startswith("         machine ")]
 assert any(words in machine for words in ("by its model", "by its features", "from defaults")), machine
 print("usage is as documented")

@@ -1,20 +1,20 @@
-"""Checks that the codegen id covers what shapes generated code: an artifact of other code must have another key.
+"""Checks that the codegen id covers all sources that shape generated code, so that another code gets another key.
 
-usage: codegen_sources_test.py SOURCE_ROOT SOURCE...    the sources that the id is made of
+usage: codegen_sources_test.py SOURCE_ROOT SOURCE...    the sources in the codegen id
 
-Of the project's other folders, whatever those of them include that are under kernels and src/compiler, directly or not,
-is to be among them.
+The sources of kernels and src/compiler are among them. If they include a header of src/core or src/base, directly or not,
+that header and its source must be among them too.
 """
 import pathlib
 import re
 import sys
 
-# What shapes no code, or is in the key itself.
+# Sources that do not shape code, or whose effect is in the key itself.
 APART = {
     "base/file_size_signal", "base/own_thread", "base/small_file", "base/standard_streams",
     "base/status",
-    "core/assembler_log", "core/assembler_search",  # of ptxas, whose version is in the key
-    "core/compiler_abi",  # has a version of its own
+    "core/assembler_log", "core/assembler_search",  # for ptxas, whose version is in the metadata
+    "core/compiler_abi",  # has its own version
     "core/json", "core/json_object", "core/key",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*"((?:core|base)/[^"]+)"', re.M)
@@ -38,11 +38,11 @@ def main():
                 seen.add(path)
                 todo.append(path)
                 if path not in covered:
-                    missing.append(f"{path} (of {source})")
+                    missing.append(f"{path} (included by {source})")
     for path in sorted(missing):
         print(f"the codegen id does not cover {path}")
     if len(covered) < 100:
-        print(f"only {len(covered)} sources: were any given?")
+        print(f"only {len(covered)} sources were given, expected at least 100")
         return 1
     return 1 if missing else 0
 

@@ -1,4 +1,4 @@
-"""Checks the shell blocks of the README and of docs/: every `./dev VERB` and every `lathe` command in them must exist.
+"""Checks the shell blocks of README.md and docs/: every `./dev VERB` and every `lathe` command in them must exist.
 
 usage: document_commands_test.py SOURCE_ROOT LATHE
 """
@@ -21,7 +21,7 @@ for document, shell in shell_of.items():
             problems.append(f"{document}: ./dev has no verb {verb}")
     for line in LATHE_LINE.findall(shell):
         lathe_lines += 1
-        # --help checks the verb and every flag's name without running anything.
+        # With --help the command checks the verb and the names of all flags, and runs nothing.
         result = subprocess.run([lathe, *line.split(), "--help"], capture_output=True, text=True)
         if result.returncode != 0:
             problems.append(f"{document}: lathe {line}: {result.stderr}")

@@ -1,4 +1,4 @@
-"""Runs a document's example in an empty directory, with an empty cache, and compares what it prints with what it says.
+"""Runs the example of a document in an empty directory with an empty cache, and compares its output with the document.
 
 usage: document_example_test.py PROGRAM EXPECTED
 """
@@ -14,6 +14,6 @@ with tempfile.TemporaryDirectory() as directory:
                             capture_output=True, text=True)
 print(f"{result.stdout}{result.stderr}", end="")
 if result.returncode != 0:
-    sys.exit(f"{program.name} ended with {result.returncode}")
+    sys.exit(f"{program.name} failed with exit code {result.returncode}")
 if result.stdout != expected:
-    sys.exit(f"{program.name} printed {result.stdout!r}, its document says {expected!r}")
+    sys.exit(f"{program.name} printed {result.stdout!r}, but the document says {expected!r}")

@@ -1,9 +1,9 @@
-"""Extracts the example of a document, so that it is compiled and run as it stands.
+"""Extracts the example of a document, so that it can be compiled and run unchanged.
 
 usage: document_examples.py DOCUMENT LANGUAGE SOURCE EXPECTED
 
-Writes the document's first block of that language (c or cpp), a whole program, to SOURCE, and the lines that it prints to
-EXPECTED. Every printf statement of an example ends in a comment with the line that it prints:
+Writes the document's first block in this language (c or cpp), which must be a whole program, to SOURCE, and the lines that
+it prints to EXPECTED. Every printf statement of an example must end with a comment that gives the printed line:
 
     printf("%g %g\n", d[0], d[1]); /* 19 22 */
 """
@@ -16,21 +16,21 @@ PRINTF = re.compile(r"""(?<!\w)printf\((?:[^;"]|"(?:[^"\\\n]|\\.)*")*\);   # the
 
 
 def example_of(text, language):
-    """The first block of the language, or None."""
+    """The first block in this language, or None."""
     block = re.search(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return block[1] if block else None
 
 
 def printed_by(example):
-    """The lines that an example prints; ValueError names a statement that does not say."""
+    """The lines that an example prints. ValueError names a printf statement without a comment."""
     lines = []
     for statement in PRINTF.finditer(example):
         line = (statement["c"] or statement["cpp"] or "").strip()
         if not line:
-            raise ValueError(f"no comment says what this prints: {statement[0]}")
+            raise ValueError(f"add a comment with the printed line to: {statement[0]}")
         lines.append(line)
     if not lines:
-        raise ValueError("nothing is printed, so nothing would be checked")
+        raise ValueError("the example has no printf statement, so nothing would be checked")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Checks the documents: folder READMEs and pages stay short, links lead somewhere, every program is run, and the table of
+"""Checks the documents: folder READMEs and pages are short, links are valid, a test runs every program, and the table of
 environment variables is complete.
 
 usage: documents_test.py SOURCE_ROOT
@@ -8,7 +8,7 @@ import re
 import sys
 
 LONGEST_FOLDER_README = 40  # lines
-LONGEST_PAGE = 8192  # bytes, of a page in docs/ with an example
+LONGEST_PAGE = 8192  # bytes, for a page in docs/ with an example
 
 root = pathlib.Path(sys.argv[1])
 text_of = {p: p.read_text() for p in root.rglob("*.md")
@@ -35,29 +35,29 @@ for document, text in text_of.items():
     if document.name == "README.md" and document.parent != root:
         lines = len(text.splitlines())
         if lines > LONGEST_FOLDER_README:
-            problems.append(f"{name}: {lines} lines, at most {LONGEST_FOLDER_README}")
+            problems.append(f"{name}: {lines} lines, but at most {LONGEST_FOLDER_README} are allowed")
     for path, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", without_code(text)):
         target = (document.parent / path).resolve() if path else document.resolve()
         if "://" in path:
             continue
         if not target.exists():
-            problems.append(f"{name}: there is no {path}")
+            problems.append(f"{name}: the link target {path} does not exist")
         elif anchor and anchor not in anchors(target.read_text()):
             problems.append(f"{name}: {path} has no heading for #{anchor}")
     languages = {language for language, code in re.findall(r"^```(c|cpp)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
                  if "int main" in code}
     for language in languages:
         if (name, language) not in listed:
-            problems.append(f"{name}: add its {language} program to tests/repo/CMakeLists.txt")
+            problems.append(f"{name}: no test runs its {language} program; add it to tests/repo/CMakeLists.txt")
     if languages and document.parent == root / "docs" and len(text.encode()) > LONGEST_PAGE:
-        problems.append(f"{name}: {len(text.encode())} bytes, at most {LONGEST_PAGE}")
+        problems.append(f"{name}: {len(text.encode())} bytes, but at most {LONGEST_PAGE} are allowed")
 
 environment = (root / "docs/environment.md").read_text()
 documented = set(re.findall(r"`(LATHE_[A-Z_]+)`", "".join(re.findall(r"^\|([^|]*)\|", environment, re.MULTILINE))))
 read = {variable for folder in ("src", "runtime") for suffix in ("*.cc", "*.h") for p in (root / folder).rglob(suffix)
         for variable in re.findall(r'"(LATHE_[A-Z_]+)"', p.read_text())}
 if documented != read:
-    problems.append(f"docs/environment.md lists {sorted(documented - read)}, which nothing reads, and lacks "
+    problems.append(f"docs/environment.md lists {sorted(documented - read)}, which no code reads, and does not list "
                     f"{sorted(read - documented)}")
 print("\n".join(problems) or f"{len(text_of)} documents, {len(listed)} examples, {len(read)} environment variables")
 sys.exit(1 if problems else 0)

@@ -1,4 +1,4 @@
-"""Checks every #include line of the sources against the table of folders: who may include what.
+"""Checks every #include line of the sources: a table says which folder may include which.
 
 usage: include_rules_test.py SOURCE_ROOT
 """
@@ -8,7 +8,7 @@ import sys
 
 BELOW_DISPATCH = {"include", "src/base", "src/core", "src/oracle", "src/cache", "src/options", "src/request", "src/observe",
                   "src/compile_client", "runtime", "kernels"}
-# Folder -> the project's folders it may include besides itself. The longest matching folder counts.
+# Folder -> the folders that it may include besides itself. If several folders match a path, the longest one counts.
 ALLOWED = {
     "include": set(),
     "src/base": set(),
@@ -30,19 +30,20 @@ ALLOWED = {
     "src/cli": {"include", "src/models", "src/reference"},
     "examples": {"include"},
 }
-# Under kernels, candidate tables are linked into liblathe and everything else into the compiler library.
+# In kernels/, candidate tables are part of liblathe, and everything else is part of the compiler library.
 CANDIDATE_TABLE = re.compile(r"^kernels/(.*/)?(candidates|families)[^/]*$")
-# Where MLIR's and LLVM's headers may appear.
+# Headers of MLIR and LLVM, and the files that may include them.
 COMPILER_HEADER = re.compile(r"^(mlir|llvm|llvm-c|lld|mlir-c)/")
 MAY_SEE_COMPILER_HEADERS = re.compile(r"^(src/compiler/|kernels/|runtime/cpu/)")
-# GPU toolkits' headers appear nowhere but in runtime.
+# Headers of GPU toolkits. Only runtime/ may include them.
 GPU_HEADER = re.compile(r"^(cuda|hip|hsa|nvrtc|nvml)[A-Za-z_0-9]*(\.h|/)")
-# What ends the process, or breaks, where an allocation fails: absl::StrFormat writes in a destructor, Abseil's hash tables
-# are not safe against exceptions, and streams swallow them.
+# Headers that liblathe must not use, because it must survive a failed allocation: absl::StrFormat allocates in a
+# destructor, Abseil's hash tables are not safe against exceptions, and streams hide exceptions.
 FAILS_WITHOUT_MEMORY = re.compile(r"^(absl/container/(flat|node)_hash_|absl/strings/str_format\.h|[io]?f?stream$|sstream$)")
 IN_LIBLATHE = re.compile(r"^(src/(base|core|cache|oracle|options|request|observe|compile_client|dispatch|tune|api)/|"
                          r"runtime/|kernels/.*(candidates|families)[^/]*$)")
-MAY_FAIL_WITHOUT_MEMORY = re.compile(r"^src/(observe/number_text\.h|(dispatch|compile_client)/tools/)")  # the former writes to an array
+# Exceptions: number_text.h formats into an array, and the tools are separate programs.
+MAY_FAIL_WITHOUT_MEMORY = re.compile(r"^src/(observe/number_text\.h|(dispatch|compile_client)/tools/)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SOURCES = ("*.h", "*.hpp", "*.cc", "*.c")
 
@@ -53,7 +54,7 @@ def folder_of(path):
 
 
 def resolve(root, source, name):
-    """The project's file that the line names, as a path from the root; None for a foreign header."""
+    """The path, relative to the root, of the project's file that the line includes; None for any other header."""
     for base in (root, root / "src", root / "include", source.parent):
         if (base / name).is_file():
             return (base / name).resolve().relative_to(root).as_posix()
@@ -71,12 +72,12 @@ def violations_of(root, source):
         name = match.group(2)
         where = f"{path}:{number}: {name}"
         if COMPILER_HEADER.match(name) and (candidate_table or not MAY_SEE_COMPILER_HEADERS.match(path)):
-            yield f"{where}: MLIR and LLVM headers belong in src/compiler, kernels' emitters and runtime/cpu"
+            yield f"{where}: only src/compiler, the emitters in kernels, and runtime/cpu may include MLIR and LLVM headers"
         if GPU_HEADER.match(name) and not path.startswith("runtime/"):
-            yield f"{where}: CUDA and HIP headers belong in runtime"
+            yield f"{where}: only runtime may include CUDA and HIP headers"
         if (FAILS_WITHOUT_MEMORY.match(name) and IN_LIBLATHE.match(path)
                 and not MAY_FAIL_WITHOUT_MEMORY.match(path)):
-            yield f"{where}: liblathe survives allocations that fail, this does not"
+            yield f"{where}: liblathe must not include this, because it is not safe if an allocation fails"
         target = resolve(root, source, name)
         if target is None:
             continue
@@ -101,7 +102,7 @@ def check(root):
 
 
 def check_the_checker():
-    """Rules that never fire prove nothing: each must catch a planted violation."""
+    """Checks that each rule catches a violation, with files made for this."""
     import tempfile
 
     planted = {
@@ -136,8 +137,8 @@ def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     check_the_checker()
     found, files = check(root)
-    assert files > 20, f"only {files} sources under {root}"
-    print("\n".join(found) or f"{files} sources keep to the table")
+    assert files > 20, f"only {files} sources in {root}"
+    print("\n".join(found) or f"{files} sources follow the rules")
     sys.exit(1 if found else 0)
 
 

@@ -1,4 +1,4 @@
-"""Checks that only src/base/status.h makes the status codes of LATHE_MISS and LATHE_CAPTURE_MISS.
+"""Checks that only src/base/status.h uses the Abseil codes that stand for LATHE_MISS and LATHE_CAPTURE_MISS.
 
 usage: status_codes_test.py SOURCE_ROOT
 """
@@ -6,10 +6,10 @@ import pathlib
 import re
 import sys
 
-# Abseil's names of the two codes: constants, constructors and predicates.
-# ErrnoToStatus returns them for some errors: errno_status of base/status.h takes its place.
+# Abseil's names of the two codes: constants, constructors and predicates. Also ErrnoToStatus, which returns them for
+# some errors; use errno_status of base/status.h instead.
 RESERVED = re.compile(r"\b(absl::|StatusCode::)((k|Is)?(OutOfRange|FailedPrecondition)(Error)?|ErrnoToStatus)\b")
-# src/cli is not checked: it is a client of the C API, and its own statuses never cross that API.
+# src/cli is not checked, because its statuses never cross the C API.
 FOLDERS = ("src/base", "src/core", "src/oracle", "src/cache", "src/compiler", "src/options", "src/request", "src/observe",
            "src/compile_client", "src/dispatch", "src/tune", "src/api", "runtime", "kernels")
 DEFINES = "src/base/status.h"
@@ -32,7 +32,7 @@ def main():
         assert RESERVED.search(planted), planted
     assert len(RESERVED.findall((root / DEFINES).read_text())) == 2
     found = list(violations(root))
-    print("\n".join(found) or "no source but src/base/status.h names the two codes")
+    print("\n".join(found) or "only src/base/status.h uses the two codes")
     sys.exit(1 if found else 0)
 
 
