@@ -1,4 +1,5 @@
-// argmax: "rows" on every device. Comparisons are exact, so the numeric recipe is the same for any split.
+// Candidates of argmax: the kernel "rows" on every device. Comparisons are exact, so splits do not change the numeric
+// recipe.
 #include "kernels/argmax/candidates.h"
 
 #include "absl/strings/str_cat.h"

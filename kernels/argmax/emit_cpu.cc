@@ -55,7 +55,8 @@ class RawBlocks {
     // Only negative NaNs have greater unsigned bits than -infinity. Positive NaNs are above every best as
     // signed bits.
     Value nan = any(arith::CmpIPredicate::ugt, most_unsigned, bits_of(e_.constant_f32(kLowest)));
-    // The bits of negative values are ordered the other way round, so a negative best always asks for a closer look.
+    // The bits of negative values are ordered the other way round, so a block always counts as rising if the best is
+    // negative.
     Value zero = arith::ConstantOp::create(e_.b, e_.loc, e_.b.getIntegerAttr(bits.getType(), 0));
     Value below = arith::CmpIOp::create(e_.b, e_.loc, arith::CmpIPredicate::slt, bits, zero);
     return arith::OrIOp::create(e_.b, e_.loc, below, arith::OrIOp::create(e_.b, e_.loc, above, nan));

@@ -231,9 +231,9 @@ bool wants_values(const TileProgram& p) {
   return false;
 }
 
-// Stores a row's best where `merge`, the merge of its chunks, puts it: at once if the launch has one chunk
-// per row, else by the workgroup that arrives last. The payload passes pairs through the workspace; here one
-// key per row does, so there is no pair to read back, and only the first thread is needed.
+// Stores a row's best value and column. With one chunk per row this happens at once; else the workgroup of the row that
+// arrives last does it. `merge` is the step that merges the pairs in the payload. This kernel merges keys instead of
+// pairs (emit_keys.h), so one thread is enough.
 void store_merged(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p, const TileProgram& merge,
                   const Best& best) {
   const Arguments& arguments = step.arguments();

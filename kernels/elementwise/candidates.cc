@@ -1,5 +1,5 @@
-// elementwise: "rows" on every device. A class has neither sizes nor a program, so the price is that of
-// reading and writing memory for activations of a typical size.
+// Candidates of elementwise: the kernel "rows" on every device. A class has neither sizes nor a program, so the price
+// is that of reading and writing memory for activations of a typical size.
 #include "kernels/elementwise/candidates.h"
 
 #include "absl/strings/str_cat.h"
@@ -23,7 +23,7 @@ struct GpuRow {
 };
 constexpr GpuRow kGpuRows[] = {{256, 0, 1},  {256, 0, 4}, {256, 64, 1},
                                {256, 64, 4}, {128, 0, 1}, {512, 0, 1}};
-// Time that a workgroup loses before its first load; registers of a thread beside those of its vectors.
+// Time that a workgroup loses before its first load, and a thread's registers in addition to those of its vectors.
 constexpr double kStartSeconds = 0.3e-6;
 constexpr int32_t kThreadRegisters = 32;
 

@@ -19,8 +19,8 @@ constexpr double kGpuInstructions = 10, kCpuInstructions = 8;
 constexpr double kTicketSeconds = 1.5e-6;
 constexpr double kPairBytes = 8;
 
-// The class of the matmul whose tables are read. Its output stands for the logits; its op still says that
-// they are compared.
+// The class with which the matmul's tables are queried: D has the dtype of the logits. `op` stays kMatmulArgmax,
+// because some of the kernels size their shared memory by it.
 ProblemClass product_of(const ProblemClass& c) {
   ProblemClass product = c;
   product.d = c.logits;

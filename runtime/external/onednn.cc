@@ -210,8 +210,8 @@ class Matmul final : public ExternalCall {
 
   absl::Status run(const ArgumentBlock& args, const ExternalSite& site) override {
     if (absl::Status s = check_block(problem_, args); !s.ok()) return s;
-    // Run the batch one by one if all share a matrix, which is faster without a batch dimension, or a bias,
-    // which release 2.6 reads again for each.
+    // Run the products of a batch one by one if they share A or B, because a primitive without a batch dimension is
+    // faster, or if there is a bias, because release 2.6 reads it again for each product.
     const bool each =
         args.batch > 1 && (args.stride_a == 0 || args.stride_b == 0 || problem_.bias != DType::kNone);
     const Shape shape = {args.m,

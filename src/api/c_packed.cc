@@ -36,7 +36,8 @@ absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* de
     return refuse(absl::UnimplementedError("packed weights cannot be used if A has a zero point"));
   out->size = size_of(c.b);
   out->matrices = desc->b.batch_stride == 0 ? std::min<int64_t>(desc->batch, 1) : desc->batch;
-  const int64_t elements = lathe::packed_elements(out->form(), c.k, c.n, c.b);  // K and N are below 2^31
+  const int64_t elements =
+      lathe::packed_elements(out->form(), c.k, c.n, c.b);  // no overflow: K and N are below 2^31
   if (__builtin_mul_overflow(static_cast<size_t>(elements), out->size * static_cast<size_t>(out->matrices),
                              &out->bytes))
     return refuse(absl::InvalidArgumentError("packed, b spans more than 2^64 bytes"));

@@ -10,7 +10,7 @@ namespace lathe {
 struct StoreSize {
   uint64_t bytes = 0;    // of the entries and records that are left
   uint64_t evicted = 0;  // how many entries were removed
-  absl::Status kept;     // why the first file that should have been removed could not be
+  absl::Status kept;     // the error of the first file that could not be removed
 };
 
 // Removes what ended processes left. If the entries and records take more than `limit` bytes, also removes

@@ -18,7 +18,7 @@ struct PackReport {
   uint64_t defects = 0;         // damaged entries, skipped
   uint64_t bytes = 0;           // bytes of the bundle's file
   uint64_t unpacked_bytes = 0;  // bytes of the artifacts
-  uint64_t records = 0;         // records that were added; otherwise only in `defects`, `bytes`
+  uint64_t records = 0;         // records that were added; only `defects` and `bytes` count them too
 };
 
 using KeepKey = absl::FunctionRef<bool(absl::string_view key_text)>;

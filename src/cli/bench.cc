@@ -273,9 +273,9 @@ absl::Status bench_matmul_argmax(const Arguments& arguments) {
 }
 
 std::vector<Flag> bench_flags() {
-  return {{"seconds", "S", "time for all rounds; there are at least 7 (default: 1)"},
+  return {{"seconds", "S", "time for all rounds, at least 7 of which run (default: 1)"},
           {"pool", "MB",
-           "size of the copies of the operands, used in turn so that they are cold (default: 4 times the "
+           "size of the operands' copies, which take turns so that they are cold (default: 4 times the "
            "largest cache, at most 512)"},
           {"seed", "S", "seed of the random inputs (default: a new one, which is printed)"},
           {"device", "NAME", "one of the devices in 'lathe devices' (default: cpu)"},

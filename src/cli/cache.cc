@@ -250,7 +250,7 @@ Verb cache_prune_verb() {
           "",
           0,
           "remove the least recently used entries, and files that killed processes left",
-          {{"to", "SIZE", "size that the remaining entries may have: 500M, 4G (required)"}},
+          {{"to", "SIZE", "total size of the entries that may stay: 500M, 4G (required)"}},
           {"lathe cache prune --to 500M"},
           prune};
 }

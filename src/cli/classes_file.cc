@@ -20,8 +20,7 @@
 namespace lathe::cli {
 namespace {
 
-constexpr Flag kMMax = {"m-max", "M",
-                        "with a CSV file: the largest M; all M from 1 on count (default: 8192)"};
+constexpr Flag kMMax = {"m-max", "M", "only with a CSV file: M from 1 to this (default: 8192)"};
 
 struct Weight {
   std::string name;  // "llama3-8b qkv"
@@ -113,7 +112,7 @@ absl::Status refuse_request_flags(const Arguments& arguments) {
 absl::StatusOr<Manifest> read_classes(const Arguments& arguments, const Opened& opened) {
   absl::StatusOr<std::string> text = read_file(arguments.words[0]);
   if (!text.ok()) return text.status();
-  // Spreadsheets begin UTF-8 with a byte-order mark.
+  // Spreadsheet programs start UTF-8 files with a byte-order mark.
   if (absl::StartsWith(*text, "\xEF\xBB\xBF")) text->erase(0, 3);
   absl::StatusOr<Manifest> manifest = make_manifest();
   if (!manifest.ok()) return manifest.status();

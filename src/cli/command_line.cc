@@ -141,9 +141,9 @@ absl::Status Arguments::not_both(const std::string& one, const std::string& othe
 
 const std::vector<Flag>& common_flags() {
   static const std::string external = absl::StrCat(
-      "whether a vendor's library (", absl::StrJoin(external_libraries(), ", "),
-      ") may compute a matmul: allow (if faster), prefer (if able), require (or fail); prefer:onednn "
-      "names one, onednn alone requires it (default: $LATHE_EXTERNAL or off)");
+      "use of external libraries for matmul (", absl::StrJoin(external_libraries(), ", "),
+      "): allow if predicted faster, prefer if possible, require or fail; prefer:onednn names one, "
+      "onednn alone requires it (default: $LATHE_EXTERNAL or off)");
   static const std::vector<Flag> flags = {
       {"cache-dir", "DIR", "cache directory; '' for none (default: $LATHE_CACHE_DIR or ~/.cache/lathe)"},
       {"cache-bytes", "SIZE",

@@ -126,9 +126,8 @@ Verb compile_verb() {
   std::vector<Flag> flags = warm_flags();
   flags.insert(flags.end(), {kMMax, kProductsSplitK});
   flags.push_back({"params", "FILE",
-                   "compile exactly the choices in this file of 'lathe plan --out'; its \"parameters\" are "
-                   "the params.NAME of the "
-                   "pipelines"});
+                   "compile exactly the choices in this file from 'lathe plan --out'; its \"parameters\" set "
+                   "the params.NAME of the pipelines"});
   flags.push_back(pipeline_flag());
   flags.push_back({"json", nullptr, "print the steps of the payload as JSON, and compile nothing"});
   return {

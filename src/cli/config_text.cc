@@ -8,7 +8,7 @@
 namespace lathe::cli {
 namespace {
 
-// Who adds up the parts of a split sum: CompileConfig's "split".
+// How a config's "split" merges the partial sums of split-K.
 const char* merge_text(int64_t split) {
   switch (split) {
     case 1: return " merged in a second step";
@@ -18,14 +18,14 @@ const char* merge_text(int64_t split) {
   }
 }
 
-// " of mine" of "user/mine@DIGEST", a user's ukernel; "" of a built-in one.
+// " of mine" for a user's ukernel "user/mine@DIGEST"; "" for a built-in one.
 std::string users_name(absl::string_view bitcode) {
   if (!absl::ConsumePrefix(&bitcode, "user/")) return "";
   return absl::StrCat(" of ", bitcode.substr(0, bitcode.find('@')));
 }
 
-// "dot", "direct", "outer", "bytes" and "amx" count no buffers: which lines they fetch ahead
-// (kernels/matmul/cpu/shape.h).
+// The field "stages" as text. "dot", "direct", "outer", "bytes" and "amx" store their prefetch mode in it (CpuFetch in
+// kernels/matmul/cpu/shape.h), all other kernels a number of buffers.
 std::string stages_text(absl::string_view kernel, int64_t stages) {
   if (!absl::StartsWith(kernel, "dot") && !absl::StartsWith(kernel, "direct") && kernel != "outer" &&
       kernel != "bytes" && !absl::StartsWith(kernel, "amx"))

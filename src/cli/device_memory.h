@@ -23,7 +23,7 @@ class DeviceBuffer {
   ~DeviceBuffer();
 
   void* data() const { return data_; }
-  // Copy the whole block; `image` has its size. The copy is complete when `stream` is synchronised.
+  // Copy the whole block. `image` must have its size. The copy is complete when `stream` is synchronised.
   absl::Status upload(lathe_stream stream, const std::vector<uint8_t>& image) const;
   absl::Status download(lathe_stream stream, std::vector<uint8_t>* image) const;
 

@@ -104,7 +104,7 @@ Verb dump_matmul_verb() {
   return {"dump matmul",
           "MxNxK",
           1,
-          "compile a matmul anew, and print the IR after each stage, LLVM IR, and assembly or PTX",
+          "compile a matmul and print the IR after each stage, LLVM IR, and assembly or PTX",
           matmul_flags(dump_flags()),
           {"lathe dump matmul 16x4096x4096 --output /tmp/ir",
            "lathe dump matmul 64x4096x4096 --dtype f16 --facts h200 --stage kernel.ptx"},
@@ -115,7 +115,7 @@ Verb dump_argmax_verb() {
   return {"dump argmax",
           "ROWSxN",
           1,
-          "compile an argmax anew, and print the IR after each stage, as for a matmul",
+          "compile an argmax and print the IR after each stage, LLVM IR, and assembly or PTX",
           argmax_flags(dump_flags()),
           {"lathe dump argmax 4x151936 --facts mi300x"},
           dump_argmax};
@@ -125,7 +125,7 @@ Verb dump_matmul_argmax_verb() {
   return {"dump matmul_argmax",
           "MxNxK",
           1,
-          "compile a matmul_argmax anew, and print the IR after each stage, as for a matmul",
+          "compile a matmul_argmax and print the IR after each stage, LLVM IR, and assembly or PTX",
           matmul_argmax_flags(dump_flags()),
           {"lathe dump matmul_argmax 16x128256x4096 --dtype bf16 --facts h200 --stage kernel.ptx"},
           dump_matmul_argmax};
@@ -135,7 +135,7 @@ Verb dump_elementwise_verb() {
   return {"dump elementwise",
           "MxN",
           1,
-          "compile an elementwise program anew, and print the IR after each stage, as for a matmul",
+          "compile an elementwise program and print the IR after each stage, LLVM IR, and assembly or PTX",
           elementwise_flags(dump_flags()),
           {"lathe dump elementwise 2048x4096 --program scaled.json --facts h200 --stage kernel.ptx"},
           dump_elementwise};

@@ -41,22 +41,21 @@ std::vector<Flag> explain_flags() {
 }  // namespace
 
 Verb explain_matmul_verb() {
-  return {
-      "explain matmul",
-      "MxNxK",
-      1,
-      "print the chosen plan, its predicted time, and all other candidates with reasons; compiles nothing",
-      matmul_flags(explain_flags()),
-      {"lathe explain matmul 1x28672x4096 --dtype bf16",
-       "lathe explain matmul 64x4096x4096 --dtype f16 --facts h200 --target sm_90a"},
-      explain_matmul};
+  return {"explain matmul",
+          "MxNxK",
+          1,
+          "print the plan, its predicted time, and all other candidates with reasons; compiles nothing",
+          matmul_flags(explain_flags()),
+          {"lathe explain matmul 1x28672x4096 --dtype bf16",
+           "lathe explain matmul 64x4096x4096 --dtype f16 --facts h200 --target sm_90a"},
+          explain_matmul};
 }
 
 Verb explain_argmax_verb() {
   return {"explain argmax",
           "ROWSxN",
           1,
-          "print the plan and the candidates of an argmax, as for a matmul",
+          "print the plan and all candidates of an argmax; compiles nothing",
           argmax_flags(explain_flags()),
           {"lathe explain argmax 4x151936 --facts mi300x"},
           explain_argmax};
@@ -66,7 +65,7 @@ Verb explain_matmul_argmax_verb() {
   return {"explain matmul_argmax",
           "MxNxK",
           1,
-          "print the plan and the candidates of a matmul_argmax, as for a matmul",
+          "print the plan and all candidates of a matmul_argmax; compiles nothing",
           matmul_argmax_flags(explain_flags()),
           {"lathe explain matmul_argmax 16x128256x4096 --dtype bf16 --facts h200"},
           explain_matmul_argmax};
@@ -76,7 +75,7 @@ Verb explain_elementwise_verb() {
   return {"explain elementwise",
           "MxN",
           1,
-          "print the plan and the candidates of an elementwise program, as for a matmul",
+          "print the plan and all candidates of an elementwise program; compiles nothing",
           elementwise_flags(explain_flags()),
           {"lathe explain elementwise 2048x4096 --program scaled.json --facts h200"},
           explain_elementwise};

@@ -32,8 +32,8 @@ struct Row {
   std::string refused;        // why the payload did not run; "": it ran
   std::vector<double> peers;  // median seconds of each external library; 0: it cannot run every step
 
-  // Each step must be right, and the results must agree with the payload's text: only this shows that the steps are
-  // what the text asks for.
+  // Each step must be right, and the results must agree with the payload's text. Only the text shows whether the steps
+  // are the right ones.
   bool good() const { return refused.empty() && check.ok && check.unjudged.empty(); }
   double gflops() const { return median > 0 ? flops / median / 1e9 : 0; }
   double gbytes() const { return median > 0 ? bytes / median / 1e9 : 0; }
@@ -338,9 +338,8 @@ Verb kernel_bench_verb() {
            {"svg", "FILE", "write a chart of the table to this SVG file"},
            pipeline_flag(),
            {"params", "FILE",
-            "run exactly the choices in this file of 'lathe plan --out'; its \"parameters\" are the "
-            "params.NAME of the "
-            "pipelines"},
+            "run exactly the choices in this file from 'lathe plan --out'; its \"parameters\" set the "
+            "params.NAME of the pipelines"},
            miss_flag()},
           {"lathe kernel-bench benchmarks/payloads --csv cpu.csv --svg cpu.svg",
            "lathe kernel-bench benchmarks/payloads --target cuda:0"},

@@ -161,8 +161,7 @@ Verb manifest_verb() {
         "your engine pads the rows of the output layer to a multiple of N (default: 64)"},
        {"dtype", "T",
         "dtype of weights and activations: f32, f16, bf16, i8, f8e4m3, f8e5m2, f8e4m3fnuz or f8e5m2fnuz "
-        "(default: that of "
-        "the config); the output layer is never i8 or f8"},
+        "(default: that of the config); i8 and f8 do not apply to the output layer"},
        {"max-m", "M", "largest number of tokens in one call (default: 8192)"},
        {"max-head-m", "M", "largest number of sequences in one call of the output layer (default: 512)"},
        kDeterminism,

@@ -26,7 +26,7 @@ struct StepsAsked {
 // The steps of all functions, in order. `asked` must outlive them.
 absl::StatusOr<std::vector<PayloadStep>> asked_steps(const Json& program, const StepsAsked& asked);
 
-// The explanation of the step, as lathe_explain_matmul and its sisters give it. Errors name the step's location.
+// The explanation of the step, from lathe_explain_matmul or the function for its op. Errors name the step's location.
 absl::StatusOr<Json> explain_step(lathe_device* device, const PayloadStep& step);
 // Adds the classes of the steps to the manifest: one class per step, or all classes with 1 to `asked.rows` rows if the
 // step leaves its rows open.
@@ -44,8 +44,8 @@ absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, cons
 // here.
 absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const Json& program,
                                                     const std::string& path, lathe_manifest* manifest);
-// The tuning with which each step gets the candidate that the file lists, with `rows` as the number of open rows. One
-// per step, in order; that of a step on the host sets nothing. kInvalidArgument: as for add_params.
+// For each step, in order: the tuning with which it gets the candidate that the file lists for `rows` open rows. For a
+// step on the host it sets nothing. kInvalidArgument: as for add_params.
 absl::StatusOr<std::vector<lathe_tuning>> listed_tunings(lathe_device* device, const Json& program,
                                                          const std::string& path, int64_t rows);
 

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kAccesses[] = {"a",       "b",      "c",   "d",   "x",   "bias", "residual",
                                      "indices", "values", "in0", "in1", "in2", "in3",  "in4"};
 
-// The inputs of an elementwise op. No op has the last one, which ends a loop over them.
+// The names of an elementwise op's inputs. No op has in5, so it ends the loop over them.
 constexpr const char* kInputs[] = {"in0", "in1", "in2", "in3", "in4", "in5"};
 
 // Adjacent dimensions [from, to) of a value that a step treats as one dimension.
@@ -282,7 +282,7 @@ class StepReader {
   PayloadStep made_;
 };
 
-// What a step says about the extent of a value's dimensions. A step on the host says nothing; only its text does.
+// The extent that a step gives to one or several adjacent dimensions of a value. A step on the host gives none.
 struct Told {
   std::string name;
   size_t value;
@@ -305,7 +305,7 @@ std::vector<Told> told_by(const PayloadStep& step) {
   return all;
 }
 
-// Checks that the shapes agree with what the step says: another step may have determined them.
+// Checks the shapes against the extents of this step. A shape may come from another step that disagrees.
 absl::Status check_shapes(const PayloadStep& step, const std::vector<std::vector<int64_t>>& shapes) {
   const auto error = [&](const std::string& why) {
     return absl::InvalidArgumentError(absl::StrCat(step.location, ": ", why));
@@ -322,7 +322,7 @@ absl::Status check_shapes(const PayloadStep& step, const std::vector<std::vector
   return absl::OkStatus();
 }
 
-// Fills in extents that the steps leave open, from the ops of the text.
+// Fills in the extents that the steps leave open: they follow from the ops of the payload's text.
 absl::Status tell_open(const Json& function, std::vector<std::vector<int64_t>>* shapes) {
   if (function.at("meaning").is_null()) return absl::OkStatus();
   const std::vector<int64_t> numbers = function.at("numbers").get<std::vector<int64_t>>();

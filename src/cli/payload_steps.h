@@ -18,8 +18,8 @@ struct Elementwise {
   std::string on_host;                     // why there is no program
   lathe_elementwise_desc desc = LATHE_ELEMENTWISE_DESC_INIT;
   int64_t number = 0;         // the result's number in the payload's meaning
-  size_t value = 0;           // the result's index among the program's values
-  std::vector<size_t> reads;  // indices of the values that it reads
+  size_t value = 0;           // the result's index in the function's "values"
+  std::vector<size_t> reads;  // the indices of the values that it reads
 };
 
 struct PayloadStep {
@@ -28,9 +28,10 @@ struct PayloadStep {
   std::map<char, int64_t> extents;  // by the letter of the dimension; 1 if the letter is absent
   // Data pointers are NULL, unless their presence is part of the class.
   std::variant<lathe_matmul_desc, lathe_argmax_desc, lathe_matmul_argmax_desc, Elementwise> desc;
-  std::vector<int64_t> rows;  // argmax: the extents of the dimensions that form its rows, outermost first
-  bool open_rows =
-      false;  // the payload leaves the number of rows open; the descriptor has the caller's number
+  // argmax: the extents of the dimensions that form its rows, outermost first.
+  std::vector<int64_t> rows;
+  // The payload leaves the number of rows open; the descriptor has the caller's number.
+  bool open_rows = false;
 };
 
 // Whether the step has no kernel.
@@ -57,7 +58,7 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function
                                                             const std::vector<PayloadStep>& steps,
                                                             int64_t rows);
 
-// "matmul f32 64x48x32 nn"
+// Describes the step in one line: "matmul f32 64x48x32 nn".
 std::string step_line(const PayloadStep& step);
 
 }  // namespace lathe::cli

@@ -45,8 +45,8 @@ inline constexpr Flag kMath = {"math", "strict|tf32|int8|bf16",
                                "allowed rounding of f32: none, A and B to tf32, A to int8 (if B is q4_0), A "
                                "to bf16 (if B is bf16) (default: strict)"};
 inline constexpr Flag kDependentLaunch = {"dependent-launch", "off|on|constant_b",
-                                          "let the kernel start before the previous one has ended; with "
-                                          "constant_b it also reads B early (default: off)"};
+                                          "on GPUs, let the kernel start before the previous one has ended; "
+                                          "constant_b: and read B before that (default: off)"};
 inline constexpr Flag kLayout = {
     "layout", "nt|nn|tn|tt",
     "layout of A, then of B: n row-major, t column-major; nt is that of PyTorch's Linear (default: nt)"};

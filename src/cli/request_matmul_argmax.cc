@@ -9,7 +9,7 @@ namespace lathe::cli {
 std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more) {
   return joined(
       {{"dtype", "f32|f16|bf16", "dtype of A and B (default: f32)"},
-       {"b-dtype", "f16|bf16", "dtype of B if A is f32: 16-bit weights (CPU; default: that of A)"},
+       {"b-dtype", "f16|bf16", "dtype of B if A is f32: 16-bit weights, on the CPU (default: that of A)"},
        {"logits-dtype", "f32|f16|bf16",
         "dtype of the bias; logits are rounded to it before they are compared (default: that of A)"},
        kMath,

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kQuickCandidates = 6;
 
-// A seed of its own for each command, short enough to type.
+// A different seed for each command, short enough to type.
 uint64_t seed_of(const std::string& command, uint64_t seed) {
   uint64_t hash = seed ^ 0xcbf29ce484222325u;
   for (const char c : command) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
@@ -44,8 +44,8 @@ SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const 
           std::make_shared<const AnyRequest>(request)};
 }
 
-// Selects the checks. A check runs if its line contains `filter` and no side of its request exceeds
-// `largest`. With `family` the request is forced onto that kernel family.
+// Selects the checks. A check runs if its line contains `filter` and no dimension of its request exceeds `largest`.
+// With `family` the request is forced onto that kernel family.
 struct Selection {
   std::string filter, family;
   std::string requests;  // the text of a request file; "": the built-in table
@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<Json>> legal_candidates(const SelftestDevice& d, cons
   return legal;
 }
 
-// Every candidate; with --quick the best of each kernel family and an even sample.
+// All candidates; with --quick the best of each kernel family, and some evenly spaced ones.
 std::vector<Rank> each_of(const SelftestDevice& d, const std::vector<Json>& legal, const std::string& group) {
   std::set<size_t> chosen;
   std::set<std::string> kernels;

@@ -77,7 +77,7 @@ Result refused_miss(const SelftestDevice& d) {
   return expect_refusal(**trial, LATHE_MISS, [&] { (*trial)->set_miss_policy(LATHE_MISS_DEFAULT); });
 }
 
-// The number of launches that may overlap in time.
+// The number of launches in a check of overlapping launches.
 int repeats(const SelftestDevice& d) { return d.quick ? 4 : 100; }
 
 // Uses the workspaces and counters of two streams at the same time, many times. Each launch in flight writes its own

@@ -240,16 +240,16 @@ Flag pipeline_flag() {
   return {"pipeline", "FILES", "YAML pipelines that replace the built-in ones, separated by ':'"};
 }
 Flag params_flag() {
-  return {"params", "FILE", "JSON file whose \"parameters\" are the params.NAME of the pipelines"};
+  return {"params", "FILE", "JSON file whose \"parameters\" set the params.NAME of the pipelines"};
 }
 Flag facts_flag() {
-  return {"facts", "FILE", "plan for the device that this facts file describes; h200 names a shipped file"};
+  return {"facts", "FILE",
+          "plan for the device in this facts file; shipped files have short names, such as h200"};
 }
 Flag target_flag() {
   return {"target", "TARGET",
-          "compile for this target (sm_90a, gfx942, spirv64, ...), without --facts for a shipped device that "
-          "has it; "
-          "or for a device of this machine (cpu, cuda:0, hip:0)"};
+          "compile for this target (sm_90a, gfx942, spirv64, ...), which without --facts selects a shipped "
+          "facts file; or use a device of this machine (cpu, cuda:0, hip:0)"};
 }
 
 absl::StatusOr<lathe_statistics> statistics(lathe_context* context) {

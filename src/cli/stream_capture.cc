@@ -36,8 +36,8 @@ enum Place : size_t { kBegin, kEnd, kInstantiate, kLaunch };
 struct Platform {
   const char* prefix;                    // prefix of the device names
   std::array<const char*, 4> libraries;  // file names of the library, null after the last
-  std::array<const char*, kCalls>
-      functions;  // in the order of Functions; null: the platform has no such function
+  // In the order of Functions. Null: the platform has no such function.
+  std::array<const char*, kCalls> functions;
 };
 constexpr Platform kPlatforms[] = {
     {"cuda:",

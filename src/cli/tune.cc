@@ -20,15 +20,16 @@ namespace {
 using Tune = absl::FunctionRef<lathe_status(const lathe_tune_options& options, lathe_tune_report* report)>;
 
 std::vector<Flag> tune_flags() {
-  return {
-      device_flag(),
-      {"output", "FILE", "also add the records to this file, which other ranks can take with --tuning"},
-      {"top", "N", "number of candidates to measure per class, besides the best of each kind (default: 8)"},
-      {"time", "MS", "milliseconds for each candidate (default: 50)"},
-      {"deadline", "SECONDS", "start no class after this many seconds"},
-      {"json", nullptr, "print the records as JSON"},
-      facts_flag(),
-      target_flag()};
+  return {device_flag(),
+          {"output", "FILE", "also add the records to this file, which other ranks can take with --tuning"},
+          {"top", "N",
+           "number of candidates to measure per class, best rank first; the best of each kind is added "
+           "(default: 8)"},
+          {"time", "MS", "milliseconds for each candidate (default: 50)"},
+          {"deadline", "SECONDS", "start no class after this many seconds"},
+          {"json", nullptr, "print the records as JSON"},
+          facts_flag(),
+          target_flag()};
 }
 
 // Opens the device. Refuses --facts and --target, because a described device cannot be measured.

@@ -28,9 +28,9 @@ struct Family {
   bool gated_queries = false;       // the query projection also gives a gate for the attention output
   bool linear_attention = false;    // some layers are gated delta nets (layer_types, full_attention_interval)
   bool shares_kv = false;           // with use_cla, one layer in cla_share_factor projects keys and values
-  const char* head_size = nullptr;  // second name of head_dim
+  const char* head_size = nullptr;  // the field used if head_dim is absent
   Bias qkv, o, mlp, experts_bias;   // experts_bias also applies to the router
-  bool gated_mlp = true;            // false: up and down only
+  bool gated_mlp = true;            // false: the MLP has only up and down
   const char* dense_size = "intermediate_size";
 
   const char* expert_count = nullptr;  // 0 means that every layer is dense
@@ -43,10 +43,11 @@ struct Family {
   // Which layers have experts. Layers count from 0; all these conditions must hold.
   const char* first_sparse = nullptr;  // layer >= first_sparse
   const char* sparse_every = nullptr;  // (layer + 1) % sparse_every == 0
-  const char* sparse_at = nullptr;  // layer % sparse_at == 0; a list has one flag per layer and decides alone
-  const char* dense_layers = nullptr;   // a list of layers without experts
-  const char* sparse_layers = nullptr;  // a list of layers with experts; decides alone
-  const char* layer_kinds = nullptr;    // a list of "dense" and "sparse"; decides alone
+  const char* sparse_at = nullptr;     // layer % sparse_at == 0; or a list with a flag for each layer
+  const char* dense_layers = nullptr;  // a list of layers without experts
+  // These two replace all other conditions.
+  const char* sparse_layers = nullptr;  // a list of layers with experts
+  const char* layer_kinds = nullptr;    // a list with "dense" or "sparse" for each layer
 
   const char* mtp_layers = nullptr;       // number of extra layers for multi-token prediction
   const char* not_covered = nullptr;      // computations of the model that no class of Lathe expresses
@@ -91,7 +92,7 @@ struct Family {
 const std::vector<Family>& model_families();
 // nullptr: no family has that model_type.
 const Family* find_family(const std::string& model_type);
-// The family of a text_config that has no model_type, by the outer config's model_type; nullptr: unknown.
+// The family with this outer_type, for a text_config without a model_type; nullptr: unknown.
 const Family* find_inner_family(const std::string& outer_type);
 // "llama (Llama), ...", for messages.
 std::string known_families();

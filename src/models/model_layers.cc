@@ -257,8 +257,8 @@ constexpr const char* kTowers[][2] = {{"vision_config", "the vision tower"},
 
 absl::StatusOr<ModelLayers> layers_of(const Json& config, const ParallelOptions& parallel) {
   if (!config.is_object()) return absl::InvalidArgumentError("not a JSON object");
-  // A multimodal model has the fields of its language model in text_config. The class of the outer config
-  // determines the language model's class, and so its defaults.
+  // The config of a multimodal model has the fields of the language model in text_config. If text_config has no
+  // model_type, the outer model_type determines the family, and so the defaults.
   const Json inner = field(config, "text_config");
   const Family* family = find_inner_family(text_field(config, "model_type"));
   if (!inner.is_null() && !inner.is_object())

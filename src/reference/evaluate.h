@@ -98,7 +98,7 @@ class Evaluator {
   absl::Status tell_view(const Op& op);
   absl::Status tell_loops(Op* op, const Operand& like, int64_t value) const;
   void tell_value(const Op& op, const Operand& like, int64_t value);
-  // Computes what does not depend on the element.
+  // Prepares an op: checks it, and computes everything that is the same for all its elements.
   absl::Status settle(Op* op);
   absl::Status check_reads(const Op& op, const Operand& operand) const;
   absl::Status settle_reduction(Op* op) const;

@@ -129,8 +129,7 @@ F8Values values_of(const F8Format& f) {
   return values;
 }
 
-// Marsaglia and Tsang's ziggurat with 128 layers ("The Ziggurat Method for Generating Random Variables",
-// 2000).
+// The ziggurat of Marsaglia and Tsang with 128 layers ("The Ziggurat Method for Generating Random Variables", 2000).
 constexpr int kLayers = 128;
 constexpr double kTail = 3.442619855899;       // start of the tail in the bottom layer
 constexpr double kArea = 9.91256303526217e-3;  // area of each layer

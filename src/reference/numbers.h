@@ -13,13 +13,13 @@ namespace lathe::cli {
 const char* name_of(lathe_dtype dtype);  // "f32", "f8e4m3", ...
 // The dtype of a name such as "bf16"; LATHE_DTYPE_NONE for an unknown name.
 lathe_dtype dtype_named(const std::string& name);
-// f32, f16 and bf16: the dtypes of epilogue operands.
+// The dtypes of epilogue operands: f32, f16 and bf16.
 const std::vector<std::string>& float_names();
-// These, i8 and all fp8 types: the dtypes of A.
+// The dtypes of A: f32, f16, bf16, i8 and all fp8 types.
 const std::vector<std::string>& factor_names();
-// These and Q4_0: the dtypes of B.
+// The dtypes of B: those of A, and Q4_0.
 const std::vector<std::string>& weight_names();
-// f32, f16, bf16 and i32: the dtypes of a matmul's result.
+// The dtypes of a matmul's result: f32, f16, bf16 and i32.
 const std::vector<std::string>& result_names();
 // The size of an element; for Q4_0, of a block of 32 elements.
 constexpr size_t bytes_of(lathe_dtype dtype) {
@@ -62,8 +62,8 @@ double smallest_rounding(lathe_dtype dtype);
 double largest(lathe_dtype dtype);
 double overflow_of(lathe_dtype dtype, double value);
 
-// The byte that fills memory before a kernel writes it. In floats it gives NaN: 0xff, or 0x80 for FNUZ, whose only NaN
-// that is. In i32 and i64 (0x80) it gives a number below every sum of up to 131071 products of i8.
+// The byte that fills memory before a kernel writes it. In floats it gives NaN: 0xff, or 0x80 for FNUZ, which has no
+// other NaN. In i32 and i64 (0x80) it gives a number below every sum of up to 131071 products of i8.
 uint8_t poison_of(lathe_dtype dtype);
 
 // Independent standard normal numbers, by xoshiro256++ and a ziggurat. Takes a few nanoseconds per number.

@@ -122,7 +122,7 @@ Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_
   e.is_any_not_finite = rounds_to_bytes(r) && !std::isfinite(ab.sum);
   e.is_activated = r.activation != LATHE_ACTIVATION_NONE;
   if (std::isinf(before))
-    e.bound = 3 * kEpsilon * std::fabs(residual);  // e.value is finite only if it is the residual
+    e.bound = 3 * kEpsilon * std::fabs(residual);  // the result is infinite, or equals the residual
   e.bound += rounding(r.out_dtype) * (std::fabs(e.value) + e.bound) + smallest_rounding(r.out_dtype);
   return e;
 }
@@ -293,7 +293,7 @@ struct ClaimedMaximum {
       after = low, after_at = column;
     }
   }
-  // A lower column wins a tie.
+  // Why the returned index is wrong; "" if it can be right. The lower column wins a tie.
   std::string defect() const {
     if (first_nan >= 0)
       return index == first_nan ? "" : absl::StrFormat("column %d is the first NaN", first_nan);

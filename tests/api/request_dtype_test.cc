@@ -128,7 +128,7 @@ TEST(Dtypes, QuantisedOperandsTakeTheWholeEpilogue) {
     EXPECT_EQ(r.key.problem.bias, DType::kF16);
     EXPECT_EQ(r.key.problem.residual, DType::kF32);
     EXPECT_EQ(r.key.problem.activation, Activation::kGelu);
-    // The epilogue's operands are floats.
+    // The epilogue's operands must be floats.
     p.desc.epilogue.bias_dtype = LATHE_I8;
     EXPECT_EQ(read(p.desc, &r).code(), kUnsupported);
     p.desc.epilogue.bias_dtype = LATHE_F16;

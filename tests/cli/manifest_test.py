@@ -1,5 +1,5 @@
-"""Compares `lathe manifest` with the shapes of published models: with the tensors of their checkpoints, split over ranks,
-and with the layers in shapes.csv.
+"""Compares `lathe manifest` with the shapes of published models: with the tensors of their checkpoints, split over
+ranks, and with the layers in shapes.csv.
 
 usage: manifest_test.py LATHE SHAPES.CSV
 """

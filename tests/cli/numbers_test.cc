@@ -52,7 +52,7 @@ TEST(Numbers, StoresF16RoundedToNearestEven) {
       EXPECT_EQ(got, wanted) << value;
     }
   }
-  // Exact ties.
+  // Ties between two f16 numbers.
   for (const auto& [value, wanted] : {std::pair{1 + 0x1p-11f, 0x3c00},
                                       {1 + 3 * 0x1p-11f, 0x3c02},
                                       {65519.0f, 0x7bff},

@@ -105,7 +105,7 @@ with tempfile.TemporaryDirectory() as cache:
         assert explained.returncode == 0 and "Legal candidates, best first" in explained.stdout, explained
     assert os.listdir(cache) == []
 
-# Spreadsheets write a byte-order mark.
+# Spreadsheet programs write a byte-order mark.
 with tempfile.NamedTemporaryFile("w", suffix=".csv", encoding="utf-8-sig") as shapes:
     shapes.write("n,k\n96,64\n")
     shapes.flush()

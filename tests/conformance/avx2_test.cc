@@ -1,5 +1,6 @@
-// Runs AVX2 kernels on a processor that has more. A described device compiles them into a cache, and the CPU driver
-// runs the cached kernels. The public API would never choose them on this machine, so the test uses internal parts.
+// Runs AVX2 kernels on a processor that also has AVX-512. A described device compiles them into a cache, and the CPU
+// driver runs the cached kernels. The public API would never choose them on this machine, so the test uses internal
+// parts.
 #include <gtest/gtest.h>
 
 #include <fstream>

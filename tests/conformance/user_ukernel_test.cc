@@ -23,7 +23,7 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// So cheap that the oracle chooses it.
+// The described cost is so low that the oracle always chooses this ukernel.
 constexpr char kDescription[] =
     "name: mine\n"
     "op: argmax\n"

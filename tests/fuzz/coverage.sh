@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# coverage.sh TREE: the branches of the parsers that the fuzzers' seeds and the unit tests reach in a build TREE with fuzzers,
-# together and by the seeds alone; fails where a parser's are less than 95 % together.
+# coverage.sh TREE: measures the branch coverage of the parsers, by the fuzzers' seeds alone and together with the unit
+# tests. TREE is a build tree with fuzzers. Fails if a parser has less than 95 % in both together.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bin=$(realpath "$1/bin") seeds=$(realpath "$1/tests/fuzz/seeds")
@@ -17,7 +17,7 @@ for fuzzer in "${fuzzers[@]}"; do
 done
 LLVM_PROFILE_FILE=$work/tests.unit "$bin/fuzz_unit_tests" --gtest_brief=1 >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 
-# "src/cache/bundle.cc 97.8", a line each; the last column of llvm-cov's report is of branches.
+# Prints one line per parser, such as "src/cache/bundle.cc 97.8". The branches are the last column of llvm-cov's report.
 branches() {  # PROFILE...
   llvm-profdata-22 merge -o "$work/merged" "$@"
   local parser

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh FUZZER SEEDS FOUND: fuzzes for $LATHE_FUZZ_SECONDS (3) from the seeds and from what earlier runs found, which lies in
-# FOUND as does an input that crashes.
+# run.sh FUZZER SEEDS FOUND: fuzzes for $LATHE_FUZZ_SECONDS (default 3). Starts from the seeds and from the inputs that
+# earlier runs stored in FOUND. An input that crashes is stored there too.
 set -euo pipefail
 mkdir -p "$3/corpus"
 export LLVM_PROFILE_FILE=$3/default.profraw

@@ -102,7 +102,7 @@ def _store_anywhere(emu):
         crosses = active & shift.ne(number(0))
         first = mem.index(word.valid(active))
         second = mem.index((word + UOp.const(1, wide)).valid(crosses))
-        # The shifts stay below 32 if nothing crosses a word.
+        # A shift by 32 is undefined. `shift` may be 0, so a shift by 32 - shift is done in two steps.
         kept = first & below if before is None else crosses.where((before >> number(1)) >> (number(31) - shift), number(0))
         low = kept | (value << shift)
         high = (second & (below ^ number(0xFFFFFFFF))) | ((value >> number(1)) >> (number(31) - shift))

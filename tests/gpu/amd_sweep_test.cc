@@ -193,7 +193,7 @@ class Resources {
   std::map<std::pair<std::string, std::string>, Row> rows_;
 };
 
-// The number of workgroups per compute unit: assumed by the price, and allowed by the code object.
+// Compares the workgroups per compute unit that the price assumes with those that the code object allows.
 class Residency {
  public:
   void add(const SweepPlan& plan, double actual) {
@@ -233,7 +233,8 @@ std::string form_of(const SweepPlan& plan) {
   return form;
 }
 
-// The priced fraction of the roofline; 0 if the minimal work of the launch is not known.
+// The priced time as a fraction of the roofline: the roofline's time divided by the priced time. 0 for argmax, whose
+// class does not know the sizes.
 double priced_fraction(const SweepPlan& plan, const MatrixInstruction* instruction) {
   if (plan.problem.op == Op::kArgmax) return 0;
   const GpuRates rates(*plan.facts);

@@ -50,7 +50,7 @@ case $case in
     grep -q '^wgmma,bf16,none,hung,' "$work/out/cases.csv" || fail "cases.csv lacks the hang"
     holds matmul_bf16.log
     [ "$(find "$work/out" -type f | wc -l)" -le 8 ] || fail "$(ls -A "$work/out")"
-    # A second run repeats what failed, which is right now.
+    # A second run repeats the parts that failed. Without the planted faults they must pass.
     unset LATHE_EMULATOR_PLANT
     mv "$work/out" "$work/first"
     "$work/pack/run" second --from "$work/first" --smoke --no-speed --out "$work/out" || fail "run second answered $?"

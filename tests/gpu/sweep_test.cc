@@ -220,7 +220,7 @@ std::vector<SweepPlan> plans_to_assemble() {
   return wanted(std::move(all));
 }
 
-// Finds the assembler as the library does. Null after a failure if there is none.
+// Finds the assembler as the library does. If the options are invalid, returns nullopt and the test fails.
 std::optional<AssemblerSearch> assembler_of_the_machine() {
   const auto options = read_options(nullptr, [](const char* name) { return std::getenv(name); });
   EXPECT_TRUE(options.ok() && options->assembler) << "LATHE_PTXAS is set and empty?";

@@ -119,8 +119,8 @@ TEST(GpuUkernel, OpPlanAndLoweringAgreeForEveryRow) {
   });
 }
 
-// A ukernel contains the whole loop over K. So its tile is as deep as K, unlike that of generated kernels, and it is
-// one call where those loop over K blocks.
+// A ukernel contains the whole loop over K: tile_k is K, and the kernel calls the ukernel once. A generated kernel
+// loops over K blocks.
 TEST(GpuUkernel, ChangesTheTiling) {
   std::set<std::string> seen;
   for_every_plan([&](const UkernelRow& row, const DeviceFacts& f, const ProblemClass& c, const Plan& plan) {
@@ -153,7 +153,8 @@ TEST(GpuUkernel, ChangesTheTiling) {
   });
 }
 
-// It is priced slightly above the generated kernel that it can replace, because nothing was measured.
+// The oracle prices a ukernel slightly above the generated kernel with the same tile, because ukernels were not
+// measured.
 TEST(GpuUkernel, RanksBelowGeneratedKernels) {
   for_every_plan([&](const UkernelRow& row, const DeviceFacts& f, const ProblemClass& c, const Plan&) {
     const auto ranked = rank_plans(c, f, {1, 0});

@@ -1,9 +1,9 @@
-"""Checks that the codegen id covers all sources that shape generated code, so that another code gets another key.
+"""Checks that the codegen id covers all sources that shape generated code, so that changed code gets another key.
 
 usage: codegen_sources_test.py SOURCE_ROOT SOURCE...    the sources in the codegen id
 
-The sources of kernels and src/compiler are among them. If they include a header of src/core or src/base, directly or not,
-that header and its source must be among them too.
+The sources of kernels and src/compiler are among them. If they include a header of src/core or src/base, directly or
+not, that header and its source must be among them too.
 """
 import pathlib
 import re

@@ -2,8 +2,8 @@
 
 usage: document_examples.py DOCUMENT LANGUAGE SOURCE EXPECTED
 
-Writes the document's first block in this language (c or cpp), which must be a whole program, to SOURCE, and the lines that
-it prints to EXPECTED. Every printf statement of an example must end with a comment that gives the printed line:
+Writes the document's first block in this language (c or cpp), which must be a whole program, to SOURCE, and the lines
+that it prints to EXPECTED. Every printf statement of an example must end with a comment that gives the printed line:
 
     printf("%g %g\n", d[0], d[1]); /* 19 22 */
 """

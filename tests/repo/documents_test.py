@@ -1,5 +1,5 @@
-"""Checks the documents: folder READMEs and pages are short, links are valid, a test runs every program, and the table of
-environment variables is complete.
+"""Checks the documents: folder READMEs and pages are short, links are valid, a test runs every program, and the table
+of environment variables is complete.
 
 usage: documents_test.py SOURCE_ROOT
 """

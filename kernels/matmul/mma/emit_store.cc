@@ -76,7 +76,7 @@ void MmaStore::from_shared(const MmaShape& shape, Type sum, Value shared, int64_
   const int64_t slab_rows = shape.row_warps() * rows, pitch = shape.store_pitch();
   e_.loop(e_.to_i32(kernel_.thread()), e_.i32(slab_rows * per_row), kernel_.threads(), [&](Value at) {
     Value place = e_.div(at, e_.i32(per_row)), column = e_.mul(e_.rem(at, e_.i32(per_row)), lanes);
-    // The slab holds `rows` rows of each row of warps in turn.
+    // The slab holds `rows` consecutive rows of the tile for each row of warps, one group after the other.
     Value warp_row = e_.mul(e_.div(place, e_.i32(rows)), shape.warp_m);
     Value row = e_.add(e_.add(warp_row, e_.rem(place, e_.i32(rows))), first * shape.instruction.rows);
     Value i = e_.to_index(row), j = e_.to_index(column);

@@ -12,8 +12,8 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-// Limits of the innermost loop's body: FMAs enough to hide its loads and few enough to compile fast, and few
-// enough steps of k to keep their operands in registers, because LLVM loads those of all steps first.
+// Limits of the innermost loop's body. FMAs: enough to hide the loads, few enough to compile fast. Steps of k: LLVM
+// loads the operands of all steps first, and those of more steps would not fit into registers.
 constexpr int64_t kFmasPerBody = 256, kStepsPerBody = 8;
 // FMAs per body for i8 on AMD: LLVM computes all products of a body before it adds them, and more would spill
 // on gfx1100.

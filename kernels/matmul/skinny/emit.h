@@ -51,8 +51,8 @@ class SkinnyWeights {
   virtual void stage_tails() {}
   // Where the lane's units lie, from unit `unit` of group `group` on. If not `valid`, all of them lie beyond K.
   virtual Values place(Value group, Value unit, Value valid) = 0;
-  // Loads the unit that is `ahead` (static) units after the place. Elements beyond K or the tile's columns,
-  // and those that are staged, become zero.
+  // Loads the unit that is `ahead` (a constant) units after `place`. Elements beyond K or the tile's columns, and those
+  // that are staged, become zero.
   virtual Values load(const Values& place, int64_t ahead) = 0;
   // The result of load(place, ahead), completed with the staged elements.
   virtual Values complete(const Values& place, int64_t ahead, llvm::ArrayRef<Value> loaded) = 0;

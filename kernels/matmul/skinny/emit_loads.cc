@@ -25,7 +25,8 @@ class Loads : public SkinnyWeights {
   int64_t weights() const override { return kVectors; }
 
  protected:
-  // First k of the unit `ahead` units after a place. place[0] is the place's first k, place[1] the end of K for it.
+  // First k of the unit that is `ahead` units after `place`. place[0] is the first k of `place`; place[1] is where K
+  // ends, or 0 if all units of `place` lie beyond K.
   Value first_k(const Values& place, int64_t ahead) { return e_.add(place[0], ahead * s_.unit); }
   // Whether every unit of every round exists.
   bool whole_rounds() const { return unsplit_ && s_.in.k % s_.round() == 0; }

@@ -80,7 +80,7 @@ inline SkinnyShape::SkinnyShape(const SkinnyInput& input) : in(input) {
   groups = in.group > 0 ? (in.tile_n + in.group - 1) / in.group : 0;
   columns = groups * in.group;
   if (!in.amd) stage();
-  // The 4 columns of padding put the rows that a fragment's lanes store 8 of the 32 banks apart, or 4.
+  // 4 columns of padding, so that the rows that a fragment's lanes store together start 8 (or 4) of the 32 banks apart.
   partial_pitch = in.group + 4;
   partial_bytes = warps_k > 1 ? 4 * warps_k * padded_rows * partial_pitch : 0;
   sums_at = partials_at + (in.amd && groups == 1 ? 1 : 2) * partial_bytes;

@@ -7,7 +7,8 @@ DTYPES = {
 }
 PRODUCTS = ("simt", "mma", "wgmma", "skinny", "ukernel")
 M = (1, 7, 16, 64, 300)
-# No multiple of any tile: rows that are multiples of 16 bytes, which tensor copies need, and rows of odd length.
+# None is a multiple of a tile. With ALIGNED_K rows are multiples of 16 bytes, which tensor copies need; with ODD_K they
+# are not.
 N, ALIGNED_K, ODD_K = 336, 1072, 1031
 
 
@@ -23,7 +24,7 @@ def products(dtype, smoke):
     lines = [product(m, N, k, dtype, layout, split)
              for k, split in ((ALIGNED_K, 1), (ALIGNED_K, 5), (ODD_K, 1), (ODD_K, 5))
              for layout in ("nt", "nn") for m in M]
-    # Epilogues, a batch, sums of integers (exact), the promise of equal bits.
+    # Epilogues, a batch, exact sums of integers, and the same bits in every run.
     extras = [" --batch 3", " --fill integers", " --determinism run_to_run --split-k 5", " --padding 16"]
     if dtype != "i8":  # i8 with sums in i32 has no epilogue
         extras.append(" --epilogue alpha=0.5,beta=-0.75,bias,gelu,residual")
@@ -67,7 +68,7 @@ def groups(smoke=False):
     made += [Group("argmax ukernel", dtype, argmaxes(dtype, smoke), "ukernel") for dtype in floats]
     made += [Group(f"matmul_argmax {family}", dtype, heads(dtype, smoke), family)
              for dtype in floats for family in ("skinny", "wgmma", "mma", "simt")]
-    # The shipped fallback kernels instead of all others: without a compiler and without a cache.
+    # Only the shipped fallback kernels: there is no compiler and no cache.
     generic = {"LATHE_COMPILER_LIBRARY": "/nonexistent/liblathe-compiler.so", "LATHE_BUNDLES": "", "LATHE_CACHE_DIR": ""}
     for dtype in columns:
         lines = [line.split(" --split-k")[0] for line in products(dtype, smoke) if "--determinism" not in line]

@@ -1,4 +1,5 @@
-// The same with the C++ header: an error is an exception that names its cause, and a result is right.
+// The same test as outside.c, with the C++ header: an error is an exception that names its cause, and a product is
+// right.
 #include <cstdio>
 #include <lathe/lathe.hpp>
 #include <vector>

@@ -156,7 +156,7 @@ EMU_API hipModuleLaunchKernel(Function* function, unsigned grid_x, unsigned grid
     if (*e == reinterpret_cast<void*>(2)) bytes = *static_cast<size_t*>(e[1]);
   }
   if (buffer == nullptr) return kInvalidValue;
-  // During a capture, HIP assumes the order of the reference's example and copies five entries.
+  // During a capture HIP copies a fixed number of entries of `extra`, in the order that the reference's example uses.
   const Stream* to = State::created(stream);
   if (to != nullptr && to->capture != nullptr &&
       (extra[0] != reinterpret_cast<void*>(1) || extra[2] != reinterpret_cast<void*>(2)))

@@ -1,8 +1,7 @@
 // mma.sync, ldmatrix, stmatrix and movmatrix, with the fragment layouts of the PTX ISA.
 //
 // group = lane / 4 and quad = lane % 4. A register always holds 4 bytes that are adjacent in k, and a fragment consists
-// of matrices of 8 rows by 16 bytes. A's matrices are ordered by row half first, then by k half.
-// row halves, then the k halves.
+// of matrices of 8 rows by 16 bytes. A's matrices: both row halves of the first k half, then those of the second.
 #include "tests/gpu/emulator/ptx/machine.h"
 #include "tests/gpu/emulator/ptx/memory.h"
 #include "tests/gpu/emulator/ptx/numbers.h"
