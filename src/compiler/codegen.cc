@@ -101,45 +101,42 @@ absl::StatusOr<MachineRow> machine_row(const Target& t, int64_t ptx) {
   return absl::UnimplementedError(absl::StrCat("no code generator for target ", t.arch));
 }
 
-// Replaces every call of the intrinsic by the value that `expand` builds.
-void replace_calls(llvm::Module& module, llvm::Intrinsic::ID id,
-                   llvm::function_ref<llvm::Value*(llvm::IRBuilder<>& b, llvm::IntrinsicInst& call)> expand) {
+// Replaces fma by a multiplication and an addition, which rounds twice. Without FMA instructions an fma would
+// become a library call.
+void split_fma(llvm::Module& module) {
   llvm::SmallVector<llvm::IntrinsicInst*> calls;
   for (llvm::Function& f : module)
     for (llvm::Instruction& i : llvm::instructions(f))
       if (auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&i))
-        if (call->getIntrinsicID() == id) calls.push_back(call);
+        if (call->getIntrinsicID() == llvm::Intrinsic::fma) calls.push_back(call);
   for (llvm::IntrinsicInst* call : calls) {
     llvm::IRBuilder<> b(call);
-    call->replaceAllUsesWith(expand(b, *call));
+    llvm::Value* product = b.CreateFMul(call->getArgOperand(0), call->getArgOperand(1));
+    call->replaceAllUsesWith(b.CreateFAdd(product, call->getArgOperand(2)));
     call->eraseFromParent();
   }
-}
-
-// Replaces fma by a multiplication and an addition, which rounds twice. Without FMA instructions an fma would
-// become a library call.
-void split_fma(llvm::Module& module) {
-  replace_calls(module, llvm::Intrinsic::fma,
-                [](llvm::IRBuilder<>& b, llvm::IntrinsicInst& call) -> llvm::Value* {
-                  llvm::Value* product = b.CreateFMul(call.getArgOperand(0), call.getArgOperand(1));
-                  return b.CreateFAdd(product, call.getArgOperand(2));
-                });
 }
 
 // Replaces floor by a truncation, minus one if it rounded up. Without SSE4.1 a floor would become a library
 // call. If |x| >= 2^23 or x is NaN, the result is x.
 void expand_floor(llvm::Module& module) {
-  replace_calls(
-      module, llvm::Intrinsic::floor, [](llvm::IRBuilder<>& b, llvm::IntrinsicInst& call) -> llvm::Value* {
-        llvm::Value* x = call.getArgOperand(0);
-        llvm::Type* type = x->getType();
-        llvm::Value* whole = b.CreateSIToFP(b.CreateFPToSI(x, type->getWithNewType(b.getInt32Ty())), type);
-        llvm::Value* one = llvm::ConstantFP::get(type, 1);
-        whole = b.CreateSelect(b.CreateFCmpOGT(whole, x), b.CreateFSub(whole, one), whole);
-        llvm::Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
-        llvm::Value* small = b.CreateFCmpOLT(magnitude, llvm::ConstantFP::get(type, 0x1p23));
-        return b.CreateSelect(small, whole, x);
-      });
+  llvm::SmallVector<llvm::IntrinsicInst*> calls;
+  for (llvm::Function& f : module)
+    for (llvm::Instruction& i : llvm::instructions(f))
+      if (auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&i))
+        if (call->getIntrinsicID() == llvm::Intrinsic::floor) calls.push_back(call);
+  for (llvm::IntrinsicInst* call : calls) {
+    llvm::IRBuilder<> b(call);
+    llvm::Value* x = call->getArgOperand(0);
+    llvm::Type* type = x->getType();
+    llvm::Value* whole = b.CreateSIToFP(b.CreateFPToSI(x, type->getWithNewType(b.getInt32Ty())), type);
+    llvm::Value* one = llvm::ConstantFP::get(type, 1);
+    whole = b.CreateSelect(b.CreateFCmpOGT(whole, x), b.CreateFSub(whole, one), whole);
+    llvm::Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+    llvm::Value* small = b.CreateFCmpOLT(magnitude, llvm::ConstantFP::get(type, 0x1p23));
+    call->replaceAllUsesWith(b.CreateSelect(small, whole, x));
+    call->eraseFromParent();
+  }
 }
 
 // Converts f16 to f32. The bits of exponent and mantissa, shifted to their place in an f32, are the value times
@@ -354,13 +351,19 @@ absl::Status check_self_contained(const std::string& object) {
 // Replaces llvm.maximum by comparisons, because the SPIR-V back end would turn it into OpenCL's fmax, which
 // ignores NaNs. For two zeros of different sign the result may be either; kernels do not distinguish them.
 void expand_maximum(llvm::Module& module) {
-  replace_calls(module, llvm::Intrinsic::maximum,
-                [](llvm::IRBuilder<>& b, llvm::IntrinsicInst& call) -> llvm::Value* {
-                  llvm::Value *x = call.getArgOperand(0), *y = call.getArgOperand(1);
-                  // `greater` is y if y is a NaN. The second select returns x if x is a NaN.
-                  llvm::Value* greater = b.CreateSelect(b.CreateFCmpOGT(x, y), x, y);
-                  return b.CreateSelect(b.CreateFCmpUNO(x, x), x, greater);
-                });
+  llvm::SmallVector<llvm::IntrinsicInst*> calls;
+  for (llvm::Function& f : module)
+    for (llvm::Instruction& i : llvm::instructions(f))
+      if (auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&i))
+        if (call->getIntrinsicID() == llvm::Intrinsic::maximum) calls.push_back(call);
+  for (llvm::IntrinsicInst* call : calls) {
+    llvm::IRBuilder<> b(call);
+    llvm::Value *x = call->getArgOperand(0), *y = call->getArgOperand(1);
+    // `greater` is y if y is a NaN. The second select returns x if x is a NaN.
+    llvm::Value* greater = b.CreateSelect(b.CreateFCmpOGT(x, y), x, y);
+    call->replaceAllUsesWith(b.CreateSelect(b.CreateFCmpUNO(x, x), x, greater));
+    call->eraseFromParent();
+  }
 }
 
 // Expands operations that the target lacks or treats differently.
