@@ -142,13 +142,14 @@ class OracleBench {
                     *std::max_element(losses.begin(), losses.end()));
       };
       tell("the oracle's choice", "its candidates", all.choice);
-      tell("tuning's winner", "these", all.tuned);
-      tell("the oracle's choice among libraries too", "all", all.of_all);
+      tell("tuning's winner", "the same candidates", all.tuned);
+      tell("the oracle's choice with libraries included", "all", all.of_all);
       const bool judged = !bench_.options.smoke;
       const double worst = *std::max_element(all.choice.begin(), all.choice.end());
-      reaches_floor(op + ": the choice, of its candidates' best in the mean",
+      reaches_floor(op + ": speed of the choice relative to its best candidate, mean",
                     100 / geometric_mean(all.choice), 97, " %", judged);
-      reaches_floor(op + ": the choice, of its candidates' best at worst", 100 / worst, 90, " %", judged);
+      reaches_floor(op + ": speed of the choice relative to its best candidate, worst", 100 / worst, 90, " %",
+                    judged);
     }
     return table_.is_written() && candidates_.is_written();
   }

@@ -51,8 +51,7 @@ int make_memory_file() {
   return beyond_standard_streams(file >= 0 ? file : memfd_create("lathe-kernel", MFD_CLOEXEC));
 }
 
-// Writes at fixed offsets, to overwrite what a daemon may have printed into the file before it was moved
-// above 2.
+// Writes at fixed offsets: while the file had a number of a standard stream, a daemon may have printed into it.
 bool write_all(int file, const char* bytes, size_t size) {
   const FileSizeSignalHeld held;
   for (size_t done = 0; done < size;) {

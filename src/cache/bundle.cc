@@ -22,7 +22,7 @@ namespace lathe {
 namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-              "the bundle's format is written as the host's little-endian");
+              "bundles are little-endian, so the host must be too");
 
 constexpr char kMagic[] = "LATHEBDL";
 constexpr uint32_t kSchema = 1;

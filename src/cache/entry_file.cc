@@ -11,7 +11,7 @@ namespace lathe {
 namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-              "the entry format is written as the host's little-endian");
+              "entries are little-endian, so the host must be too");
 
 constexpr char kMagic[] = "LATHECCH";
 constexpr uint32_t kSchema = 1;

@@ -91,7 +91,7 @@ absl::Status publish_once(int directory, const std::string& temporary, const std
   if (!file.valid()) {
     const int error = errno;
     unlinkat(directory, temporary.c_str(), 0);  // if only the reply was lost, the file exists
-    return error == EEXIST ? absl::AbortedError("the temporary file is there already")
+    return error == EEXIST ? absl::AbortedError("the temporary file exists already")
                            : errno_status(error, "open");
   }
   if (!lock_file(file.get(), LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)

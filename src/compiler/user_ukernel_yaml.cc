@@ -163,8 +163,9 @@ class DescriptionReader {
     if (on_gpu && u_.op == Op::kMatmul)
       yaml_.fail(lines_["op"], "op 'matmul' does not support user ukernels on GPUs; use argmax");
     if (on_gpu && u_.group.empty())
-      yaml_.fail(lines_.count("tiling") ? lines_["tiling"] : 1,
-                 "'tiling' needs group for a GPU: the threads that make one call, wave or block");
+      yaml_.fail(
+          lines_.count("tiling") ? lines_["tiling"] : 1,
+          "'tiling' needs group for a GPU: wave or block, the threads that call the function together");
     if (!on_gpu && !u_.group.empty()) yaml_.fail(lines_["tiling"], "'group' is only for GPUs");
     if (on_gpu && !u_.target.features.empty())
       yaml_.fail(lines_["target"], "'features' is only for CPUs; the arch of a GPU implies its features");

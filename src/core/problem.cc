@@ -49,7 +49,7 @@ void read_digest(const std::string& text, ProblemClass* c) {
   const bool digits = text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (!digits || !absl::SimpleHexAtoi(text.substr(0, 16), &c->program_hi) ||
       !absl::SimpleHexAtoi(text.substr(16), &c->program_lo) || (c->program_hi | c->program_lo) == 0)
-    throw std::invalid_argument(absl::StrCat("\"program\": no 32 hexadecimal digits of a digest: ", text));
+    throw std::invalid_argument(absl::StrCat("\"program\" is not a digest of 32 hexadecimal digits: ", text));
 }
 
 Op op_field(const Json& j) {

@@ -78,8 +78,8 @@ absl::StatusOr<UserUkernel> user_ukernel_from_json(const Json& j) {
     u.group = text_field(j["tiling"], "group");
     const bool has_group = u.target.backend != Backend::kCpu;
     if (has_group ? u.group != "wave" && u.group != "block" : !u.group.empty())
-      throw std::invalid_argument(absl::StrCat(
-          "group '", u.group, "': expected ", has_group ? "wave or block" : "an empty one for a CPU target"));
+      throw std::invalid_argument(absl::StrCat("group '", u.group, "': expected ",
+                                               has_group ? "wave or block" : "none for a CPU target"));
     u.shared_bytes = int_field(j, "shared_bytes", 0, kMostShared);
     expect_fields(j.at("cost"), 3);
     u.fixed_seconds = seconds_field(j["cost"], "fixed_seconds");

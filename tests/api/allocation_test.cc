@@ -1,4 +1,4 @@
-// A hit of the dispatch table allocates nothing: counted in a replaced operator new.
+// A hit of the dispatch table makes no allocation. The test counts allocations by replacing operator new.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -27,7 +27,7 @@ void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
 namespace lathe {
 namespace {
 
-TEST(Allocation, AHitAllocatesNothing) {
+TEST(Allocation, HitAllocatesNothing) {
   FakeDevice fake;
   fake.driver->record = false;
   MatmulRequest m(7, 40, 33);

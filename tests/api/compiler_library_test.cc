@@ -27,7 +27,7 @@ bool says(const absl::Status& status, const std::string& part) {
   return std::string(status.message()).find(part) != std::string::npos;
 }
 
-TEST(CompilerLibrary, LoadsAtTheFirstUse) {
+TEST(CompilerLibrary, LoadsOnFirstUse) {
   CompilerLibrary library(fake_compiler());
   EXPECT_EQ(library.load_milliseconds(), 0.0);
   ASSERT_TRUE(library.load().ok()) << library.load();
@@ -35,7 +35,7 @@ TEST(CompilerLibrary, LoadsAtTheFirstUse) {
   EXPECT_GT(library.load_milliseconds(), 0.0);
 }
 
-TEST(CompilerLibrary, AMissingOneIsNotAvailable) {
+TEST(CompilerLibrary, MissingLibraryIsNotAvailable) {
   CompilerLibrary library("/nowhere/liblathe-compiler.so");
   const absl::Status status = library.compile(Something().request()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -44,7 +44,7 @@ TEST(CompilerLibrary, AMissingOneIsNotAvailable) {
   EXPECT_FALSE(library.mapped());
 }
 
-TEST(CompilerLibrary, OneThatAppearsLaterIsFound) {
+TEST(CompilerLibrary, FindsALibraryThatIsInstalledLater) {
   const std::string path = ::testing::TempDir() + "appears_later_" + std::to_string(getpid()) + ".so";
   CompilerLibrary library(path);
   EXPECT_EQ(library.load().code(), absl::StatusCode::kUnavailable);
@@ -53,7 +53,7 @@ TEST(CompilerLibrary, OneThatAppearsLaterIsFound) {
   std::remove(path.c_str());
 }
 
-TEST(CompilerLibrary, RefusesStrangers) {
+TEST(CompilerLibrary, RefusesOtherLibraries) {
   const std::pair<const char*, const char*> strangers[] = {
       {"other_abi", "ABI version"},
       {"other_codegen", "codegen id 0123456789abcdef-llvm0.0.0"},
@@ -68,7 +68,7 @@ TEST(CompilerLibrary, RefusesStrangers) {
   EXPECT_TRUE(says(CompilerLibrary(fake_compiler("other_codegen")).load(), std::string(codegen_id())));
 }
 
-TEST(CompilerLibrary, PassesTheRequestAndTheArtifactOn) {
+TEST(CompilerLibrary, PassesRequestsAndArtifacts) {
   Something s;
   s.problem.n = 4711;
   s.config.kernel = "panel";
@@ -76,7 +76,7 @@ TEST(CompilerLibrary, PassesTheRequestAndTheArtifactOn) {
   CompilerLibrary library(fake_compiler());
   const absl::StatusOr<Artifact> artifact = library.compile(s.request());
   ASSERT_TRUE(artifact.ok()) << artifact.status();
-  // The fake puts the request where code would be.
+  // The fake compiler returns the request as the code.
   const Json request = Json::parse(artifact->code);
   EXPECT_EQ(request["class"], to_json(s.problem));
   EXPECT_EQ(request["config"], to_json(s.config));
@@ -85,7 +85,7 @@ TEST(CompilerLibrary, PassesTheRequestAndTheArtifactOn) {
   EXPECT_FALSE(request.contains("assemble"));
 }
 
-TEST(CompilerLibrary, PassesOnWhereAssemblersMayBe) {
+TEST(CompilerLibrary, PassesTheAssemblerSearch) {
   Something s;
   AssemblerSearch search;
   search.directories = {"/a", "/b"};
@@ -96,8 +96,8 @@ TEST(CompilerLibrary, PassesOnWhereAssemblersMayBe) {
   EXPECT_EQ(Json::parse(artifact->code)["assemble"], to_json(search));
 }
 
-// A directory of PATH, or a pipeline, in Latin-1: no assembler is found there, and nothing is refused.
-TEST(CompilerLibrary, TakesTextThatIsNoUtf8) {
+// A directory of PATH and a pipeline in Latin-1. The invalid bytes are replaced, and nothing is refused.
+TEST(CompilerLibrary, AcceptsTextThatIsNotUtf8) {
   Something s;
   AssemblerSearch search;
   search.directories = {"/caf\xe9/bin", "/b"};
@@ -115,7 +115,7 @@ TEST(CompilerLibrary, TakesTextThatIsNoUtf8) {
   EXPECT_EQ(last, "# caf\xef\xbf\xbd\n");
 }
 
-TEST(CompilerLibrary, ReportsWhatTheCompilerSays) {
+TEST(CompilerLibrary, ReportsErrorsOfTheCompiler) {
   const absl::Status failed = CompilerLibrary(fake_compiler("fails")).compile(Something().request()).status();
   EXPECT_EQ(failed.code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(says(failed, "stage vectorise: no such shape")) << failed;
@@ -145,7 +145,7 @@ TEST(CompilerLibrary, DumpsStageByStage) {
   EXPECT_EQ(stages, want);
 }
 
-TEST(CompilerLibrary, AnExceptionOfTheSinkDoesNotCrossTheCompiler) {
+TEST(CompilerLibrary, SinkExceptionDoesNotPassThroughTheCompiler) {
   CompilerLibrary library(fake_compiler());
   EXPECT_THROW(
       (void)library.dump(Something().request(), "",
@@ -153,7 +153,7 @@ TEST(CompilerLibrary, AnExceptionOfTheSinkDoesNotCrossTheCompiler) {
       std::runtime_error);
 }
 
-TEST(CompilerLibrary, ManyThreadsLoadItOnce) {
+TEST(CompilerLibrary, ManyThreadsLoadItOnlyOnce) {
   CompilerLibrary library(fake_compiler());
   std::vector<std::thread> threads;
   std::atomic<int> good{0};

@@ -1,4 +1,5 @@
-// Compiler processes over a fake compiler that crashes, hangs and eats memory where a request's N says so.
+// Tests compiler processes with a fake compiler. The N of a request selects whether the fake crashes, hangs, takes all
+// memory, and so on.
 #include "compile_client/compiler_processes.h"
 
 #include <fcntl.h>
@@ -42,7 +43,7 @@ enum Way {
   kStartsAndHangs
 };
 
-// A sanitizer's shadow memory takes more than any limit, so the program sets none.
+// A sanitizer's shadow memory exceeds any limit, so the processes of a sanitizer build have no memory limit.
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
@@ -62,7 +63,7 @@ absl::StatusOr<Artifact> compile(Compiler& compiler, int64_t n = 7) {
   return compiler.compile({problem, CompileConfig(), Target(), nullptr});
 }
 
-TEST(CompilerProcesses, AnswerAsTheLibraryDoes) {
+TEST(CompilerProcesses, GiveTheSameArtifactAsTheLibrary) {
   CompilerProcesses processes(options(""));
   CompilerLibrary library(fake_compiler());
   const auto out = compile(processes), in = compile(library);
@@ -92,7 +93,7 @@ TEST(CompilerProcesses, PassOnDumpsAndErrors) {
   EXPECT_EQ(compile(mumbling).status().code(), absl::StatusCode::kInternal);
 }
 
-TEST(CompilerProcesses, WhatEndsThemIsAnErrorOfThatRequestAlone) {
+TEST(CompilerProcesses, CrashOrHangFailsOnlyItsRequest) {
   CompilerProcessOptions o = options();
   o.request_seconds = 3;
   o.memory_bytes = uint64_t{1} << 30;
@@ -118,7 +119,7 @@ TEST(CompilerProcesses, WhatEndsThemIsAnErrorOfThatRequestAlone) {
   EXPECT_TRUE(compile(processes, kHugeDump).ok()) << "20 MB pass";
 }
 
-TEST(CompilerProcesses, RequestsBesideOneThatHangsAreServed) {
+TEST(CompilerProcesses, ServeOtherRequestsWhileOneHangs) {
   CompilerProcessOptions o = options();
   o.request_seconds = 2;
   CompilerProcesses processes(o);
@@ -130,7 +131,7 @@ TEST(CompilerProcesses, RequestsBesideOneThatHangsAreServed) {
   hanging.join();
 }
 
-TEST(CompilerProcesses, WhatAHangingOneStartedEndsWithIt) {
+TEST(CompilerProcesses, ChildrenOfAHangingProcessAreKilledToo) {
   CompilerProcessOptions o = options();
   o.request_seconds = 0.5;
   CompilerProcesses processes(o);
@@ -150,20 +151,20 @@ TEST(CompilerProcesses, WhatAHangingOneStartedEndsWithIt) {
   EXPECT_TRUE(comes_true([&] { return is_gone(group[0]); }));
 }
 
-TEST(CompilerProcesses, OneThatWasKilledWhileIdleIsReplacedUnnoticed) {
+TEST(CompilerProcesses, ReplaceAProcessThatWasKilledWhileIdle) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const auto before = children_of(getpid());
   ASSERT_EQ(before.size(), 1u);
   kill(before[0], SIGKILL);
-  // Gone with all its threads: until then its socket is open.
+  // Wait until the process has ended with all its threads. Until then its socket is open.
   siginfo_t info;
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(before[0]), &info, WEXITED | WNOWAIT), 0);
   EXPECT_TRUE(compile(processes).ok());
   EXPECT_THAT(children_of(getpid()), testing::Not(testing::ElementsAre(before[0])));
 }
 
-TEST(CompilerProcesses, OneThatIsKilledAtWorkIsAnError) {
+TEST(CompilerProcesses, KilledDuringARequestIsAnError) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const auto children = children_of(getpid());
@@ -179,7 +180,7 @@ TEST(CompilerProcesses, OneThatIsKilledAtWorkIsAnError) {
   EXPECT_TRUE(compile(processes).ok());
 }
 
-TEST(CompilerProcesses, EndForWantOfWork) {
+TEST(CompilerProcesses, EndWhenIdle) {
   CompilerProcessOptions o = options();
   o.idle_seconds = 0.1;
   CompilerProcesses processes(o);
@@ -188,8 +189,8 @@ TEST(CompilerProcesses, EndForWantOfWork) {
   EXPECT_TRUE(compile(processes).ok());
 }
 
-// A request that meets the goodbye goes to another process: with no time to be idle, all do.
-TEST(CompilerProcesses, AGoodbyeIsNoAnswer) {
+// Requests arrive when an idle process is about to end. If it has ended, another process serves the request.
+TEST(CompilerProcesses, RequestToAnEndingProcessGoesToAnother) {
   CompilerProcessOptions o = options();
   o.idle_seconds = 0.02;
   CompilerProcesses processes(o);
@@ -200,7 +201,7 @@ TEST(CompilerProcesses, AGoodbyeIsNoAnswer) {
   }
 }
 
-TEST(CompilerProcesses, WithoutTheProgramOrTheLibraryAreNotAvailable) {
+TEST(CompilerProcesses, MissingProgramOrLibraryIsNotAvailable) {
   CompilerProcessOptions o = options();
   o.program = "/nowhere/lathe-compiler-process";
   absl::Status status = compile(*std::make_unique<CompilerProcesses>(o)).status();
@@ -218,7 +219,7 @@ TEST(CompilerProcesses, WithoutTheProgramOrTheLibraryAreNotAvailable) {
   EXPECT_FALSE(CompilerProcesses(o).load().ok());
 }
 
-TEST(CompilerProcesses, ACrashAtEveryRequestComesWithGrowingPauses) {
+TEST(CompilerProcesses, RepeatedCrashesCauseGrowingPauses) {
   CompilerProcesses processes(options());
   const auto begin = Clock::now();
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(compile(processes, kAborts).ok());
@@ -240,7 +241,7 @@ TEST(CompilerProcesses, ServeManyThreadsAtOnce) {
   EXPECT_THAT(children_of(getpid()).size(), testing::AllOf(testing::Ge(2u), testing::Le(most)));
 }
 
-TEST(CompilerProcesses, WorkAtThePriorityOfTheirCaller) {
+TEST(CompilerProcesses, RunAtThePriorityOfTheCaller) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const pid_t plain = children_of(getpid()).at(0);
@@ -258,19 +259,19 @@ TEST(CompilerProcesses, WorkAtThePriorityOfTheirCaller) {
   EXPECT_EQ(sched_getscheduler(niced), SCHED_OTHER);
 }
 
-TEST(CompilerProcesses, WorkIdlyForAThreadThatDoes) {
+TEST(CompilerProcesses, RunAtIdlePriorityForAnIdleThread) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const pid_t plain = children_of(getpid()).at(0);
-  run_idly([&] { EXPECT_TRUE(compile(processes).ok()); });  // with the same nice value
+  run_idly([&] { EXPECT_TRUE(compile(processes).ok()); });  // the nice value is the same
   const auto children = children_of(getpid());
   ASSERT_EQ(children.size(), 2u);
   EXPECT_EQ(sched_getscheduler(plain), SCHED_OTHER);
   EXPECT_EQ(sched_getscheduler(children[0] == plain ? children[1] : children[0]), SCHED_IDLE);
 }
 
-// It waits, and is not kept from running.
-TEST(CompilerProcesses, OneThatHangsIdlyHasNoLongerThanAnother) {
+// The time limit is extended only for an idle process that gets no processor time, not for one that hangs.
+TEST(CompilerProcesses, TimeLimitHoldsForAHangAtIdlePriority) {
   CompilerProcessOptions o = options();
   o.request_seconds = 2;
   CompilerProcesses processes(o);
@@ -279,12 +280,12 @@ TEST(CompilerProcesses, OneThatHangsIdlyHasNoLongerThanAnother) {
   EXPECT_LT(Clock::now() - before, std::chrono::seconds(10));
 }
 
-TEST(CompilerProcesses, LeaveTheHostsSignalsAndFilesAlone) {
-  constexpr int kSignals = 32;  // those after are the C library's own, or nobody's
+TEST(CompilerProcesses, DoNotChangeTheHostsSignalsAndFiles) {
+  constexpr int kSignals = 32;  // later signals are real-time signals, which the C library uses or nobody
   struct sigaction before[kSignals], after[kSignals];
   for (int i = 1; i < kSignals; ++i) sigaction(i, nullptr, &before[i]);
   int leaks[2];
-  ASSERT_EQ(pipe(leaks), 0);  // not closed on exec: it would reach a child that did not see to it
+  ASSERT_EQ(pipe(leaks), 0);  // without O_CLOEXEC, so a child that does not close it holds it open
   CompilerProcesses processes(options());
   EXPECT_FALSE(compile(processes, kAborts).ok());
   ASSERT_TRUE(compile(processes).ok());
@@ -301,8 +302,8 @@ TEST(CompilerProcesses, LeaveTheHostsSignalsAndFilesAlone) {
       EXPECT_NE(fcntl(std::atoi(file.path().filename().c_str()), F_GETFD) & FD_CLOEXEC, 0) << file.path();
 }
 
-// A host whose handler waits for every child, or that ignores them.
-TEST(CompilerProcesses, AHostThatReapsThemIsServed) {
+// The host ignores SIGCHLD, so the system reaps its children. The same happens if a handler waits for every child.
+TEST(CompilerProcesses, WorkIfTheHostReapsChildren) {
   struct sigaction ignore = {}, before;
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGCHLD, &ignore, &before);
@@ -323,7 +324,7 @@ TEST(CompilerProcesses, EndWithTheContext) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "none is left to be waited for";
 }
 
-// Idle or at work, a compiler process does not outlive its host.
+// A compiler process ends when its host is killed, whether it is idle or compiling.
 TEST(CompilerProcesses, DieWithTheirHost) {
   for (const bool at_work : {false, true}) {
     int pipe_of_pids[2];
@@ -333,7 +334,7 @@ TEST(CompilerProcesses, DieWithTheirHost) {
       CompilerProcesses processes(options());
       if (!compile(processes).ok()) _exit(1);
       const pid_t pid = children_of(getpid()).at(0);
-      // A child of its own that holds the socket too must not keep it alive.
+      // A child that the host forks holds the socket too. It must not keep the compiler process alive.
       const pid_t holder = fork();
       if (holder == 0) {
         pause();
@@ -357,7 +358,7 @@ TEST(CompilerProcesses, DieWithTheirHost) {
   }
 }
 
-TEST(CompilerProcesses, AForkedHostHasItsOwn) {
+TEST(CompilerProcesses, ForkedChildStartsItsOwn) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const auto mine = children_of(getpid());
@@ -376,7 +377,7 @@ TEST(CompilerProcesses, AForkedHostHasItsOwn) {
   EXPECT_EQ(children_of(getpid()), mine) << "the child's end left the parent's alone";
 }
 
-// Through a context: a crash is the request's error, LATHE_MISS_FALLBACK's background compiles there too.
+// A fake device whose context compiles in a separate process.
 struct IsolatedDevice {
   explicit IsolatedDevice(const std::string& way, const std::string& fallback_bundle = "",
                           bool compiles_in_process = false) {
@@ -405,7 +406,7 @@ struct IsolatedDevice {
   FakeDriver* driver = nullptr;
 };
 
-TEST(CompilerProcesses, ACallThatMeetsACrashFailsAndTheNextDoesNot) {
+TEST(CompilerProcesses, CrashFailsOneCallButNotTheNext) {
   IsolatedDevice isolated("misbehaves");
   MatmulRequest bad(7, kAborts, 33), good(7, 40, 33);
   EXPECT_EQ(lathe_matmul(isolated.device.get(), nullptr, &bad.desc), LATHE_COMPILE_FAILED);
@@ -419,8 +420,8 @@ TEST(CompilerProcesses, ACallThatMeetsACrashFailsAndTheNextDoesNot) {
   EXPECT_EQ(s.compiler_loaded, 0u);
 }
 
-// Of a context that compiles in the process, too.
-TEST(CompilerProcesses, ReadThePipelineOfADump) {
+// Also for a context that compiles in its own process, a user's pipeline is read in a separate one.
+TEST(CompilerProcesses, ReadAUsersPipelineInASeparateProcess) {
   IsolatedDevice isolated("misbehaves", "", /*compiles_in_process=*/true);
   lathe_device described(*isolated.context, "described", isolated.device->facts, nullptr);
   std::string text;
@@ -457,7 +458,7 @@ class FallbackBundle {
   std::string directory_;
 };
 
-TEST(CompilerProcesses, AFallbackRunsAtOnceAndItsOwnKernelIsMadeInAnIdleProcess) {
+TEST(CompilerProcesses, FallbackCompilesAtIdlePriority) {
   const FallbackBundle bundle;
   IsolatedDevice isolated("slow", bundle.path());
   MatmulRequest m(7, 40, 33);
@@ -475,8 +476,8 @@ TEST(CompilerProcesses, AFallbackRunsAtOnceAndItsOwnKernelIsMadeInAnIdleProcess)
   EXPECT_EQ(s.compiler_loaded, 0u);
 }
 
-// What ends the compiler is not even an error of a call that falls back: it stays with the generic kernel.
-TEST(CompilerProcesses, AFallbackOutlivesACompilerThatCrashes) {
+// With LATHE_MISS_FALLBACK a crash of the compiler is no error of the call. The class keeps its generic kernel.
+TEST(CompilerProcesses, FallbackKeepsTheGenericKernelAfterACrash) {
   const FallbackBundle bundle;
   IsolatedDevice isolated("misbehaves", bundle.path());
   uint64_t failures = 0;
@@ -495,7 +496,7 @@ TEST(CompilerProcesses, AFallbackOutlivesACompilerThatCrashes) {
   EXPECT_EQ(isolated.statistics().compile_failures, failures) << "each is tried once";
 }
 
-TEST(CompilerProcesses, AWarmUpUsesSeveral) {
+TEST(CompilerProcesses, WarmUpUsesSeveralProcesses) {
   IsolatedDevice isolated("slow");
   MatmulRequest weight(1, 40, 33);
   lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;

@@ -17,7 +17,7 @@ void append(void* user, const char*, const char* text, size_t size) {
   static_cast<std::string*>(user)->append(text, size);
 }
 
-// A fresh private directory for a disk cache, gone with the test.
+// A new private directory for a disk cache, removed at the end of the test.
 struct FreshDirectory {
   FreshDirectory() { EXPECT_NE(mkdtemp(path.data()), nullptr); }
   ~FreshDirectory() { std::filesystem::remove_all(path); }
@@ -40,8 +40,8 @@ TEST(Context, CreatesAndDestroys) {
   EXPECT_EQ(context, nullptr);
 }
 
-// Who lives and compiles is waited for as long as a compile may take.
-TEST(Context, TheCacheWaitsForOthersAsLongAsForItsCompiler) {
+// While another process compiles the key, a caller waits as long as a compile may take.
+TEST(Context, LockTimeoutIsTheCompileTimeout) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   const auto none = [](const char*) { return nullptr; };
   EXPECT_EQ(cache_options(read_options(&options, none).value(), Logger()).lock_timeout_seconds, 120);
@@ -49,16 +49,16 @@ TEST(Context, TheCacheWaitsForOthersAsLongAsForItsCompiler) {
   EXPECT_EQ(cache_options(read_options(&options, none).value(), Logger()).lock_timeout_seconds, 7);
 }
 
-TEST(Context, OutlivesADestroyBeforeItsDevices) {
+TEST(Context, DestroyIsRefusedWhileDevicesAreOpen) {
   FakeDevice fake;
   lathe_context_destroy(fake.context.get());
-  // Still there: the destroy was refused and said so.
+  // The context still exists. The destroy was refused and logged the reason.
   ASSERT_FALSE(fake.log.empty());
   EXPECT_NE(fake.log.back().find("2 devices are open"), std::string::npos) << fake.log.back();
   EXPECT_EQ(fake.context->devices.load(), 2);
 }
 
-TEST(Context, CountsFromMissToHit) {
+TEST(Context, CountsMissesAndHits) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
   lathe_statistics before = fake.statistics();
@@ -76,7 +76,7 @@ TEST(Context, CountsFromMissToHit) {
   EXPECT_GT(s.link_milliseconds, 0.0);
   EXPECT_GT(s.artifact_bytes, 0u);
 
-  // The same class on another device of the context: in memory.
+  // The same class on another device of the context: the artifact is in memory.
   auto driver = std::make_unique<FakeDriver>(fake.device->facts);
   lathe_device second(*fake.context, "second", fake.device->facts, std::move(driver));
   ASSERT_EQ(lathe_matmul(&second, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
@@ -119,7 +119,7 @@ TEST(Context, ListsAndClearsTheDiskCache) {
   EXPECT_GT(list["bytes"].get<uint64_t>(), 0u);
   EXPECT_EQ(list["rejected"], 0);
 
-  // Another process' context, without any compiler: served from disk.
+  // A context without a compiler, as in another process: the disk serves it.
   ContextOptions bare = options;
   bare.compiler_library = "/nowhere/liblathe-compiler.so";
   {
@@ -143,8 +143,8 @@ TEST(Context, ListsAndClearsTheDiskCache) {
   EXPECT_EQ(lathe_cache_clear(nullptr, nullptr), LATHE_INVALID_ARGUMENT);
 }
 
-// A store packed into a bundle, and what another machine's contexts make of it.
-TEST(Context, BundlesServeWithoutACompilerAndAreImported) {
+// Packs a store into a bundle. Contexts of another machine use the bundle and import it.
+TEST(Context, BundlesServeWithoutACompilerAndCanBeImported) {
   const FreshDirectory own, others;
   const std::string &directory = own.path, &elsewhere = others.path;
   const std::string path = elsewhere + "/kernels.bundle", none = elsewhere + "/none.bundle";
@@ -193,7 +193,7 @@ TEST(Context, BundlesServeWithoutACompilerAndAreImported) {
   }
   EXPECT_EQ(report.entries, 1u);
 
-  // Now from the directory alone; and pruned from it.
+  // Now the directory serves without the bundle. Then it is pruned.
   shipped.bundles.clear();
   lathe_context context(shipped);
   lathe_device device(context, "fake", facts, std::make_unique<FakeDriver>(facts));
@@ -212,7 +212,7 @@ TEST(Context, BundlesServeWithoutACompilerAndAreImported) {
   EXPECT_EQ(s.evictions, 1u);
 }
 
-TEST(Context, BundleCallsNameTheirDefects) {
+TEST(Context, BundleErrorsNameTheCause) {
   const FreshDirectory fresh;
   const std::string &directory = fresh.path, path = directory + "/out.bundle";
   const char* const absent[] = {"/nonexistent/source"};

@@ -1,4 +1,4 @@
-// lathe.hpp against the shared library, as a user's program sees it.
+// Tests lathe.hpp with the shared library, as a user's program uses them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -95,7 +95,7 @@ TEST(Cpp, MatmulFillsTheDescriptor) {
   EXPECT_EQ(d.math, LATHE_MATH_TF32);
 }
 
-TEST(Cpp, BytesMultiplyToExactSums) {
+TEST(Cpp, Int8ProductsAreExactSums) {
   const std::vector<int8_t> x(2 * 3), w(3 * 4);
   std::vector<int32_t> y(2 * 4);
   const lathe_matmul_desc d = lathe::matmul_desc(
@@ -123,7 +123,7 @@ TEST(Cpp, ShapesThatDoNotFitThrow) {
   }
 }
 
-TEST(Cpp, AnArgmaxOfABatchThrows) {
+TEST(Cpp, ArgmaxWithABatchThrows) {
   float data[64] = {};
   int32_t indices[8] = {};
   const lathe::Matrix x = lathe::row_major(data, 2, 4), w = lathe::row_major(data, 4, 3);
@@ -162,7 +162,7 @@ TEST(Cpp, ErrorsCarryStatusAndMessage) {
   EXPECT_THROW(context.describe("/nowhere.json"), lathe::Error);
 }
 
-TEST(Cpp, PackedBatchesLieAWholeWeightApart) {
+TEST(Cpp, PackedBatchStrideIsAWholeWeight) {
   lathe::Context context(options());
   const lathe::Device cpu = context.open("cpu");
   const std::pair<lathe_dtype, int64_t> dtypes[] = {
@@ -181,7 +181,7 @@ TEST(Cpp, PackedBatchesLieAWholeWeightApart) {
   }
 }
 
-TEST(Cpp, RunsWhatNeedsNoKernel) {
+TEST(Cpp, RunsRequestsThatNeedNoKernel) {
   lathe::Context context(options());
   lathe::Device cpu = context.open("cpu");
   std::vector<float> bias = {1, -2, 3}, y(6);
@@ -211,7 +211,7 @@ TEST(Cpp, Elementwise) {
   manifest.add(desc, "scaled");
   EXPECT_EQ(device.classes(manifest).size(), 3u) << "one for each alignment";
   EXPECT_EQ(device.warm(manifest).compiled, 3u);
-  // Of what a manifest alone tells a device.
+  // Another context reads the manifest and knows nothing else of the program.
   lathe::Context other(options());
   lathe::Manifest read;
   read.parse(manifest.text());
@@ -234,8 +234,8 @@ TEST(Cpp, PlansExplainsDumpsAndWarmsADescribedDevice) {
   EXPECT_THROW(plan.workspace_bytes(), lathe::Error);
   lathe::Manifest manifest;
   manifest.add(desc, 3, "weight");
-  // Three M of rows aligned to 16 bytes and three of other rows; one class for pointers that no element is
-  // aligned at.
+  // Three M with rows aligned to 16 bytes, three M with other rows, and one class for pointers that are not even
+  // aligned to an element.
   EXPECT_EQ(device.classes(manifest).size(), 3u + 3 + 1);
   const lathe_warmup_report report = device.warm(desc, 3);
   EXPECT_EQ(report.compiled, 3u + 3 + 1);
@@ -250,7 +250,7 @@ TEST(Cpp, PlansExplainsDumpsAndWarmsADescribedDevice) {
   EXPECT_NE(context.devices().find("\"cuda"), std::string::npos);
 }
 
-TEST(Cpp, MissesAreRefusedAndTold) {
+TEST(Cpp, MissesAreRefusedAndReported) {
   lathe::Context context(options());
   lathe::Device cpu = context.open("cpu");
   std::string problem;

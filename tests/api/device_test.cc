@@ -35,8 +35,8 @@ TEST(Device, OpensByName) {
   lathe_device_close(nullptr);
 }
 
-// Only a described device has its PTX assembled while compiling; what speaks against it is told, and that
-// there is no assembler is told once.
+// PTX is assembled at compile time only for a described device. The assembler's complaints are logged each time; that
+// there is no assembler is logged once.
 TEST(Device, AsksForAnAssemblerWithoutADriver) {
   std::vector<std::string> log;
   ContextOptions options;
@@ -106,7 +106,7 @@ TEST(Device, DescribesFromFacts) {
   EXPECT_EQ(lathe_device_describe(context, nullptr, nullptr, &device), LATHE_INVALID_ARGUMENT);
 }
 
-TEST(Device, SaysWhoseFactsAnotherTargetIsPlannedWith) {
+TEST(Device, WarnsIfFactsAreOfAnotherTarget) {
   std::vector<std::string> log;
   const Logger logger(LogLevel::kWarning, [&](LogLevel, const std::string& line) { log.push_back(line); });
   for (const char* own : {"", "sm_90a"})
@@ -118,7 +118,7 @@ TEST(Device, SaysWhoseFactsAnotherTargetIsPlannedWith) {
     EXPECT_NE(log[0].find(word), std::string::npos) << log[0];
 }
 
-TEST(Device, ANamedAssemblerMustBeThere) {
+TEST(Device, NamedAssemblerMustExist) {
   ContextOptions options;
   options.assembler = AssemblerSearch();
   options.assembler->ptxas = "/nowhere/ptxas";
@@ -129,13 +129,13 @@ TEST(Device, ANamedAssemblerMustBeThere) {
             LATHE_INVALID_ARGUMENT);
   EXPECT_EQ(device, nullptr);
   EXPECT_STREQ(lathe_last_error(), "LATHE_PTXAS: /nowhere/ptxas: No such file or directory");
-  // Nothing of AMD's is PTX.
+  // AMD's kernels are not PTX, so they need no assembler.
   ASSERT_EQ(lathe_device_describe(context, facts_file("mi300x.json").c_str(), nullptr, &device), LATHE_OK)
       << lathe_last_error();
   lathe_device_close(device);
 }
 
-TEST(Device, ADescribedOneCannotRun) {
+TEST(Device, DescribedDeviceCannotRun) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
   ArgmaxRequest a(3, 100);
@@ -143,7 +143,7 @@ TEST(Device, ADescribedOneCannotRun) {
   EXPECT_EQ(lathe_argmax(fake.described.get(), nullptr, &a.desc), LATHE_NOT_AVAILABLE);
 }
 
-TEST(Device, FingerprintFollowsFactsWorkersAndTarget) {
+TEST(Device, FingerprintDependsOnFactsWorkersAndTarget) {
   FakeDevice fake;
   uint64_t first = 0;
   ASSERT_EQ(lathe_device_fingerprint(fake.device.get(), &first), LATHE_OK);
@@ -162,7 +162,7 @@ TEST(Device, FingerprintFollowsFactsWorkersAndTarget) {
   EXPECT_EQ(lathe_device_fingerprint(fake.device.get(), nullptr), LATHE_INVALID_ARGUMENT);
 }
 
-TEST(Device, ForcedCandidatesAreTakenOrRefused) {
+TEST(Device, ForcedCandidateIsUsedOrRefused) {
   FakeDevice fake;
   DispatchKey key = key_of_request(MatmulRequest(7, 40, 33).desc);
   const absl::StatusOr<Choice> best = choose_plan(*fake.device, key);
@@ -196,8 +196,8 @@ TEST(Device, KeepsTheFirstKernelOfAKey) {
   EXPECT_EQ(kernels.find(key), first);
 }
 
-// Whatever is fixed at the entry equals what the formulas give for every M and batch of the class.
-TEST(Device, FixesTheLaunchWhereTheClassDecidesIt) {
+// What an entry fixes must equal what the formulas give for every M and batch of the class.
+TEST(Device, FixesTheLaunchIfTheClassDeterminesIt) {
   ProblemClass c;
   c.n = 40;
   c.k = 5123;

@@ -39,7 +39,7 @@ TEST(Dispatch, RunsArgmax) {
   EXPECT_EQ(fake.driver->last_args.n, 100);
 }
 
-TEST(Dispatch, ForcedSplitsHaveAnEntryOfTheirOwn) {
+TEST(Dispatch, ForcedSplitsHaveTheirOwnEntry) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 5123);
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
@@ -56,7 +56,7 @@ TEST(Dispatch, ForcedSplitsHaveAnEntryOfTheirOwn) {
   EXPECT_EQ(fake.device->table.size(), 2u);
 }
 
-TEST(Dispatch, TheMissPolicyErrorChangesNothing) {
+TEST(Dispatch, MissPolicyErrorChangesNothing) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
   m.desc.miss_policy = LATHE_MISS_ERROR;
@@ -70,7 +70,7 @@ TEST(Dispatch, TheMissPolicyErrorChangesNothing) {
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << "loaded by now";
 }
 
-TEST(Dispatch, TheContextsPolicyIsTheDefault) {
+TEST(Dispatch, DefaultPolicyIsThatOfTheContext) {
   FakeDevice fake(fake_compiler(), MissPolicy::kError);
   MatmulRequest m(7, 40, 33);
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_MISS);
@@ -158,7 +158,7 @@ TEST(Dispatch, ChecksTheCallersWorkspace) {
   tuning.split_k = 7;
   lathe_workspace workspace = LATHE_WORKSPACE_INIT;
   workspace.next = reinterpret_cast<const lathe_chain*>(&tuning);
-  // The fake kernel's formula: 4 M N splits, and 128 a worker.
+  // The formula of the fake kernel: 4 bytes for each of M * N * splits, and 128 bytes for each worker.
   const size_t needed = 4 * 7 * 40 * 7 + 2 * 128;
   std::vector<char> memory(needed + 64);
   workspace.data = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
@@ -173,7 +173,7 @@ TEST(Dispatch, ChecksTheCallersWorkspace) {
   EXPECT_EQ(fake.driver->last.workspace_bytes, needed);
 }
 
-TEST(Dispatch, ManyThreadsMissTheSameClassAndCompileOnce) {
+TEST(Dispatch, ManyThreadsCompileAClassOnce) {
   FakeDevice fake;
   constexpr int kThreads = 4, kClasses = 6, kRounds = 20;
   std::vector<std::thread> threads;

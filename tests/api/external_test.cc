@@ -1,4 +1,4 @@
-// What becomes of requests that external libraries are to do, on a driver that only says that it has one.
+// Requests for external libraries, on a fake driver that claims to have one.
 #include <gtest/gtest.h>
 
 #include "dispatch/dispatch.h"
@@ -30,7 +30,7 @@ size_t warnings(const FakeDevice& fake) {
   return count;
 }
 
-TEST(ExternalRequest, NothingIsLookedForUnlessAsked) {
+TEST(ExternalRequest, DoesNotSearchLibrariesUnlessAsked) {
   FakeDevice fake;
   MatmulRequest m(40, 48, 333);
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
@@ -38,7 +38,7 @@ TEST(ExternalRequest, NothingIsLookedForUnlessAsked) {
   EXPECT_EQ(fake.driver->external_launches.load(), 0);
 }
 
-TEST(ExternalRequest, HasAnEntryOfItsOwn) {
+TEST(ExternalRequest, HasItsOwnDispatchEntry) {
   FakeDevice fake;
   Asked prefer(LATHE_EXTERNAL_PREFER), off(LATHE_EXTERNAL_OFF);
   ASSERT_EQ(prefer.run(fake), LATHE_OK) << lathe_last_error();
@@ -51,7 +51,7 @@ TEST(ExternalRequest, HasAnEntryOfItsOwn) {
   EXPECT_EQ(fake.device->table.size(), 2u);
 }
 
-TEST(ExternalRequest, AnAbsentLibraryIsNoFailureUnlessRequired) {
+TEST(ExternalRequest, AbsentLibraryFailsOnlyIfRequired) {
   FakeDevice fake;
   fake.driver->absent_openblas = "libopenblas.so.0: no such file";
   Asked prefer(LATHE_EXTERNAL_PREFER), require(LATHE_EXTERNAL_REQUIRE);
@@ -61,8 +61,8 @@ TEST(ExternalRequest, AnAbsentLibraryIsNoFailureUnlessRequired) {
   EXPECT_NE(std::string(lathe_last_error()).find("no such file"), std::string::npos) << lathe_last_error();
 }
 
-// It was there when the plan was made, or on the machine that made the artifact.
-TEST(ExternalRequest, ALibraryThatIsGoneWhenItsKernelLoadsIsNoFailureUnlessRequired) {
+// The library was there when the plan was made, perhaps on another machine.
+TEST(ExternalRequest, LibraryRemovedAfterPlanningFailsOnlyIfRequired) {
   FakeDevice fake;
   fake.driver->external_load_error = absl::UnavailableError("libopenblas.so.0 has no cblas_sgemm");
   Asked prefer(LATHE_EXTERNAL_PREFER), require(LATHE_EXTERNAL_REQUIRE);
@@ -75,7 +75,7 @@ TEST(ExternalRequest, ALibraryThatIsGoneWhenItsKernelLoadsIsNoFailureUnlessRequi
       << lathe_last_error();
 }
 
-TEST(ExternalRequest, ALibraryThatFailsIsNoFailureUnlessRequired) {
+TEST(ExternalRequest, FailingLibraryFailsOnlyIfRequired) {
   FakeDevice fake;
   fake.driver->external_launch_error = absl::UnavailableError("status 13");
   Asked prefer(LATHE_EXTERNAL_PREFER), require(LATHE_EXTERNAL_REQUIRE);
@@ -84,13 +84,13 @@ TEST(ExternalRequest, ALibraryThatFailsIsNoFailureUnlessRequired) {
   EXPECT_EQ(fake.driver->launches.load(), 6);
   EXPECT_EQ(warnings(fake), 1u);
   EXPECT_EQ(require.run(fake), LATHE_NOT_AVAILABLE);
-  // What may have spoiled an input is no other kernel's to mend.
+  // The library may have overwritten an input, so no other kernel may run instead.
   fake.driver->external_launch_error = absl::InternalError("half written");
   EXPECT_EQ(prefer.run(fake), LATHE_INTERNAL);
 }
 
-// Its plan needs none of Lathe's scratch.
-TEST(ExternalRequest, AWorkspaceThatTheLibrarysPlanNeedsServesLathesKernelOrIsLeft) {
+// The library's plan needs no scratch memory, so the caller's workspace is too small for Lathe's own kernel.
+TEST(ExternalRequest, OwnKernelIgnoresATooSmallWorkspace) {
   FakeDevice fake;
   fake.driver->external_launch_error = absl::UnavailableError("status 13");
   Asked prefer(LATHE_EXTERNAL_PREFER);
@@ -104,7 +104,7 @@ TEST(ExternalRequest, AWorkspaceThatTheLibrarysPlanNeedsServesLathesKernelOrIsLe
   EXPECT_EQ(fake.driver->last.workspace, nullptr) << "it needs more than 64 bytes";
 }
 
-TEST(ExternalRequest, TheChainIsChecked) {
+TEST(ExternalRequest, ChecksTheChain) {
   FakeDevice fake;
   Asked bad(LATHE_EXTERNAL_PREFER);
   bad.external.struct_size -= 1;
@@ -120,8 +120,8 @@ TEST(ExternalRequest, TheChainIsChecked) {
   EXPECT_EQ(bad.run(fake), LATHE_INVALID_ARGUMENT);
 }
 
-// A plan is of what it was asked for.
-TEST(ExternalRequest, APlanKeepsItsChoice) {
+// A plan runs only requests with the options that it was made for.
+TEST(ExternalRequest, PlanKeepsItsChoice) {
   FakeDevice fake;
   Asked prefer(LATHE_EXTERNAL_PREFER), off(LATHE_EXTERNAL_OFF);
   lathe_plan* plan = nullptr;

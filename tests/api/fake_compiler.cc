@@ -1,5 +1,5 @@
-// A compiler library that behaves, or misbehaves in the one way FAKE_COMPILER_<WAY> names. Its artifacts are
-// launched by fake drivers alone.
+// A fake compiler library. It works, or misbehaves in the way that FAKE_COMPILER_<WAY> names. Only fake drivers launch
+// its artifacts.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ namespace {
   sink(user, output, name, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
-// As the HIP that records reads it: the target as HSA writes it, and the kernel (tests/runtime/drivers).
+// The code in the format of the fake HIP driver (tests/runtime/drivers): the target in HSA's form, and the kernel.
 [[maybe_unused]] std::string hsaco_for(const lathe::Json& target) {
   std::string isa = target["arch"];
   for (const char* mode : {"sramecc", "xnack"}) {
@@ -33,8 +33,8 @@ namespace {
   return "hsaco " + isa + "\nkernel fake threads=1024 shared=0 maps=0\n";
 }
 
-// Workspace: 4 bytes for each element of each split, and 128 a worker but in a library. Code: the request, so
-// that tests can look at it.
+// Workspace: 4 bytes for each element of each split, and 128 bytes for each worker except in a library's artifact.
+// Code: the request, so that tests can look at it.
 [[maybe_unused]] std::string artifact_for(const std::string& request, int steps) {
   using namespace lathe;
   Artifact artifact;
@@ -89,9 +89,9 @@ EXPORTED const char* lathe_compiler_codegen_id() {
 }
 
 #ifdef FAKE_COMPILER_MISBEHAVES
-// On requests whose N says so; with others, all is well.
+// Misbehaves in the way that the request's N selects, if it selects one.
 #ifdef __clang__
-__attribute__((no_sanitize("address", "undefined", "thread")))  // what it does is what is meant
+__attribute__((no_sanitize("address", "undefined", "thread")))  // the fault is intended
 #endif
 void misbehave(int64_t n, lathe_compiler_sink sink, void* user) {
   volatile char* nowhere = nullptr;
@@ -100,7 +100,7 @@ void misbehave(int64_t n, lathe_compiler_sink sink, void* user) {
   if (n == 1003) pause();
   if (n == 1004) _exit(3);
   if (n == 1005) {
-    // As LLVM does where memory ends.
+    // Takes all memory and then aborts, as LLVM does.
     for (;;) {
       static volatile char* block;
       block = static_cast<char*>(malloc(1 << 20));
@@ -109,7 +109,7 @@ void misbehave(int64_t n, lathe_compiler_sink sink, void* user) {
     }
   }
   if (n == 1006) {
-    // Half an answer, on the very socket.
+    // Sends half of a frame on the socket and ends.
     if (send(STDIN_FILENO, "LFRM half a frame", 17, 0) < 0) abort();
     _exit(0);
   }
@@ -140,7 +140,7 @@ EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_c
 #endif
   const lathe::Json json = lathe::Json::parse(text);
   if (json.contains("inspect")) {
-    // The text is the answer.
+    // Returns the payload's text as the program.
 #ifdef FAKE_COMPILER_MISBEHAVES
     const lathe::Json answer = lathe::Json::parse(json["inspect"]["text"].get<std::string>());
     misbehave(answer.value("n", int64_t{0}), sink, user);

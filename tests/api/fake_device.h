@@ -86,9 +86,9 @@ class FakeDriver : public Driver {
   std::atomic<int> searches{0}, external_launches{0};
   std::string refused_code = "none", finished_code;
   absl::Status refusal = absl::DataLossError("a cubin of another time");
-  void* captured_stream = this;  // none of a test's
+  void* captured_stream = this;  // no stream of a test
   size_t reserved_bytes = 0, reserved_counters = 0;
-  Launch last;  // its pointers are to what follows
+  Launch last;  // its pointers point to the copies below
   ArgumentBlock last_args;
   ProblemClass last_problem;
   std::vector<Slice> slices;
@@ -152,7 +152,7 @@ struct FakeDevice {
   std::unique_ptr<lathe_device> device, described;
 };
 
-// M by K times K by N in f32, B column-major, over buffers it owns.
+// D = A B in f32, M by K times K by N, with B column-major. Owns its operands.
 struct MatmulRequest {
   MatmulRequest(int64_t m, int64_t n, int64_t k)
       : a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)), d(static_cast<size_t>(m * n)) {

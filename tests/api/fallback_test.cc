@@ -1,4 +1,4 @@
-// LATHE_MISS_FALLBACK over a fake driver and fake compilers: who compiles, where, and what runs meanwhile.
+// LATHE_MISS_FALLBACK with a fake driver and fake compilers: who compiles, and which kernel runs until then.
 #include "dispatch/fallback.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ class Fallback : public testing::Test {
   static bool ran_generic(const FakeDevice& fake) {
     return fake.driver->last.kernel->recipe().steps[0].symbol == "generic";
   }
-  // Runs until the class's own kernel does; fails after two minutes.
+  // Runs the request until the class's own kernel runs. Fails after two minutes.
   static void wait_for_own_kernel(FakeDevice& fake, MatmulRequest& m) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     do {
@@ -62,7 +62,7 @@ class Fallback : public testing::Test {
   std::string directory_, path_;
 };
 
-TEST_F(Fallback, TheFirstCallRunsTheGenericKernelAndLaterOnesTheirOwn) {
+TEST_F(Fallback, FirstCallRunsTheGenericKernelLaterCallsTheirOwn) {
   auto fake = open(fake_compiler("slow"));
   MatmulRequest m(7, 40, 33);
   ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
@@ -80,7 +80,7 @@ TEST_F(Fallback, TheFirstCallRunsTheGenericKernelAndLaterOnesTheirOwn) {
   EXPECT_EQ(fake->statistics().fallback_runs, before.fallback_runs);
 }
 
-TEST_F(Fallback, ThePolicyOfACallIsItsOwn) {
+TEST_F(Fallback, PolicyOfACallOverridesTheContexts) {
   auto fake = open(fake_compiler("slow"));
   MatmulRequest blocks(7, 40, 33), refuses(8, 40, 33);
   blocks.desc.miss_policy = LATHE_MISS_BLOCK;
@@ -97,11 +97,11 @@ TEST_F(Fallback, ThePolicyOfACallIsItsOwn) {
   EXPECT_TRUE(ran_generic(other));
 }
 
-// Nobody waits for a compile that gets what the machine has left: one that must have the kernel makes its
-// own.
-TEST_F(Fallback, ABlockingCallDoesNotWaitForTheBackground) {
+// A background compile runs at idle priority and may take very long. A blocking call does not wait for it; it compiles
+// the kernel itself.
+TEST_F(Fallback, BlockingCallDoesNotWaitForTheBackground) {
   auto fake = open(fake_compiler("slow"));
-  // Until one comes while the background is compiling: where it is first, the background joins it.
+  // Repeat until a blocking call comes while the background compiles. If the call is first, the background joins it.
   uint64_t classes = 0;
   while (classes < 200 && fake->statistics().compiles == classes) {
     MatmulRequest m(7, 40 + static_cast<int64_t>(classes++), 33);
@@ -143,7 +143,7 @@ TEST_F(Fallback, DeterminismAboveFastBlocks) {
   EXPECT_TRUE(ran_generic(*fake)) << "every argmax kernel gives the same bits";
 }
 
-TEST_F(Fallback, ForcedPlansAndPlansBlock) {
+TEST_F(Fallback, ForcedCandidatesAndPlansBlock) {
   auto fake = open();
   MatmulRequest m(7, 40, 33);
   lathe_tuning tuning = LATHE_TUNING_INIT;
@@ -160,7 +160,7 @@ TEST_F(Fallback, ForcedPlansAndPlansBlock) {
   EXPECT_EQ(fake->statistics().fallback_runs, 0u);
 }
 
-TEST_F(Fallback, AContextThatRequiresALibraryBlocks) {
+TEST_F(Fallback, RequiredLibraryIsNotReplacedByAGenericKernel) {
   FakeDevice fake(fake_compiler(), MissPolicy::kFallback, "ryzen-7-5800u.json", path_, 1024,
                   {ExternalUse::kRequire, ExternalId::kOpenBlas});
   fake.driver->absent_openblas = "no such file";
@@ -170,9 +170,9 @@ TEST_F(Fallback, AContextThatRequiresALibraryBlocks) {
   EXPECT_EQ(fake.statistics().fallback_runs, 0u);
 }
 
-TEST_F(Fallback, WithoutAUsableBundleMissesBlockAndAWarningSaysSoOnce) {
+TEST_F(Fallback, UnusableBundleMakesMissesBlockWithOneWarning) {
   std::string damaged = generic_bundle_bytes();
-  damaged.back() ^= 1;  // of the last target's payload, which all its kernels and its backend's share
+  damaged.back() ^= 1;  // in the last payload, which all kernels of this backend share
   const std::tuple<const char*, std::string, const char*> bundles[] = {
       {"ryzen-7-5800u.json", "", "fallback.bundle: "},
       {"ryzen-7-5800u.json", generic_bundle_bytes().substr(0, 1000), "fallback.bundle: "},
@@ -201,7 +201,7 @@ TEST_F(Fallback, WithoutAUsableBundleMissesBlockAndAWarningSaysSoOnce) {
   }
 }
 
-TEST_F(Fallback, WithoutABundleTheStoresServeAndWithoutThemBothCausesAreSaid) {
+TEST_F(Fallback, WithoutABundleUsesTheStoresOrReportsBothCauses) {
   fs::remove(path_);
   ContextOptions options;
   options.cache_dir = directory_ + "/cache";
@@ -226,7 +226,7 @@ TEST_F(Fallback, WithoutABundleTheStoresServeAndWithoutThemBothCausesAreSaid) {
   }
 }
 
-TEST_F(Fallback, ClosingWhileItCompilesWaitsForNoMoreThanThat) {
+TEST_F(Fallback, ClosingWaitsOnlyForTheCompileInProgress) {
   for (int i = 0; i < 3; ++i) {
     auto fake = open(fake_compiler("slow"));
     std::vector<MatmulRequest> requests;
@@ -237,7 +237,7 @@ TEST_F(Fallback, ClosingWhileItCompilesWaitsForNoMoreThanThat) {
     fake->device.reset();
     fake->described.reset();
     fake->context.reset();
-    // 50 jobs of 100 ms each wait; one is under way.
+    // 50 jobs of 100 ms each are queued. Only the one in progress may delay the end.
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
   }
 }
@@ -259,7 +259,7 @@ TEST_F(Fallback, ManyThreadsSubmitAClassOnce) {
   EXPECT_EQ(fake->statistics().compiles, 1u);
 }
 
-TEST_F(Fallback, WhatFailsToCompileStaysGenericAndIsNotTriedAgain) {
+TEST_F(Fallback, FailedCompileStaysGenericAndIsNotRepeated) {
   auto fake = open(fake_compiler("fails"));
   MatmulRequest m(7, 40, 33);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
@@ -267,14 +267,14 @@ TEST_F(Fallback, WhatFailsToCompileStaysGenericAndIsNotTriedAgain) {
     ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
   for (int i = 0; i < 100; ++i) ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
   EXPECT_TRUE(ran_generic(*fake));
-  MatmulRequest next(9, 40, 33);  // the queue goes on
+  MatmulRequest next(9, 40, 33);  // other classes are still compiled
   ASSERT_EQ(run(*fake, next), LATHE_OK) << lathe_last_error();
   while (fake->statistics().compile_failures < 2 && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(fake->statistics().compile_failures, 2u) << "one a class";
 }
 
-TEST_F(Fallback, ACallersWorkspaceIsForTheClassesOwnKernel) {
+TEST_F(Fallback, GenericKernelIgnoresATooSmallWorkspace) {
   auto fake = open(fake_compiler("slow"));
   MatmulRequest m(7, 40, 33);
   alignas(64) char memory[256];
@@ -287,7 +287,7 @@ TEST_F(Fallback, ACallersWorkspaceIsForTheClassesOwnKernel) {
   EXPECT_EQ(fake->driver->last.workspace, nullptr) << "7 x 40 x 4 bytes do not fit it";
 }
 
-TEST_F(Fallback, OnAGpuTheDriverFinishesThePtx) {
+TEST_F(Fallback, DriverFinishesGenericPtxOnAGpu) {
   auto fake = open(fake_compiler("slow"), "h200.json");
   fake->driver->finished_code = "cubin";
   MatmulRequest m(7, 40, 33);
@@ -299,7 +299,7 @@ TEST_F(Fallback, OnAGpuTheDriverFinishesThePtx) {
   EXPECT_EQ(fake->statistics().fallback_runs, 2u);
 }
 
-TEST_F(Fallback, EveryAmdBoardHasOne) {
+TEST_F(Fallback, EveryAmdGpuHasAGenericKernel) {
   for (const char* facts :
        {"mi210.json", "mi250x.json", "mi300x.json", "mi355x.json", "rx-7900-xtx.json", "rx-9070-xt.json"}) {
     auto fake = open("/nonexistent/liblathe-compiler.so", facts);
@@ -310,8 +310,8 @@ TEST_F(Fallback, EveryAmdBoardHasOne) {
   }
 }
 
-// Its thread waits for work in the parent and is not in the child.
-TEST_F(Fallback, AForkedChildEndsItsCopyOfTheContext) {
+// The background thread exists only in the parent.
+TEST_F(Fallback, ForkedChildCanDestroyItsContext) {
   auto fake = open();
   MatmulRequest m(7, 40, 33);
   wait_for_own_kernel(*fake, m);
@@ -319,7 +319,7 @@ TEST_F(Fallback, AForkedChildEndsItsCopyOfTheContext) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      alarm(20);  // a child that hangs is a failure
+      alarm(20);  // ends a child that hangs
       const bool served = run(*fake, m) == LATHE_OK;
       fake.reset();
       _exit(served ? 0 : 1);
@@ -330,7 +330,7 @@ TEST_F(Fallback, AForkedChildEndsItsCopyOfTheContext) {
   }
 }
 
-TEST_F(Fallback, AForkedChildCompilesInABackgroundOfItsOwn) {
+TEST_F(Fallback, ForkedChildCompilesInItsOwnBackground) {
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
   GTEST_SKIP() << "ThreadSanitizer ends a child that starts a thread";
@@ -354,7 +354,8 @@ TEST_F(Fallback, AForkedChildCompilesInABackgroundOfItsOwn) {
   EXPECT_EQ(status, 0);
 }
 
-// Loads generic kernels at once and others when the gate opens: what is under way is what the test wants.
+// Loads generic kernels at once, and other kernels only while the gate is open. So the test decides what is in
+// progress.
 class GatedDriver : public FakeDriver {
  public:
   GatedDriver(DeviceFacts facts, std::mutex* gate) : FakeDriver(std::move(facts)), gate_(*gate) {}
@@ -377,7 +378,7 @@ class Queue : public Fallback {
                                              std::make_unique<GatedDriver>(fake_->device->facts, &gate_));
     closed_ = std::unique_lock<std::mutex>(gate_);
     miss(1);
-    wait_until([&] { return fake_->statistics().background_waiting == 0; });  // it is under way
+    wait_until([&] { return fake_->statistics().background_waiting == 0; });  // its compile is in progress
   }
   void miss(int64_t n) {
     MatmulRequest m(3, n, 33);
@@ -402,7 +403,7 @@ class Queue : public Fallback {
   std::unique_lock<std::mutex> closed_;
 };
 
-TEST_F(Queue, RefusesWhatItHasNoPlaceForAndTakesItLater) {
+TEST_F(Queue, RefusesClassesWhenFullAndTakesThemLater) {
   for (int64_t n = 2; n <= 10; ++n) miss(n);
   EXPECT_EQ(fake_->statistics().background_waiting, 3u);
   EXPECT_EQ(fake_->statistics().background_refused, 6u);
@@ -415,7 +416,7 @@ TEST_F(Queue, RefusesWhatItHasNoPlaceForAndTakesItLater) {
   EXPECT_EQ(lathe_matmul(device_.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
 }
 
-TEST_F(Queue, MakesFirstWhatIsMetMostOften) {
+TEST_F(Queue, CompilesTheMostFrequentClassFirst) {
   for (int64_t n : {2, 3, 4}) miss(n);
   for (int64_t n : {3, 4, 4}) miss(n);
   open_gate(4);
@@ -433,8 +434,8 @@ TEST_F(Queue, MakesFirstWhatIsMetMostOften) {
       << "1 was under way; 4 was met three times";
 }
 
-// A HIP of a time before generic targets.
-TEST_F(Fallback, ARuntimeThatKnowsNoGenericTargetIsNamed) {
+// A HIP runtime that is older than generic targets.
+TEST_F(Fallback, WarnsIfTheRuntimeHasNoGenericTargets) {
   MatmulRequest m(7, 40, 33);
   auto fake = open(fake_compiler(), "mi300x.json");
   fake->driver->refused_code = "generic";
@@ -443,7 +444,7 @@ TEST_F(Fallback, ARuntimeThatKnowsNoGenericTargetIsNamed) {
   ASSERT_EQ(fake->warnings().size(), 1u);
   const std::string said = fake->warnings()[0];
   EXPECT_TRUE(says(said, path_) && says(said, "gfx9-4-generic") && says(said, "ROCm 6.4")) << said;
-  // Memory that is short is no reason to doubt the code.
+  // A lack of memory does not show that the code is bad. The next call tries it again.
   MatmulRequest other(7, 41, 33);
   fake->driver->refused_code = "none";
   fake->driver->load_error = absl::ResourceExhaustedError("no memory for the module");
@@ -454,7 +455,7 @@ TEST_F(Fallback, ARuntimeThatKnowsNoGenericTargetIsNamed) {
   EXPECT_TRUE(ran_generic(*fake));
 }
 
-TEST_F(Fallback, CodeOfTheBundleThatTheDeviceRefusesBlocksToo) {
+TEST_F(Fallback, RefusedGenericCodeMakesMissesBlock) {
   auto fake = open();
   fake->driver->refused_code = "generic";
   fake->driver->refusal = absl::InvalidArgumentError("cannot link kernel object");
@@ -465,7 +466,7 @@ TEST_F(Fallback, CodeOfTheBundleThatTheDeviceRefusesBlocksToo) {
   EXPECT_TRUE(says(fake->warnings()[0], "cannot link kernel object")) << fake->warnings()[0];
 }
 
-// A driver whose finishing waits for a gate.
+// A driver whose finish() waits until the gate is open.
 class SlowFinish : public FakeDriver {
  public:
   SlowFinish(DeviceFacts facts, std::mutex* gate, std::atomic<int>* arrived)
@@ -482,8 +483,9 @@ class SlowFinish : public FakeDriver {
   std::atomic<int>& arrived_;
 };
 
-// The generic kernel's PTX is kept as the driver finished it, and no call waits for who else is at that.
-TEST_F(Fallback, OnAGpuNoCallWaitsForAnothersFinishing) {
+// The context keeps the generic kernel as the driver finished it (the cubin). While one call finishes it, another call
+// does not wait.
+TEST_F(Fallback, CallDoesNotWaitForAnotherThatFinishesTheKernel) {
   ContextOptions options;
   options.cache_dir = directory_ + "/cache";
   options.compiler_library = "/nonexistent/liblathe-compiler.so";
@@ -519,8 +521,8 @@ TEST_F(Fallback, OnAGpuNoCallWaitsForAnothersFinishing) {
   EXPECT_TRUE(says(events, R"("cat":"load")") && says(events, R"("symbol":"generic")")) << events;
 }
 
-// A cubin of another driver's time: the bundle's PTX is there still, and what comes of it takes its place.
-TEST_F(Fallback, OnAGpuAnOldFinishedKernelIsReplaced) {
+// The kept cubin is from an older driver. The kernel is finished again from the bundle's PTX and replaces it.
+TEST_F(Fallback, ReplacesACubinOfAnOlderDriver) {
   auto fake = open(fake_compiler("slow"), "h200.json");
   fake->driver->finished_code = "an old cubin";
   MatmulRequest m(7, 40, 33);
@@ -537,7 +539,7 @@ TEST_F(Fallback, OnAGpuAnOldFinishedKernelIsReplaced) {
   }
 }
 
-TEST_F(Fallback, AMissDuringCaptureChangesNothing) {
+TEST_F(Fallback, MissDuringACaptureChangesNothing) {
   for (const char* facts : {"h200.json", "mi300x.json"}) {
     auto fake = open(fake_compiler("slow"), facts);
     fake->driver->captured_stream = nullptr;
@@ -548,8 +550,8 @@ TEST_F(Fallback, AMissDuringCaptureChangesNothing) {
   }
 }
 
-// Column tiles lie along the grid's y, of which GPUs have 65535.
-TEST_F(Fallback, TooManyTilesForAGridBlock) {
+// Column tiles lie along y, and a GPU's grid has at most 65535 of them.
+TEST_F(Fallback, TooManyTilesForAGridMakeTheMissBlock) {
   auto fake = open(fake_compiler(), "h200.json");
   MatmulRequest m(1, 5 * 65535, 1);
   ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();

@@ -23,7 +23,7 @@ class FrameTest : public testing::Test {
   static Deadline in(int milliseconds) {
     return std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   }
-  // The bytes of one frame.
+  // Sends one frame and returns its bytes.
   std::string sent(absl::string_view name, absl::string_view body) {
     EXPECT_TRUE(send_frame(ends_[0], FrameKind::kOutput, 7, name, body, in(1000)).ok());
     std::string bytes(1000, 0);
@@ -37,7 +37,7 @@ class FrameTest : public testing::Test {
   int ends_[2] = {-1, -1};
 };
 
-TEST_F(FrameTest, CarriesWhatIsLargerThanTheSocketHolds) {
+TEST_F(FrameTest, CarriesBodiesLargerThanTheSocketBuffer) {
   const std::string body(8 << 20, 'b');
   std::thread sender(
       [&] { EXPECT_TRUE(send_frame(ends_[0], FrameKind::kOutput, -3, "name", body, kNoDeadline).ok()); });
@@ -69,7 +69,7 @@ TEST_F(FrameTest, RefusesEveryFlippedBitAndEveryTruncation) {
   EXPECT_TRUE(received(whole).ok());
 }
 
-TEST_F(FrameTest, SizesThatNobodySendsAreNotAllocated) {
+TEST_F(FrameTest, RefusesHugeSizesWithoutAllocating) {
   for (const size_t at : {12u, 16u, 20u}) {
     std::string bytes = sent("n", "b");
     bytes[at + 3] = '\x7f';
@@ -79,14 +79,14 @@ TEST_F(FrameTest, SizesThatNobodySendsAreNotAllocated) {
   }
 }
 
-TEST_F(FrameTest, AClosedSocketIsNoSignal) {
+TEST_F(FrameTest, ClosedSocketIsAnErrorWithoutASignal) {
   close_end(1);
   EXPECT_EQ(send_frame(ends_[0], FrameKind::kRequest, 0, "", "x", in(1000)).code(),
             absl::StatusCode::kUnavailable);
   EXPECT_EQ(receive_frame(ends_[0], in(1000)).status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(FrameTest, NobodyWhoReadsIsWaitedForNoLongerThanTheDeadline) {
+TEST_F(FrameTest, SendEndsAtTheDeadlineIfNobodyReads) {
   EXPECT_EQ(send_frame(ends_[0], FrameKind::kRequest, 0, "", std::string(32 << 20, 'x'), in(50)).code(),
             absl::StatusCode::kDeadlineExceeded);
 }

@@ -1,4 +1,4 @@
-// What LATHE_MISS_FALLBACK runs meanwhile, of a fake device.
+// The fallback bundle of the fake devices: the generic kernels that LATHE_MISS_FALLBACK runs.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace lathe {
 
-// A bundle of all generic kernels of the fake device, whose code says "generic".
+// The bytes of a bundle with all generic kernels. Their code is "generic".
 inline std::string generic_bundle_bytes(const std::string& codegen = std::string(codegen_id())) {
   std::vector<std::pair<std::string, std::string>> artifacts;
   for (const Target& target : generic_targets())

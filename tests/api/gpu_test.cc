@@ -1,5 +1,4 @@
-// What a request does on a GPU and not on the CPU: captures, code that a driver refuses, empty products,
-// launch memory.
+// What a request does on a GPU but not on the CPU: captures, code that a driver refuses, empty products, launch memory.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -24,7 +23,7 @@ DispatchKey key_of_request(const FakeGpuDevice& fake, const lathe_matmul_desc& d
   return r.key;
 }
 
-TEST(Gpu, DependentLaunchIsPartOfTheClassWhereADeviceHasIt) {
+TEST(Gpu, DependentLaunchIsPartOfTheClassIfTheDeviceHasIt) {
   FakeGpuDevice hopper;
   FakeDevice ampere(fake_compiler(), MissPolicy::kBlock, "a100.json");
   MatmulRequest m(7, 40, 33);
@@ -48,7 +47,7 @@ TEST(Gpu, DependentLaunchIsPartOfTheClassWhereADeviceHasIt) {
   EXPECT_TRUE(last_error_says("dependent_launch 3 is unknown")) << lathe_last_error();
 }
 
-TEST(Gpu, AMissOnACapturedStreamChangesNothingWhateverThePolicy) {
+TEST(Gpu, MissOnACapturedStreamChangesNothing) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 33);
   int stream = 0;
@@ -72,12 +71,12 @@ TEST(Gpu, AMissOnACapturedStreamChangesNothingWhateverThePolicy) {
   EXPECT_EQ(lathe_argmax(fake.device.get(), &stream, &a.desc), LATHE_CAPTURE_MISS);
 }
 
-TEST(Gpu, APlanRunsInACaptureAndMissesAtAnotherAlignment) {
+TEST(Gpu, PlanRunsInACaptureButMissesAtAnotherAlignment) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 32);
   lathe_plan* plan = nullptr;
   int stream = 0;
-  fake.driver->captured_stream = nullptr;  // the default stream: planning works beside a capture
+  fake.driver->captured_stream = nullptr;  // the default stream is captured; planning works during a capture
   ASSERT_EQ(lathe_plan_matmul(fake.device.get(), &m.desc, &plan), LATHE_OK) << lathe_last_error();
   fake.driver->captured_stream = &stream;
   EXPECT_EQ(lathe_plan_run_matmul(plan, &stream, &m.desc), LATHE_OK) << lathe_last_error();
@@ -89,7 +88,7 @@ TEST(Gpu, APlanRunsInACaptureAndMissesAtAnotherAlignment) {
   lathe_plan_destroy(plan);
 }
 
-TEST(Gpu, WhatTheDriverFinishesIsWhatIsKept) {
+TEST(Gpu, CacheKeepsTheFinishedCode) {
   FakeGpuDevice fake;
   fake.driver->finished_code = "a cubin";
   MatmulRequest m(7, 40, 33);
@@ -99,7 +98,7 @@ TEST(Gpu, WhatTheDriverFinishesIsWhatIsKept) {
   EXPECT_EQ(fake.context->cache->get(choice.key).value().artifact->code, "a cubin");
 }
 
-TEST(Gpu, PtxFromTheCacheIsFinishedAndKept) {
+TEST(Gpu, FinishesPtxFromTheCacheAndKeepsIt) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 33);
   const DispatchKey key = key_of_request(fake, m.desc);
@@ -119,10 +118,10 @@ TEST(Gpu, PtxFromTheCacheIsFinishedAndKept) {
   EXPECT_EQ(fake.statistics().compiles, 1u);
 }
 
-TEST(Gpu, CodeThatTheDriverRefusesIsCompiledAgainOnce) {
+TEST(Gpu, RefusedCodeIsCompiledAgainOnce) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 33);
-  // Another device of the process leaves a cubin that this one's driver does not take.
+  // Another device of this process stores a cubin that this device's driver refuses.
   fake.driver->finished_code = "an old cubin";
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK);
   auto second = std::make_unique<FakeDriver>(fake.device->facts);
@@ -136,7 +135,7 @@ TEST(Gpu, CodeThatTheDriverRefusesIsCompiledAgainOnce) {
   EXPECT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK);
   EXPECT_EQ(driver->loads.load(), 2);
 
-  // What was compiled for it just now and is refused is an error, not a circle.
+  // If the driver refuses code that was just compiled for it, that is an error, and it is not compiled again.
   driver->refused_code = driver->finished_code = "never";
   m.desc.n = 20;
   EXPECT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_INTERNAL);
@@ -145,8 +144,8 @@ TEST(Gpu, CodeThatTheDriverRefusesIsCompiledAgainOnce) {
   EXPECT_EQ(driver->loads.load(), 3);
 }
 
-// D = epilogue of zero: a product of K = 1 whose operands are one zero of the driver's.
-TEST(Gpu, AnEmptyProductIsAProductOverZero) {
+// D = epilogue of zero. It runs as a product with K = 1 whose operands are a zero that the driver owns.
+TEST(Gpu, EmptyProductRunsWithAZero) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 0);
   m.desc.a.data = m.desc.b.data = nullptr;
@@ -176,7 +175,7 @@ TEST(Gpu, AnEmptyProductIsAProductOverZero) {
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << "nothing to do";
 }
 
-TEST(Gpu, AnEmptyComparisonIsOneOverZeroToo) {
+TEST(Gpu, EmptyMatmulArgmaxRunsWithAZero) {
   FakeGpuDevice fake;
   std::vector<float> bias(40);
   std::vector<int64_t> indices(7);
@@ -195,7 +194,7 @@ TEST(Gpu, AnEmptyComparisonIsOneOverZeroToo) {
   EXPECT_EQ(fake.driver->last_args.bias, bias.data());
 }
 
-TEST(Gpu, AnEmptyProductIsWarmedAndPlannedAsOthersAre) {
+TEST(Gpu, EmptyProductCanBeWarmedAndPlanned) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 0);
   lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
@@ -211,7 +210,7 @@ TEST(Gpu, AnEmptyProductIsWarmedAndPlannedAsOthersAre) {
 }
 
 // The fake compiler's kernels need 4 bytes for each element of each split.
-TEST(Gpu, WarmUpSetsLaunchMemoryAside) {
+TEST(Gpu, WarmUpReservesLaunchMemory) {
   FakeGpuDevice fake;
   MatmulRequest m(1, 48, 50000);
   lathe_tuning tuning = LATHE_TUNING_INIT;
@@ -224,7 +223,7 @@ TEST(Gpu, WarmUpSetsLaunchMemoryAside) {
   EXPECT_EQ(fake.driver->reserved_counters, 0u);
 }
 
-TEST(Gpu, LaunchesSayWhoseTheyAre) {
+TEST(Gpu, LaunchHasTheProblemOfItsRequest) {
   FakeGpuDevice fake;
   ArgmaxRequest a(3, 100);
   ASSERT_EQ(lathe_argmax(fake.device.get(), nullptr, &a.desc), LATHE_OK) << lathe_last_error();

@@ -1,4 +1,4 @@
-// Requests on a HIP that records: captures, devices, code that it refuses, memory that is short.
+// Requests with the fake HIP driver, which records its calls: captures, devices, refused code, lack of memory.
 #include <gtest/gtest.h>
 
 #include "fake_device.h"
@@ -42,7 +42,7 @@ class HipRequests : public FakeHip {
   MatmulRequest request_{7, 40, 33};
 };
 
-TEST_F(HipRequests, AHitLaunchesInACaptureAndAMissSaysSo) {
+TEST_F(HipRequests, HitLaunchesInACaptureAndMissIsReported) {
   fake_driver::Stream* stream = stream_of(0);
   stream->capturing = true;
   EXPECT_EQ(run(stream), LATHE_CAPTURE_MISS);
@@ -61,8 +61,8 @@ TEST_F(HipRequests, AHitLaunchesInACaptureAndAMissSaysSo) {
   EXPECT_FALSE(stream->invalidated);
 }
 
-// Other work's capture, on a stream that this request has nothing to do with, survives a miss.
-TEST_F(HipRequests, AMissBesideACaptureLeavesItWhole) {
+// A miss must not disturb the capture of another stream.
+TEST_F(HipRequests, MissDoesNotDisturbAnotherStreamsCapture) {
   fake_driver::Stream *captured = stream_of(0), *own = stream_of(0);
   captured->capturing = true;
   ASSERT_EQ(run(own), LATHE_OK) << lathe_last_error();
@@ -71,7 +71,7 @@ TEST_F(HipRequests, AMissBesideACaptureLeavesItWhole) {
   EXPECT_FALSE(captured->invalidated);
 }
 
-TEST_F(HipRequests, DevicesShareCodeAndNothingElse) {
+TEST_F(HipRequests, DevicesShareOnlyTheCode) {
   auto second = open_device(1);
   set_device(5);
   ASSERT_EQ(run(), LATHE_OK) << lathe_last_error();
@@ -86,8 +86,8 @@ TEST_F(HipRequests, DevicesShareCodeAndNothingElse) {
   EXPECT_EQ(current_device(), 5);
 }
 
-// A code object in the cache that this device does not run, as one of another mode: compiled again, once.
-TEST_F(HipRequests, ForeignCodeInTheCacheIsCompiledAgain) {
+// The cache has a code object that this device refuses, for example one of another mode. It is compiled again once.
+TEST_F(HipRequests, RefusedCodeInTheCacheIsCompiledAgain) {
   ASSERT_EQ(run(), LATHE_OK) << lathe_last_error();
   int ordinal = 0;
   for (int refusal : {209, 303}) {
@@ -97,14 +97,14 @@ TEST_F(HipRequests, ForeignCodeInTheCacheIsCompiledAgain) {
     EXPECT_EQ(compiles(), 1u + ordinal);
     EXPECT_TRUE(state_->fail_once.empty());
   }
-  // What was compiled just now and is refused is an error: the device is another than it said.
+  // If code that was just compiled is refused, that is an error: the device is not what it reported.
   auto last = open_device(3);
   state_->agents[3].isas[0] = "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-";
   EXPECT_EQ(lathe_matmul(last.get(), nullptr, &request_.desc), LATHE_INTERNAL);
   EXPECT_THAT(lathe_last_error(), AllOf(HasSubstr("on hip:3"), HasSubstr("hipError209")));
 }
 
-TEST_F(HipRequests, MemoryThatIsShort) {
+TEST_F(HipRequests, ReportsLackOfMemory) {
   void* memory = this;
   state_->fail_always["hipMalloc"] = 2;
   EXPECT_EQ(lathe_device_alloc(device_.get(), 1 << 20, &memory), LATHE_OUT_OF_MEMORY);

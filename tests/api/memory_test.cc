@@ -35,7 +35,7 @@ TEST(Memory, RoundTripsBytes) {
   EXPECT_EQ(lathe_device_free(device, second), LATHE_OK);
 }
 
-TEST(Memory, NothingIsLegal) {
+TEST(Memory, ZeroBytesAreLegal) {
   FakeDevice fake;
   void* memory = &fake;
   EXPECT_EQ(lathe_device_alloc(fake.device.get(), 0, &memory), LATHE_OK);
@@ -44,7 +44,7 @@ TEST(Memory, NothingIsLegal) {
   EXPECT_EQ(lathe_device_copy(fake.device.get(), nullptr, nullptr, nullptr, 0, LATHE_COPY_TO_HOST), LATHE_OK);
 }
 
-TEST(Memory, RefusesWhatIsWrong) {
+TEST(Memory, RefusesInvalidArguments) {
   FakeDevice fake;
   lathe_device* device = fake.device.get();
   int byte = 0;

@@ -1,4 +1,4 @@
-// What can be seen of a context: who is told of misses, statistics as metrics, the trace, the log's lines.
+// What a context reports: misses to a callback, statistics as metrics, the trace, and log lines.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -77,23 +77,23 @@ TEST_F(Observe, StrictModeNamesTheMissedClass) {
   EXPECT_EQ(misses.policies[0], LATHE_MISS_ERROR);
   EXPECT_EQ(misses.threads[0], std::this_thread::get_id());
   EXPECT_EQ(misses.capturing[0], 0u);
-  // The entry is the class, as a manifest has it.
+  // The entry is the class in the form of a manifest.
   const auto manifest = parse_manifest("{\"lathe_manifest\":1,\"classes\":[" + misses.entries[0] + "]}");
   ASSERT_TRUE(manifest.ok()) << manifest.status();
   EXPECT_EQ(manifest->entries[0].problem.m_lo, 17);
   EXPECT_EQ(manifest->entries[0].problem.m_hi, 32);
 
-  // A call's own policy goes before the context's; the callback is told of every miss.
+  // The policy of a call overrides that of the context. The callback is called for every miss.
   EXPECT_EQ(run(fake.device.get(), 20, LATHE_MISS_BLOCK), LATHE_OK) << lathe_last_error();
   ASSERT_EQ(misses.policies.size(), 2u);
   EXPECT_EQ(misses.policies[1], LATHE_MISS_BLOCK);
-  // A capture misses whatever the policy.
+  // During a capture every policy gives CAPTURE_MISS.
   fake.driver->captured_stream = nullptr;
   EXPECT_EQ(run(fake.device.get(), 50, LATHE_MISS_BLOCK), LATHE_CAPTURE_MISS);
   EXPECT_EQ(misses.capturing.back(), 1u);
   fake.driver->captured_stream = &fake;
 
-  // DEFAULT is what the context was made with, and nobody is told any more.
+  // DEFAULT restores the policy with which the context was made, and removes the callback.
   ASSERT_EQ(lathe_context_set_miss(fake.context.get(), LATHE_MISS_DEFAULT, nullptr, nullptr), LATHE_OK);
   EXPECT_EQ(run(fake.device.get(), 100), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(misses.problems.size(), 3u);
@@ -102,7 +102,7 @@ TEST_F(Observe, StrictModeNamesTheMissedClass) {
             LATHE_INVALID_ARGUMENT);
 }
 
-TEST_F(Observe, TheCallbackMayCallAndEvenMiss) {
+TEST_F(Observe, CallbackMayCallTheLibraryAndMiss) {
   FakeDevice fake;
   Misses misses;
   misses.device = fake.device.get();
@@ -110,7 +110,7 @@ TEST_F(Observe, TheCallbackMayCallAndEvenMiss) {
     collect(user, miss);
     auto* all = static_cast<Misses*>(user);
     EXPECT_EQ(run(all->device, 30, LATHE_MISS_BLOCK), LATHE_OK)
-        << lathe_last_error();  // misses at its first time
+        << lathe_last_error();  // this is a miss the first time
     lathe_statistics s = LATHE_STATISTICS_INIT;
     EXPECT_EQ(lathe_context_statistics(&all->device->context, &s), LATHE_OK);
     EXPECT_EQ(lathe_context_set_miss(&all->device->context, LATHE_MISS_ERROR, nullptr, nullptr), LATHE_OK);
@@ -119,7 +119,7 @@ TEST_F(Observe, TheCallbackMayCallAndEvenMiss) {
   EXPECT_EQ(run(fake.device.get(), 5), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(misses.problems.size(), 1u) << "its own miss is not told";
   EXPECT_EQ(run(fake.device.get(), 6), LATHE_MISS) << "it set the policy";
-  // What it throws ends the call.
+  // An exception of the callback ends the call.
   const auto throws = [](void*, const lathe_miss*) { throw std::runtime_error("an alarm broke"); };
   ASSERT_EQ(lathe_context_set_miss(fake.context.get(), LATHE_MISS_BLOCK, throws, nullptr), LATHE_OK);
   EXPECT_EQ(run(fake.device.get(), 6), LATHE_INTERNAL);
@@ -129,7 +129,7 @@ TEST_F(Observe, TheCallbackMayCallAndEvenMiss) {
   EXPECT_EQ(misses.problems.size(), 2u);
 }
 
-// Prometheus' text format: HELP and TYPE of each metric before its one sample.
+// Parses Prometheus' text format: HELP and TYPE of each metric, then its only sample.
 std::map<std::string, double> parse_metrics(const std::string& text) {
   std::map<std::string, double> values;
   std::istringstream lines(text);
@@ -148,7 +148,7 @@ std::map<std::string, double> parse_metrics(const std::string& text) {
   return values;
 }
 
-TEST_F(Observe, MetricsAreTheStatistics) {
+TEST_F(Observe, MetricsEqualTheStatistics) {
   FakeDevice fake;
   for (int i = 0; i < 3; ++i) ASSERT_EQ(run(fake.device.get(), 5), LATHE_OK);
   ASSERT_EQ(run(fake.device.get(), 6), LATHE_OK);
@@ -170,12 +170,11 @@ TEST_F(Observe, MetricsAreTheStatistics) {
   EXPECT_EQ(values.at("lathe_background_waiting"), 0);
   EXPECT_EQ(values.at("lathe_artifact_bytes"), static_cast<double>(s.artifact_bytes));
   EXPECT_NEAR(values.at("lathe_compile_seconds_total"), s.compile_milliseconds * 1e-3, 1e-12);
-  // A field of the statistics that has no metric would go unseen: all of them are 8 bytes, after size and
-  // chain.
+  // Every statistic must have a metric. Each statistic has 8 bytes and follows the size and the chain.
   EXPECT_EQ(values.size(), (sizeof(lathe_statistics) - 2 * sizeof(void*)) / 8);
 }
 
-TEST_F(Observe, TheMetricsFileIsWholeAndFinal) {
+TEST_F(Observe, MetricsFileIsCompleteAndUpToDateAtTheEnd) {
   ContextOptions options;
   options.compiler_library = fake_compiler();
   options.metrics = directory_ + "/lathe-%p.prom";
@@ -189,7 +188,7 @@ TEST_F(Observe, TheMetricsFileIsWholeAndFinal) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_EQ(parse_metrics(*read_text_file(path)).at("lathe_compiles_total"), 0) << "written at once";
     ASSERT_EQ(run(&device, 5), LATHE_OK);
-    // A child that ends its copy of the context writes nothing and waits for no thread.
+    // A child that destroys its copy of the context writes nothing and waits for no thread.
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
@@ -206,8 +205,8 @@ TEST_F(Observe, TheMetricsFileIsWholeAndFinal) {
       << "no temporaries";
 }
 
-// A disk that is full, or a directory that is made later, costs the writes of that time alone.
-TEST_F(Observe, AMetricsFileThatCannotBeWrittenIsTriedAgain) {
+// If the disk is full or the directory does not exist yet, only these writes are lost.
+TEST_F(Observe, MetricsFileIsTriedAgainAfterAFailure) {
   const std::string later = directory_ + "/later", path = later + "/lathe.prom";
   std::atomic<int> tried{0}, warnings{0};
   const Logger logger(LogLevel::kWarning, [&](LogLevel, const std::string&) { ++warnings; });
@@ -235,7 +234,7 @@ std::vector<Json> events_of(const std::string& path) {
   return {all.begin(), all.end()};
 }
 
-TEST_F(Observe, TheTraceHasMissesCompilationsAndLoads) {
+TEST_F(Observe, TraceHasMissesCompilationsAndLoads) {
   ContextOptions options;
   options.compiler_library = fake_compiler("slow");  // 100 ms a kernel
   options.trace = directory_ + "/trace.json";
@@ -263,7 +262,7 @@ TEST_F(Observe, TheTraceHasMissesCompilationsAndLoads) {
   EXPECT_EQ(by["miss"][1]["args"]["outcome"], "refused");
   EXPECT_EQ(load["args"]["symbol"], "fake");
   EXPECT_GE(compile["dur"].get<double>(), 90e3);
-  // One within the other: the miss holds the compilation, then the load.
+  // The miss contains the compilation, and after it the load.
   const auto begin = [](const Json& e) { return e["ts"].get<double>(); };
   const auto end = [](const Json& e) { return e["ts"].get<double>() + e["dur"].get<double>(); };
   EXPECT_LE(begin(miss), begin(compile));
@@ -301,8 +300,8 @@ TEST_F(Observe, ThreadsAndProcessesShareATrace) {
   EXPECT_EQ(threads.size(), size_t{kProcesses} * kThreads);
 }
 
-// The event is lost; the signal of a write past the limit must not end the process.
-TEST_F(Observe, AFileSizeLimitCostsTheTraceAndNothingElse) {
+// Events past the limit are lost, but the signal of a write past the limit must not end the process.
+TEST_F(Observe, FileSizeLimitLosesOnlyTheTrace) {
   const std::string path = directory_ + "/trace.json";
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -322,8 +321,8 @@ TEST_F(Observe, AFileSizeLimitCostsTheTraceAndNothingElse) {
   EXPECT_EQ(fs::file_size(path), 100u);
 }
 
-// A pipe's reader may go away, and the signal of a write that nobody reads would end the process.
-TEST_F(Observe, APipeIsNotTraced) {
+// If the reader of a pipe closes it, the signal of a write would end the process.
+TEST_F(Observe, RefusesToTraceIntoAPipe) {
   const std::string path = directory_ + "/pipe";
   ASSERT_EQ(mkfifo(path.c_str(), S_IRUSR | S_IWUSR), 0);
   const FileDescriptor reader = open_file(AT_FDCWD, path, O_RDONLY);
@@ -356,7 +355,7 @@ TEST_F(Observe, FilesThatCannotBeWrittenAreWarnings) {
     })) << what;
 }
 
-TEST_F(Observe, LogLinesBeginWithWhatTheyAreOf) {
+TEST_F(Observe, LogLinesBeginWithTheirTopic) {
   FakeDevice fake;
   ASSERT_EQ(run(fake.device.get(), 20), LATHE_OK);
   EXPECT_EQ(run(fake.device.get(), 5, LATHE_MISS_ERROR), LATHE_MISS);

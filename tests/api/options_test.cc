@@ -20,7 +20,7 @@ absl::StatusOr<ContextOptions> read(const lathe_context_options* options, const 
   });
 }
 
-TEST(Options, TakesTheCacheDirectoryFromTheFirstThatIsSet) {
+TEST(Options, CacheDirectoryComesFromTheFirstThatIsSet) {
   Variables all = {{"LATHE_CACHE_DIR", "/lathe"}, {"XDG_CACHE_HOME", "/xdg"}, {"HOME", "/home/u"}};
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.cache_dir = "/given";
@@ -37,7 +37,7 @@ TEST(Options, TakesTheCacheDirectoryFromTheFirstThatIsSet) {
   EXPECT_EQ(read(nullptr)->cache_dir, "");
 }
 
-TEST(Options, TakesTheRestFromTheEnvironmentUnlessGiven) {
+TEST(Options, EnvironmentFillsInUnsetOptions) {
   const Variables variables = {
       {"LATHE_COMPILER_LIBRARY", "/c.so"}, {"LATHE_WORKERS", "3"}, {"LATHE_LOG", "debug"}};
   const absl::StatusOr<ContextOptions> defaults = read(nullptr, variables);
@@ -64,7 +64,7 @@ TEST(Options, TakesTheRestFromTheEnvironmentUnlessGiven) {
   EXPECT_EQ(logged, "told");
 }
 
-TEST(Options, SayWhereKernelsAreCompiled) {
+TEST(Options, SelectsWhereKernelsAreCompiled) {
   EXPECT_TRUE(read(nullptr)->compiler_in_process);
   EXPECT_TRUE(read(nullptr, {{"LATHE_COMPILER", "inprocess"}})->compiler_in_process);
   const Variables process = {{"LATHE_COMPILER", "process"},
@@ -96,7 +96,7 @@ TEST(Options, SayWhereKernelsAreCompiled) {
   EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Options, TakeTheRemoteStoresAddress) {
+TEST(Options, ReadsTheRemoteStoresAddress) {
   EXPECT_EQ(read(nullptr)->remote, "");
   const Variables variables = {{"LATHE_REMOTE", "redis://cache:1"}};
   EXPECT_EQ(read(nullptr, variables)->remote, "redis://cache:1");
@@ -107,7 +107,7 @@ TEST(Options, TakeTheRemoteStoresAddress) {
   EXPECT_EQ(read(&options, variables).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Options, ValidatesWhenTheOptionOrTheEnvironmentSays) {
+TEST(Options, OptionOrEnvironmentTurnsOnValidation) {
   EXPECT_FALSE(read(nullptr)->validate);
   EXPECT_TRUE(read(nullptr, {{"LATHE_VALIDATE", "1"}})->validate);
   EXPECT_FALSE(read(nullptr, {{"LATHE_VALIDATE", "0"}})->validate);
@@ -125,7 +125,7 @@ TEST(Options, ValidatesWhenTheOptionOrTheEnvironmentSays) {
   EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kUnimplemented);
 }
 
-TEST(Options, NamesTheFilesThatShowWhatHappens) {
+TEST(Options, ReadsRecordMetricsAndTraceFiles) {
   const auto none = read(nullptr, {});
   EXPECT_EQ(none->record + none->metrics + none->trace + none->tuning, "");
   const std::map<std::string, std::string> all = {{"LATHE_RECORD", "/tmp/met.json"},
@@ -146,7 +146,7 @@ TEST(Options, NamesTheFilesThatShowWhatHappens) {
   EXPECT_EQ(given->trace, "") << "empty asks for none";
 }
 
-TEST(Options, CapsTheCache) {
+TEST(Options, ReadsTheCacheCap) {
   constexpr uint64_t kMega = 1 << 20;
   EXPECT_EQ(read(nullptr)->cache_bytes, 4096 * kMega);
   EXPECT_EQ(read(nullptr, {{"LATHE_CACHE_BYTES", ""}})->cache_bytes, 4096 * kMega);
@@ -170,7 +170,7 @@ TEST(Options, CapsTheCache) {
   EXPECT_EQ(read(&options, {{"LATHE_CACHE_BYTES", "5X"}})->cache_bytes, 77u) << "the option wins";
 }
 
-TEST(Options, NamesTheBundles) {
+TEST(Options, ReadsTheBundles) {
   EXPECT_TRUE(read(nullptr)->bundles.empty());
   EXPECT_EQ(read(nullptr, {{"LATHE_BUNDLES", "/a:/b::/c"}})->bundles,
             (std::vector<std::string>{"/a", "/b", "/c"}));
@@ -190,7 +190,7 @@ TEST(Options, NamesTheBundles) {
   EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Options, SaysWhereAssemblersMayBe) {
+TEST(Options, ReadsWhereToSearchAssemblers) {
   const AssemblerSearch bare = read(nullptr)->assembler.value();
   EXPECT_EQ(bare.ptxas, "");
   EXPECT_EQ(bare.directories, std::vector<std::string>{"/usr/local/cuda/bin"});
@@ -210,7 +210,7 @@ TEST(Options, SaysWhereAssemblersMayBe) {
       << "set but empty asks for none";
 }
 
-TEST(Options, TakesALesserProcessor) {
+TEST(Options, ReadsALowerCpuTarget) {
   EXPECT_FALSE(read(nullptr)->perf_map);
   EXPECT_TRUE(read(nullptr, {{"LATHE_PERF_MAP", "1"}})->perf_map);
   EXPECT_FALSE(read(nullptr, {{"LATHE_PERF_MAP", "0"}})->perf_map);
@@ -221,7 +221,7 @@ TEST(Options, TakesALesserProcessor) {
   EXPECT_EQ(read(nullptr, {{"LATHE_CPU_TARGET", "x86-64-avx2"}})->cpu_target, "x86-64-avx2");
 }
 
-TEST(Options, SaysWhetherExternalLibrariesDoProducts) {
+TEST(Options, ReadsTheUseOfExternalLibraries) {
   using Choice = ExternalChoice;
   EXPECT_EQ(read(nullptr)->external, Choice()) << "off unless asked for";
   EXPECT_EQ(Choice().use, ExternalUse::kOff);
@@ -246,7 +246,7 @@ TEST(Options, SaysWhetherExternalLibrariesDoProducts) {
   EXPECT_TRUE(absl::IsInvalidArgument(read(&options).status()));
 }
 
-TEST(Options, RefusesWhatItDoesNotKnow) {
+TEST(Options, RefusesUnknownValues) {
   const auto code = [](void (*change)(lathe_context_options*)) {
     lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
     change(&options);
@@ -307,7 +307,7 @@ TEST(Options, ParallelForNeedsItsNumberOfSlots) {
   EXPECT_EQ(given->workers, 5);
 }
 
-TEST(Options, TakesUpTo1024Workers) {
+TEST(Options, AcceptsUpTo1024Workers) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.workers = 1024;
   EXPECT_EQ(read(&options)->workers, 1024);
@@ -317,7 +317,7 @@ TEST(Options, TakesUpTo1024Workers) {
   EXPECT_EQ(read(nullptr, {{"LATHE_WORKERS", "0"}})->workers, 0);
 }
 
-TEST(Options, NamesABadVariable) {
+TEST(Options, ErrorNamesTheBadVariable) {
   for (const char* text : {"many", "-1", "1025", "2x"}) {
     const absl::Status status = read(nullptr, {{"LATHE_WORKERS", text}}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;

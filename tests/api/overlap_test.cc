@@ -15,7 +15,7 @@ Region region(uintptr_t base, int64_t width, int64_t lines, int64_t pitch, int64
   return r;
 }
 
-// Every byte, the slow way; *twice says whether one is touched by two lines.
+// The bytes of a region, listed one by one. *twice: whether two lines share a byte.
 std::set<uintptr_t> bytes_of(const Region& r, bool* twice) {
   std::set<uintptr_t> bytes;
   *twice = false;
@@ -62,8 +62,9 @@ TEST(Overlap, KnowsSlicesOfOneLineEach) {
   EXPECT_FALSE(known_disjoint(left, region(1040, 11, 1, 16, 10, 50)));
 }
 
-// Claims that two regions do not meet, or that one does not meet itself, are always true.
-TEST(Overlap, NeverClaimsTooMuch) {
+// If known_disjoint says that two regions do not overlap, or disjoint_within that the lines of one do not, it must be
+// true.
+TEST(Overlap, ClaimsAreAlwaysTrue) {
   std::mt19937 random(20240601);
   const auto pick = [&](int64_t lo, int64_t hi) {
     return std::uniform_int_distribution<int64_t>(lo, hi)(random);
@@ -95,7 +96,7 @@ TEST(Overlap, NeverClaimsTooMuch) {
   EXPECT_GT(clean, 1000);
 }
 
-TEST(Overlap, OutputsMayStackOrLieSideBySide) {
+TEST(Overlap, OutputsMayBeStackedOrSideBySide) {
   EXPECT_TRUE(disjoint_within(region(0, 40, 10, 100)));
   EXPECT_FALSE(disjoint_within(region(0, 101, 10, 100)));
   EXPECT_TRUE(disjoint_within(region(0, 40, 10, 100, 3, 940)));

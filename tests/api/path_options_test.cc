@@ -62,7 +62,7 @@ class PathOptionsTest : public testing::Test {
 };
 
 // A new path in the public structs must be a row of the table, or one of the exceptions named here.
-TEST_F(PathOptionsTest, TheTableHasEveryFieldThatIsAPath) {
+TEST_F(PathOptionsTest, TableHasEveryPathField) {
   Names rows;
   for (const PathOption& row : kPathOptions)
     if (row.given != nullptr) rows.insert(row.name);
@@ -76,7 +76,7 @@ TEST_F(PathOptionsTest, TheTableHasEveryFieldThatIsAPath) {
 }
 
 // The same for variables: every variable that is read is listed here, as a path or as none.
-TEST_F(PathOptionsTest, TheTableHasEveryVariableThatIsAPath) {
+TEST_F(PathOptionsTest, TableHasEveryPathVariable) {
   Names asked;
   ASSERT_TRUE(read_options(nullptr, [&](const char* name) -> const char* {
                 asked.insert(name);
@@ -111,7 +111,7 @@ TEST_F(PathOptionsTest, EveryRowIsMadeAbsolute) {
   }
 }
 
-TEST_F(PathOptionsTest, OnlyTheCompilerLibraryIsSearchedByItsName) {
+TEST_F(PathOptionsTest, OnlyTheCompilerLibraryMayBeAPlainName) {
   for (const PathOption& row : kPathOptions)
     EXPECT_EQ(row.may_be_searched, std::string(row.name) == "compiler_library") << row.name;
 }
@@ -147,7 +147,7 @@ TEST_F(PathOptionsTest, AssemblersAreMadeAbsolute) {
   EXPECT_EQ(out->assembler->nvjitlink_directories, std::vector<std::string>{here_ + "/cuda/lib64"});
 }
 
-TEST_F(PathOptionsTest, WithoutACurrentDirectoryAnErrorNamesTheOption) {
+TEST_F(PathOptionsTest, ErrorNamesTheOptionIfThereIsNoCurrentDirectory) {
   fs::remove_all(here_);
   const std::string cause = " is relative, and the current directory is unknown: No such file or directory";
   for (const PathOption& row : kPathOptions) {

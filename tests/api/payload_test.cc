@@ -1,4 +1,4 @@
-// lathe_payload_inspect: what the compiler says of a payload, as a status or a text.
+// lathe_payload_inspect: how the compiler's answer becomes a text or a status.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -25,7 +25,7 @@ class Payload : public ::testing::Test {
     ASSERT_EQ(lathe_context_create(&options, &context_), LATHE_OK) << lathe_last_error();
   }
   ~Payload() override { lathe_context_destroy(context_); }
-  // The fake compiler's answer is the payload itself.
+  // The fake compiler returns the payload as its answer.
   lathe_status inspect(const std::string& answer) {
     text_.clear();
     return lathe_payload_inspect(context_, "p.mlir", answer.data(), answer.size(), append, &text_);
@@ -35,13 +35,13 @@ class Payload : public ::testing::Test {
   lathe_context* context_ = nullptr;
 };
 
-TEST_F(Payload, AProgramIsPassedOn) {
+TEST_F(Payload, ReturnsTheProgram) {
   open("fake_compiler.so");
   ASSERT_EQ(inspect(R"({"functions":[{"name":"f"}]})"), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(Json::parse(text_), Json::parse(R"({"functions":[{"name":"f"}]})"));
 }
 
-TEST_F(Payload, ARefusalIsAStatusWithItsPlace) {
+TEST_F(Payload, RefusalIsAStatusWithTheLocation) {
   open("fake_compiler.so");
   EXPECT_EQ(inspect(R"({"refused":{"location":"p.mlir:3:8","reason":"why","malformed":false}})"),
             LATHE_UNSUPPORTED);
@@ -51,19 +51,19 @@ TEST_F(Payload, ARefusalIsAStatusWithItsPlace) {
   EXPECT_EQ(text_, "");
 }
 
-TEST_F(Payload, AnswersThatAreNoneAreInternalErrors) {
+TEST_F(Payload, InvalidAnswersAreInternalErrors) {
   open("fake_compiler.so");
   for (const char* answer : {"", "{", "[]", "3", R"({"refused":3})", R"({"refused":{"location":"p"}})"})
     EXPECT_EQ(inspect(answer), LATHE_INTERNAL) << answer << ": " << lathe_last_error();
 }
 
-TEST_F(Payload, ACompilerThatFailsIsNamed) {
+TEST_F(Payload, ReportsTheCompilersError) {
   open("fake_compiler_fails.so");
   EXPECT_EQ(inspect("{}"), LATHE_COMPILE_FAILED);
   EXPECT_NE(std::string(lathe_last_error()).find("no such shape"), std::string::npos) << lathe_last_error();
 }
 
-TEST_F(Payload, WhatEndsItsReaderIsAnErrorOfItsOwn) {
+TEST_F(Payload, CrashOfTheReaderFailsOnlyItsPayload) {
   open("fake_compiler_misbehaves.so");
   for (const char* deadly : {R"({"n":1001})", R"({"n":1002})", R"({"n":1004})"}) {
     EXPECT_EQ(inspect(deadly), LATHE_COMPILE_FAILED) << deadly;
@@ -74,7 +74,7 @@ TEST_F(Payload, WhatEndsItsReaderIsAnErrorOfItsOwn) {
   }
 }
 
-TEST_F(Payload, OneThatHangsItsReaderIsATimeout) {
+TEST_F(Payload, HangOfTheReaderIsATimeout) {
   open("fake_compiler_misbehaves.so", /*seconds=*/1);
   EXPECT_EQ(inspect(R"({"n":1003})"), LATHE_TIMEOUT);
   EXPECT_NE(std::string(lathe_last_error()).find("payload p.mlir: the compiler process took more than 1 s"),

@@ -1,4 +1,4 @@
-// Plan records between machines and between releases: what they serve, when, and what takes their place.
+// Plan records of other machines and of other releases: when they are used, and when they are replaced.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 class PlanRecords : public Tune {
  protected:
-  // Compiles the class on a machine, so that its artifact and its record are there.
+  // Compiles the class on one machine, which stores the artifact and the record.
   void make() {
     maker_ = std::make_unique<Host>(options());
     const DispatchEntry* entry = run(*maker_, m_);
@@ -25,8 +25,8 @@ class PlanRecords : public Tune {
   }
   bool names(const RankedPlan& r) const { return r.plan.config == config_; }
 
-  // Has the host's facts differ from the maker's in one, so that the oracle chooses another plan, and would
-  // have the maker's, which is legal still, take `least` to `most` times as long.
+  // Changes one fact of the host so that the oracle chooses another plan and predicts that the maker's plan, which
+  // stays legal, takes `least` to `most` times as long. Returns false if no change does.
   bool differ(Host* host, double least, double most) {
     const std::map<std::string, Fact> facts = maker_->facts.facts;
     for (const auto& [name, fact] : facts)
@@ -44,7 +44,7 @@ class PlanRecords : public Tune {
       }
     return false;
   }
-  // The maker's record as another build of the oracle would have left it.
+  // Replaces the maker's record by one that another build of the oracle would have written.
   void make_outdated() {
     PlanRecord record = recorded(*maker_);
     record.oracle = "another build";
@@ -68,13 +68,13 @@ class PlanRecords : public Tune {
   const MatmulRequest m_{300, 500, 700};
   std::unique_ptr<Host> maker_;
   DispatchKey key_;
-  CompileConfig config_;  // the maker's
-  Choice wanted_;         // the other's oracle's
+  CompileConfig config_;  // the config that the maker compiled
+  Choice wanted_;         // the choice of the other host's oracle
 };
 
-// Whose library is asked for does the product, whatever was compiled for the class before; and leaves no
-// record that would have it do others' products.
-TEST_F(PlanRecords, NeitherHideALibraryThatIsAskedForNorBringOne) {
+// A request for an external library gets the library, whatever was compiled for the class before. It leaves no record,
+// because a record would give other requests the library too.
+TEST_F(PlanRecords, DoNotAffectTheUseOfLibraries) {
   MatmulRequest m(40, 48, 333);
   const auto library_does_it = [&](ExternalUse use) {
     ContextOptions o = options();
@@ -92,8 +92,8 @@ TEST_F(PlanRecords, NeitherHideALibraryThatIsAskedForNorBringOne) {
   EXPECT_FALSE(library_does_it(ExternalUse::kOff));
 }
 
-// The artifacts of a machine serve one whose facts make the oracle choose another plan, at about its price.
-TEST_F(PlanRecords, ServeADeviceThatDiffersInADetail) {
+// The facts differ slightly, so the oracle chooses another plan at about the same price. The stored artifact is used.
+TEST_F(PlanRecords, ServeADeviceWithSlightlyDifferentFacts) {
   make();
   Host other(options());
   ASSERT_TRUE(differ(&other, 1, 1 + kDetail));
@@ -101,7 +101,7 @@ TEST_F(PlanRecords, ServeADeviceThatDiffersInADetail) {
   EXPECT_EQ(entry->by, ChosenBy::kRecord);
   EXPECT_EQ(explain(other, m_)["chosen_by"], "plan record");
   EXPECT_TRUE(entry->plan.config == config_);
-  // And where nothing is to be compiled, or all may be.
+  // The same if nothing may be compiled, and in a warm-up.
   for (const PrepareFor purpose : {PrepareFor::kNoMiss, PrepareFor::kLater}) {
     other.open();
     const auto found = prepare_class(*other.device, key_, purpose);
@@ -110,11 +110,11 @@ TEST_F(PlanRecords, ServeADeviceThatDiffersInADetail) {
   }
   EXPECT_EQ(other.context->background.waiting(), 0u);
   EXPECT_EQ(other.statistics().compiles, 0u);
-  // Once its own is there it has that.
+  // Once the artifact of its own choice exists, the device uses that.
   ASSERT_TRUE(get_artifact(*other.device, key_.problem, wanted_).ok());
   other.open();
   EXPECT_EQ(run(other, m_)->by, ChosenBy::kOracle);
-  // Its record is left as it was by none of that, and is of no use without its artifact.
+  // None of this changed the record. Without its artifact the record has no effect.
   for (const auto& file : std::filesystem::directory_iterator(scratch_ + "/cache"))
     if (file.path().extension() == ".lathe") std::filesystem::remove(file);
   const auto alone = like(other, options());
@@ -122,8 +122,8 @@ TEST_F(PlanRecords, ServeADeviceThatDiffersInADetail) {
   EXPECT_EQ(alone->statistics().compiles, 1u);
 }
 
-// After an upgrade: nobody waits, the process keeps what it dispatches, and the next one has the new choice.
-TEST_F(PlanRecords, OfAnotherBuildServeACallAndAreRefreshedBehindIt) {
+// After an upgrade no call waits. This process keeps the recorded kernel, and the next process has the new choice.
+TEST_F(PlanRecords, OfAnotherBuildServeCallsAndAreUpdatedInTheBackground) {
   make();
   make_outdated();
   Host upgraded(options());
@@ -144,12 +144,12 @@ TEST_F(PlanRecords, OfAnotherBuildServeACallAndAreRefreshedBehindIt) {
   EXPECT_EQ(run(*next, m_)->by, ChosenBy::kOracle);
   EXPECT_EQ(next->statistics().compiles, 0u);
   EXPECT_THAT(upgraded.warnings, testing::IsEmpty());
-  // The other machine still has its own, whoever wrote last.
+  // The maker still gets its own plan, although the other machine wrote the record last.
   EXPECT_EQ(run(*like(*maker_, options()), m_)->by, ChosenBy::kOracle);
 }
 
-// Another machine's plan is no detail where it would cost this one much.
-TEST_F(PlanRecords, ThatAreMuchSlowerHereAreRefreshedToo) {
+// If another machine's plan is much slower here, the oracle's choice is compiled in the background.
+TEST_F(PlanRecords, MuchSlowerHereAreUpdatedInTheBackground) {
   make();
   Host other(options());
   ASSERT_TRUE(differ(&other, 1 + 1.5 * kDetail, 1e9));
@@ -158,7 +158,7 @@ TEST_F(PlanRecords, ThatAreMuchSlowerHereAreRefreshedToo) {
   EXPECT_EQ(run(*like(other, options()), m_)->by, ChosenBy::kOracle);
 }
 
-// While the new choice is compiled, by whatever thread or process, nobody's call waits for that.
+// While another thread or process compiles the new choice, no call waits for it.
 TEST_F(PlanRecords, OfAnotherBuildServeWhileTheNewChoiceIsCompiled) {
   make();
   make_outdated();
@@ -175,7 +175,7 @@ TEST_F(PlanRecords, OfAnotherBuildServeWhileTheNewChoiceIsCompiled) {
     EXPECT_THAT(std::string(result.status().message()), HasSubstr("given up"));
   });
   began.get_future().wait();
-  // As other processes are, which find the key locked, and as another device of this one is.
+  // `another` is like another process, which finds the key locked. `beside` is another device of this process.
   const auto another = like(upgraded, options());
   lathe_device beside(*upgraded.context, "beside", upgraded.facts,
                       std::make_unique<FakeDriver>(upgraded.facts));
@@ -190,8 +190,8 @@ TEST_F(PlanRecords, OfAnotherBuildServeWhileTheNewChoiceIsCompiled) {
   EXPECT_TRUE(calls.get());
 }
 
-// Where nobody waits the new choice is compiled at once; where that fails, what there is serves.
-TEST_F(PlanRecords, OfAnotherBuildAreForWarmUpsWhatIsLeftWithoutACompiler) {
+// A warm-up compiles the new choice at once. If that fails, the recorded kernel is used.
+TEST_F(PlanRecords, OfAnotherBuildServeWarmUpsOnlyWithoutACompiler) {
   make();
   make_outdated();
   Host upgraded(options());
@@ -204,7 +204,7 @@ TEST_F(PlanRecords, OfAnotherBuildAreForWarmUpsWhatIsLeftWithoutACompiler) {
     const auto prepared = prepare_class(*host->device, key_, PrepareFor::kLater);
     ASSERT_TRUE(prepared.ok()) << prepared.status();
     EXPECT_EQ(prepared->entry->by, ChosenBy::kRecord);
-    // A call has it too, and what the background then fails at is said.
+    // A call also gets the recorded kernel, and the failure of the background compile is logged.
     host->open();
     EXPECT_EQ(run(*host, m_)->by, ChosenBy::kRecord);
     EXPECT_TRUE(waits_for([&] {
@@ -225,8 +225,8 @@ TEST_F(PlanRecords, OfAnotherBuildAreForWarmUpsWhatIsLeftWithoutACompiler) {
   EXPECT_TRUE(recorded(*host).config == wanted_.plan().config);
 }
 
-// Without a queue there is no background, and still nobody waits.
-TEST_F(PlanRecords, OfAnotherBuildServeWhereTheQueueIsFull) {
+// Without a queue nothing is compiled in the background, and still no call waits.
+TEST_F(PlanRecords, OfAnotherBuildServeIfTheQueueIsFull) {
   make();
   make_outdated();
   ContextOptions o = options();

@@ -35,7 +35,7 @@ struct OwnedPlan {
   lathe_plan* plan = nullptr;
 };
 
-TEST(Plan, IsMadeOnceAndRunsManyTimes) {
+TEST(Plan, RunsManyTimes) {
   FakeDevice fake;
   MatmulRequest m(40, 48, 33);
   lathe_matmul_desc without_pointers = m.desc;
@@ -47,12 +47,12 @@ TEST(Plan, IsMadeOnceAndRunsManyTimes) {
   ASSERT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &smaller.desc), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(fake.driver->last_args.m, 33);
   EXPECT_EQ(fake.driver->launches.load(), 2);
-  // The same class without the plan is a hit.
+  // A call without the plan is a hit of the same class.
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK);
   EXPECT_EQ(fake.driver->loads.load(), 1);
 }
 
-TEST(Plan, ServesPointersStridesAlphaAndBatchOfItsClass) {
+TEST(Plan, AcceptsOtherPointersStridesAlphaAndBatch) {
   FakeDevice fake;
   MatmulRequest m(2, 48, 33);
   OwnedPlan owned(fake.device.get(), m.desc);
@@ -65,7 +65,7 @@ TEST(Plan, ServesPointersStridesAlphaAndBatchOfItsClass) {
   EXPECT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
 }
 
-TEST(Plan, RefusesRequestsOfAnotherClassByField) {
+TEST(Plan, RefusalOfAnotherClassNamesTheField) {
   FakeDevice fake;
   std::vector<float> extra(100000);
   struct {
@@ -147,7 +147,7 @@ TEST(Plan, KeepsItsTuning) {
   EXPECT_EQ(bytes, size_t{4 * 7 * 40 * 7 + 2 * 128});
 }
 
-TEST(Plan, ADescribedDevicePlansWithoutACompiler) {
+TEST(Plan, DescribedDevicePlansWithoutACompiler) {
   FakeDevice fake("/nowhere/liblathe-compiler.so");
   MatmulRequest m(7, 40, 33);
   OwnedPlan owned(fake.described.get(), m.desc);
@@ -162,7 +162,7 @@ TEST(Plan, ADescribedDevicePlansWithoutACompiler) {
   EXPECT_EQ(fake.statistics().compiles, 0u);
 }
 
-TEST(Plan, ExplainsTheChoiceAndTheRest) {
+TEST(Plan, ExplainsTheChoiceAndTheOtherCandidates) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
   OwnedPlan owned(fake.device.get(), m.desc);
@@ -210,7 +210,7 @@ TEST(Plan, DumpsItsStages) {
   EXPECT_EQ(lathe_plan_dump(other.plan, nullptr, collect, &stages), LATHE_COMPILE_FAILED);
 }
 
-TEST(Plan, EmptySizesPlanToNoKernel) {
+TEST(Plan, EmptySizesNeedNoKernel) {
   FakeDevice fake("/nowhere/liblathe-compiler.so");
   MatmulRequest m(2, 3, 0);
   OwnedPlan owned(fake.device.get(), m.desc);
@@ -231,7 +231,7 @@ TEST(Plan, EmptySizesPlanToNoKernel) {
   EXPECT_EQ(m.d, std::vector<float>(6, 0.0f));
 }
 
-TEST(Plan, AnArgmaxOfNothingStillPlansItsBucket) {
+TEST(Plan, ArgmaxWithoutRowsPlansItsBucket) {
   FakeDevice fake;
   ArgmaxRequest a(3, 100);
   lathe_argmax_desc nothing = a.desc;
@@ -243,7 +243,7 @@ TEST(Plan, AnArgmaxOfNothingStillPlansItsBucket) {
   EXPECT_EQ(fake.driver->launches.load(), 1);
 }
 
-TEST(Plan, RowsOfZeroRunOnEveryPlan) {
+TEST(Plan, ZeroRowsRunOnEveryPlan) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
   OwnedPlan owned(fake.device.get(), m.desc);
@@ -292,7 +292,7 @@ TEST(Plan, RunsInSlices) {
   EXPECT_NE(std::string(lathe_last_error()).find("1024"), std::string::npos) << lathe_last_error();
 }
 
-TEST(Plan, MissesUnderThePolicyError) {
+TEST(Plan, MissPolicyErrorRefusesToPlan) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
   m.desc.miss_policy = LATHE_MISS_ERROR;
@@ -301,7 +301,7 @@ TEST(Plan, MissesUnderThePolicyError) {
   EXPECT_EQ(plan, nullptr);
 }
 
-// All but what a choice alone cannot tell.
+// The explanation without the fields that need a loaded kernel.
 Json as_of_choice(Json explained) {
   explained["launch"] = {{"wanted_splits", explained["launch"]["wanted_splits"]}};
   return explained;
@@ -323,7 +323,7 @@ TEST(Plan, ExplainsARequestWithoutPreparingIt) {
   EXPECT_EQ(fake.driver->loads.load(), 1);
   m.desc.miss_policy = LATHE_MISS_DEFAULT;
   EXPECT_EQ(Json::parse(text)["launch"].size(), 1u);
-  // It is what a plan says that has its kernel, and that is looked at where it is loaded.
+  // A plan and an explanation have these fields once the kernel is loaded.
   const Json planned = OwnedPlan(fake.device.get(), m.desc).explain();
   EXPECT_GT(planned["launch"].size(), 1u);
   EXPECT_EQ(Json::parse(text), as_of_choice(planned));

@@ -1,4 +1,4 @@
-// What a thread's last calls leave unchecked: a call that repeats one does as the whole path would.
+// A call that repeats a recent call of its thread skips checks. It must do the same as a call with all checks.
 #include "dispatch/recent_call.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class RecentCallTest : public testing::Test {
   const RecentCall<lathe_matmul_desc>* find(const lathe_matmul_desc& desc) {
     return RecentCall<lathe_matmul_desc>::find(*fake_.device, nullptr, &desc);
   }
-  // The first call makes the kernel, the second is a hit of the table and kept.
+  // The first call loads the kernel. The second is a hit of the dispatch table and is kept.
   void keep(const lathe_matmul_desc& desc) {
     for (int i = 0; i < 2; ++i) ASSERT_EQ(run(desc), LATHE_OK) << lathe_last_error();
     ASSERT_NE(find(desc), nullptr);
@@ -30,7 +30,7 @@ class RecentCallTest : public testing::Test {
   FakeDevice fake_;
 };
 
-TEST_F(RecentCallTest, IsKeptByTheSecondCallAndTakesOtherPointers) {
+TEST_F(RecentCallTest, IsKeptByTheSecondCallAndFitsOtherPointers) {
   MatmulRequest m(7, 40, 33), other(7, 40, 33);
   ASSERT_EQ(run(m.desc), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(find(m.desc), nullptr) << "a miss is not kept";
@@ -45,7 +45,7 @@ TEST_F(RecentCallTest, IsKeptByTheSecondCallAndTakesOtherPointers) {
   EXPECT_EQ(fake_.driver->last.workspace, nullptr);
 }
 
-TEST_F(RecentCallTest, IsOfItsDeviceAndItsThread) {
+TEST_F(RecentCallTest, BelongsToItsDeviceAndThread) {
   MatmulRequest m(7, 40, 33);
   keep(m.desc);
   FakeDevice another;
@@ -53,7 +53,7 @@ TEST_F(RecentCallTest, IsOfItsDeviceAndItsThread) {
   bool found = true;
   std::thread([&] { found = find(m.desc) != nullptr; }).join();
   EXPECT_FALSE(found);
-  // Another device, perhaps at the address of one that closed.
+  // Another device, perhaps at the address of a device that was closed.
   fake_.device.reset();
   const absl::StatusOr<DeviceFacts> facts = load_facts(facts_file("ryzen-7-5800u.json"));
   ASSERT_TRUE(facts.ok());
@@ -62,7 +62,7 @@ TEST_F(RecentCallTest, IsOfItsDeviceAndItsThread) {
   EXPECT_EQ(find(m.desc), nullptr);
 }
 
-TEST_F(RecentCallTest, WhatIsRefusedIsNotFound) {
+TEST_F(RecentCallTest, RefusedCallIsNotFound) {
   MatmulRequest m(7, 40, 33);
   keep(m.desc);
   EXPECT_EQ(RecentCall<lathe_matmul_desc>::find(*fake_.device, this, &m.desc), nullptr)
@@ -72,8 +72,8 @@ TEST_F(RecentCallTest, WhatIsRefusedIsNotFound) {
   EXPECT_EQ(lathe_matmul(fake_.device.get(), nullptr, nullptr), LATHE_INVALID_ARGUMENT);
 }
 
-// On a GPU the alignment of pointers is part of the class, and a call has a stream.
-TEST_F(RecentCallTest, OnAGpuItIsOfAlignedPointersInAnyStream) {
+// On a GPU the alignment of pointers is part of the class, and a call may use any stream.
+TEST_F(RecentCallTest, FitsAlignedPointersAndAnyStreamOnAGpu) {
   const absl::StatusOr<DeviceFacts> facts = load_facts(facts_file("h200.json"));
   ASSERT_TRUE(facts.ok());
   auto driver = std::make_unique<FakeDriver>(*facts);
@@ -86,7 +86,7 @@ TEST_F(RecentCallTest, OnAGpuItIsOfAlignedPointersInAnyStream) {
     return RecentCall<lathe_matmul_desc>::find(*fake_.device, stream, &desc);
   };
   MatmulRequest m(7, 40, 33), other(7, 40, 33);
-  int one = 0, two = 0;  // stand for streams
+  int one = 0, two = 0;  // only their addresses are used, as streams
   for (int i = 0; i < 2; ++i) ASSERT_EQ(run_in(&one, m.desc), LATHE_OK) << lathe_last_error();
   ASSERT_NE(find_in(&two, other.desc), nullptr);
   ASSERT_EQ(run_in(&two, other.desc), LATHE_OK) << lathe_last_error();
@@ -96,19 +96,19 @@ TEST_F(RecentCallTest, OnAGpuItIsOfAlignedPointersInAnyStream) {
 
   other.desc.b.data = other.b.data() + 1;
   EXPECT_EQ(find_in(&one, other.desc), nullptr);
-  other.desc.b.data = reinterpret_cast<char*>(other.b.data()) + 1;  // below an element's alignment
+  other.desc.b.data = reinterpret_cast<char*>(other.b.data()) + 1;  // not even aligned to an element
   EXPECT_EQ(find_in(&one, other.desc), nullptr);
   for (int i = 0; i < 3; ++i) ASSERT_EQ(run_in(&one, other.desc), LATHE_OK) << lathe_last_error();
   EXPECT_NE(gpu->last.kernel, aligned);
   EXPECT_EQ(find_in(&one, other.desc), nullptr) << "a misaligned call is not kept";
 
-  MatmulRequest empty(7, 40, 0);  // zeros of the driver's own stand for A and B
+  MatmulRequest empty(7, 40, 0);  // A and B are zeros that the driver owns
   for (int i = 0; i < 3; ++i) ASSERT_EQ(run_in(&one, empty.desc), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(find_in(&one, empty.desc), nullptr);
 }
 
-// Plans find and keep what calls do, of the same kernel alone.
-TEST_F(RecentCallTest, APlanSharesThemButForATunedOne) {
+// Running a plan finds and keeps recent calls too, but only for the kernel that calls without a plan use.
+TEST_F(RecentCallTest, IsSharedWithPlansThatAreNotTuned) {
   MatmulRequest m(7, 40, 5123), other(7, 40, 5123);
   lathe_plan *plan = nullptr, *tuned = nullptr;
   ASSERT_EQ(lathe_plan_matmul(fake_.device.get(), &m.desc, &plan), LATHE_OK) << lathe_last_error();
@@ -134,7 +134,7 @@ TEST_F(RecentCallTest, APlanSharesThemButForATunedOne) {
   lathe_plan_destroy(tuned);
 }
 
-TEST_F(RecentCallTest, WhatLeadsElsewhereIsNotKept) {
+TEST_F(RecentCallTest, IsNotKeptWithAChainOrScale) {
   MatmulRequest m(7, 40, 33);
   lathe_tuning tuning = LATHE_TUNING_INIT;
   m.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
@@ -156,7 +156,7 @@ TEST_F(RecentCallTest, WhatLeadsElsewhereIsNotKept) {
   EXPECT_EQ(find(bytes.desc), nullptr);
 }
 
-TEST_F(RecentCallTest, AnOlderDescriptorIsAnother) {
+TEST_F(RecentCallTest, DoesNotFitADescriptorOfAnotherSize) {
   MatmulRequest m(7, 40, 33);
   keep(m.desc);
   m.desc.struct_size -= 8;
@@ -164,7 +164,7 @@ TEST_F(RecentCallTest, AnOlderDescriptorIsAnother) {
   EXPECT_EQ(run(m.desc), LATHE_INVALID_ARGUMENT);
 }
 
-TEST_F(RecentCallTest, AFailureNamesTheRequestAsEver) {
+TEST_F(RecentCallTest, FailureNamesTheRequest) {
   MatmulRequest m(7, 40, 33);
   keep(m.desc);
   fake_.driver->launch_error = absl::ResourceExhaustedError("no memory");
@@ -172,7 +172,7 @@ TEST_F(RecentCallTest, AFailureNamesTheRequestAsEver) {
   EXPECT_EQ(std::string(lathe_last_error()), "matmul f32 a=n b=t m=7 n=40 k=33 batch=1 on fake: no memory");
 }
 
-// What a task of the caller's was called with.
+// Records the calls of a task on the caller's thread.
 struct Called {
   int times = 0;
   ArgumentBlock args;
@@ -182,7 +182,7 @@ void note_task(const ArgumentBlock* args, int64_t task) {
   called.args = *args;
 }
 
-// Pointers anywhere in one buffer, NULL and overlapping ones among them.
+// Random pointers into one buffer. Some are NULL, and operands may overlap.
 class Anywhere {
  public:
   explicit Anywhere(std::mt19937* random) : random_(*random), buffer_(4096) {}
@@ -228,7 +228,7 @@ lathe_matmul_desc any_matmul(Anywhere& anywhere) {
   return d;
 }
 
-// Its padding holds anything.
+// The padding of the descriptor has random contents.
 lathe_argmax_desc any_argmax(Anywhere& anywhere) {
   lathe_argmax_desc d;
   std::memset(static_cast<void*>(&d), anywhere.pick(256), sizeof d);
@@ -268,15 +268,15 @@ lathe_status run(const lathe_argmax_desc& d, lathe_device* device) {
   return lathe_argmax(device, nullptr, &d);
 }
 
-// Descriptors of few kinds, and now and then another field: what each call does is compared with what its
-// descriptor is read as. Of kept calls the caller calls the tasks itself, or launches.
+// Runs random descriptors of a few kinds, sometimes with one field changed. Compares the arguments of each launch (or,
+// with on_caller, of each task) with those that reading the descriptor gives.
 template <typename Desc>
 void expect_what_the_whole_path_does(Desc (*any)(Anywhere&), bool on_caller) {
   FakeDevice fake;
   if (on_caller) fake.driver->tasks_of_caller.task = note_task, fake.driver->tasks_of_caller.count = 2;
   std::mt19937 random(20261125);
   Anywhere anywhere(&random);
-  // Statistics look for the compiler library, which leaks 1.7 MiB each time under TSan.
+  // Read the counter directly: lathe_context_statistics looks for the compiler library, which leaks 1.7 MiB under TSan.
   const HitCounter& hit_counter = fake.context->counters.dispatch_hits;
   int repeated = 0, refused = 0;
   for (int i = 0; i < 20000; ++i) {
@@ -320,16 +320,16 @@ void expect_what_the_whole_path_does(Desc (*any)(Anywhere&), bool on_caller) {
   EXPECT_GT(refused, 1000);
 }
 
-TEST(RecentCall, MatmulsDoWhatTheWholePathWould) {
+TEST(RecentCall, MatmulDoesTheSameAsTheFullPath) {
   for (const bool on_caller : {false, true}) expect_what_the_whole_path_does(any_matmul, on_caller);
 }
 
-TEST(RecentCall, ArgmaxesDoWhatTheWholePathWould) {
+TEST(RecentCall, ArgmaxDoesTheSameAsTheFullPath) {
   for (const bool on_caller : {false, true}) expect_what_the_whole_path_does(any_argmax, on_caller);
 }
 
-// A misaligned operand is the launch's to refuse.
-TEST_F(RecentCallTest, AMisalignedOperandGoesToTheLaunch) {
+// A misaligned operand is checked in the launch, so the call must not run the task itself.
+TEST_F(RecentCallTest, MisalignedOperandIsLeftToTheLaunch) {
   fake_.driver->tasks_of_caller.task = note_task;
   fake_.driver->tasks_of_caller.count = 1;
   fake_.driver->tasks_of_caller.misaligned = 15;

@@ -67,8 +67,8 @@ class Recording : public testing::Test {
   std::vector<std::string> log_;
 };
 
-// The whole way: what one context met another is warmed with, which then misses nothing.
-TEST_F(Recording, ReplayWarmsExactlyWhatWasMet) {
+// The whole path: a context is warmed up with what another context recorded, and then has no miss.
+TEST_F(Recording, WarmUpPreparesExactlyTheRecordedClasses) {
   const DeviceFacts facts = *load_facts(facts_file("ryzen-7-5800u.json"));
   ContextOptions options;
   options.compiler_library = fake_compiler();
@@ -77,7 +77,7 @@ TEST_F(Recording, ReplayWarmsExactlyWhatWasMet) {
   lathe_tuning tuning = LATHE_TUNING_INIT;
   tuning.split_k = 3;
   std::vector<MatmulRequest> met;
-  for (int64_t m : {1, 7, 20, 30, 600}) met.emplace_back(m, 40, 33);  // 20 and 30 are of one class
+  for (int64_t m : {1, 7, 20, 30, 600}) met.emplace_back(m, 40, 33);  // 20 and 30 are in one class
   met.emplace_back(7, 48, 5000);
   met.back().desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
   ArgmaxRequest rows(3, 2000);
@@ -109,9 +109,9 @@ TEST_F(Recording, ReplayWarmsExactlyWhatWasMet) {
   EXPECT_EQ(lathe_matmul(&device, nullptr, &other.desc), LATHE_MISS) << "and no more than what was met";
 }
 
-TEST_F(Recording, ThreadsAndProcessesJoinWhatTheyMet) {
+TEST_F(Recording, ThreadsAndProcessesRecordIntoOneFile) {
   const Logger log = logger();
-  // Few enough that on a loaded machine, instrumented, no process waits as long as a recorder may.
+  // So few that no process waits as long as a recorder may, even on a busy machine with a sanitizer.
   constexpr int kProcesses = 4, kThreads = 2, kClasses = 4;
   std::vector<pid_t> children;
   for (int p = 0; p < kProcesses; ++p) {
@@ -145,11 +145,11 @@ TEST_F(Recording, ThreadsAndProcessesJoinWhatTheyMet) {
   EXPECT_EQ(files(), std::vector<std::string>{"met.json"}) << "neither locks nor temporaries stay";
 }
 
-TEST_F(Recording, AForkedChildRecordsForItself) {
+TEST_F(Recording, ForkedChildRecordsToo) {
   const Logger log = logger();
   Recorder recorder(path_, log);
   recorder.note(key_for(1));
-  // Threads that hold the recorder's locks at the time of the fork are not in the child.
+  // At a fork a thread may hold the recorder's locks; the child does not have that thread.
   std::atomic<bool> stop{false};
   std::thread busy([&] {
     for (int64_t n = 100; !stop; n = n < 150 ? n + 1 : 100) recorder.note(key_for(n));
@@ -158,7 +158,7 @@ TEST_F(Recording, AForkedChildRecordsForItself) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      alarm(20);  // a deadlock is a failure
+      alarm(20);  // ends a child that hangs
       recorder.note(key_for(2 + i));
       recorder.note(key_for(2 + i));
       _exit(0);
@@ -176,9 +176,8 @@ TEST_F(Recording, AForkedChildRecordsForItself) {
   EXPECT_EQ(counts[50], 1);
 }
 
-// Held by a process that does not move: all calls together wait for it once, and nothing is lost that need
-// not be.
-TEST_F(Recording, AHeldLockStallsNobodyTwice) {
+// Another process holds the lock all the time. All calls together wait for it once, and every class is still written.
+TEST_F(Recording, HeldLockIsWaitedForOnlyOnce) {
   const Logger log = logger();
   constexpr int64_t kClasses = 8;
   const auto hold = [&] {
@@ -204,7 +203,7 @@ TEST_F(Recording, AHeldLockStallsNobodyTwice) {
     EXPECT_EQ(recorded().entries.size(), static_cast<size_t>(kClasses)) << "written without it";
     ASSERT_EQ(log_.size(), 1u) << "said once";
     EXPECT_THAT(log_[0], HasSubstr(path_ + ".lock is not to be had"));
-    // What another writes over them meanwhile, they are written again.
+    // If another process overwrites the file, the recorder writes its classes again.
     std::filesystem::remove(path_);
     recorder.note(key_for(kClasses + 1));
     EXPECT_EQ(recorded().entries.size(), static_cast<size_t>(kClasses) + 1);
@@ -226,7 +225,7 @@ TEST_F(Recording, AHeldLockStallsNobodyTwice) {
   EXPECT_THAT(log_[1], HasSubstr("2 classes were written to " + path_ + " without its lock"));
 }
 
-TEST_F(Recording, ContinuesAManifestAndLeavesOtherFilesAlone) {
+TEST_F(Recording, ExtendsAManifestButNoOtherFile) {
   const Logger log = logger();
   std::ofstream(path_) << manifest_text([] {
     Manifest m;
@@ -253,7 +252,7 @@ TEST_F(Recording, ContinuesAManifestAndLeavesOtherFilesAlone) {
   EXPECT_THAT(log_[0], HasSubstr("recording ends: " + path_ + ": left alone"));
 }
 
-TEST_F(Recording, WhatCannotBeWrittenIsNobodysFailure) {
+TEST_F(Recording, WriteErrorIsOnlyAWarning) {
   const Logger log = logger();
   Recorder nowhere("/nonexistent/met.json", log);
   nowhere.note(key_for(1));

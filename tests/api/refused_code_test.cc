@@ -1,4 +1,4 @@
-// Whole entries of the right key whose code the device does not take: a miss, and never for long.
+// Complete cache entries with the right key whose code the device refuses. They count as a miss and are soon replaced.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,12 +15,12 @@ using testing::HasSubstr;
 
 class RefusedCode : public Tune {
  protected:
-  // Has the stores hold this for the class, and no process in memory.
+  // Stores this artifact for the class on disk only.
   void leave(const MatmulRequest& m, const Artifact& artifact) {
     Host host(options());
     (void)host.context->cache->replace(key_on(host, m), artifact);
   }
-  // As the compiler makes it.
+  // The artifact that the compiler makes for the class.
   Artifact compiled(const MatmulRequest& m) {
     Host host(options());
     const DispatchKey key = key_of_request(*host.device, m.desc);
@@ -62,7 +62,7 @@ TEST_F(RefusedCode, IsCompiledAgainAndReplaced) {
   }
 }
 
-TEST_F(RefusedCode, IsAMissWhereNothingIsToBeCompiled) {
+TEST_F(RefusedCode, IsAMissIfNothingMayBeCompiled) {
   Artifact junk = compiled(m_);
   junk.code = "junk";
   leave(m_, junk);
@@ -72,7 +72,7 @@ TEST_F(RefusedCode, IsAMissWhereNothingIsToBeCompiled) {
   EXPECT_TRUE(found.status().code() == kMissCode) << found.status();
   EXPECT_THAT(std::string(found.status().message()), HasSubstr("a cubin of another time"));
   EXPECT_EQ(host.statistics().compiles, 0u);
-  // And an error that has both causes where nothing can be.
+  // If nothing can be compiled either, the error has both causes.
   ContextOptions without = options();
   without.compiler_library = "/nowhere/liblathe-compiler.so";
   Host alone(without);
@@ -82,7 +82,7 @@ TEST_F(RefusedCode, IsAMissWhereNothingIsToBeCompiled) {
   EXPECT_THAT(lathe_last_error(), HasSubstr("a cubin of another time"));
 }
 
-// What was compiled just now and is refused stays an error, which costs a call no compilation.
+// If code that was just compiled is refused, that is an error. Later calls do not compile it again.
 TEST_F(RefusedCode, IsNotCompiledTwiceForADevice) {
   const std::string code = compiled(m_).code;
   for (const bool stored : {true, false}) {
@@ -99,7 +99,7 @@ TEST_F(RefusedCode, IsNotCompiledTwiceForADevice) {
   }
 }
 
-TEST_F(RefusedCode, IsCompiledAgainByOneThreadOfThoseThatMeetIt) {
+TEST_F(RefusedCode, IsCompiledAgainByOnlyOneThread) {
   Artifact junk = compiled(m_);
   junk.code = "junk";
   leave(m_, junk);
@@ -118,8 +118,9 @@ TEST_F(RefusedCode, IsCompiledAgainByOneThreadOfThoseThatMeetIt) {
   EXPECT_EQ(host.statistics().compiles, 1u);
 }
 
-// As when no store has the class's own: what its plan record names goes before a compilation.
-TEST_F(RefusedCode, MakesRoomForWhatAPlanRecordNames) {
+// As if no store had the artifact of the oracle's choice: the artifact that the plan record names is used before
+// anything is compiled.
+TEST_F(RefusedCode, IsReplacedByTheRecordedPlan) {
   Artifact junk = compiled(m_);
   junk.code = "junk";
   Host host(options());
@@ -146,7 +147,7 @@ class RefusedRemotely : public RemoteTest {
     using Tune::Host;
     using Tune::key_of_request;
   };
-  // Of a machine with a directory of its own.
+  // The options of a machine with its own directory.
   ContextOptions on(const std::string& name) const {
     ContextOptions o;
     o.cache_dir = scratch_ + "/" + name;
@@ -155,8 +156,8 @@ class RefusedRemotely : public RemoteTest {
   }
 };
 
-// A server's entry, whole and of the right key, whose code is not the compiler's.
-TEST_F(RefusedRemotely, IsReplacedOnTheServerToo) {
+// The server has a complete entry with the right key, but the device refuses its code.
+TEST_F(RefusedRemotely, IsReplacedOnTheServer) {
   NEEDS_REDIS();
   MatmulRequest m(7, 40, 33);
   Hosts::Host first(on("first"));

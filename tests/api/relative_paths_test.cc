@@ -1,4 +1,4 @@
-// A process that changes its directory: it loads the library by a relative name in the first, gives options
+// A process that changes its directory. It loads the library by a relative name in the first directory, gives options
 // as relative paths in the second, and works in the third, where nothing may be read or written.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -157,30 +157,30 @@ class RelativePathsTest : public testing::Test {
   fs::path scratch_, loaded_, given_, later_;
 };
 
-TEST_F(RelativePathsTest, OptionsStayWhereTheyWereGiven) {
+TEST_F(RelativePathsTest, OptionsAreResolvedWhenGiven) {
   expect_work_in_given(all_options(), all_variables(/*options_too=*/false));
 }
 
-TEST_F(RelativePathsTest, OptionsStayWhereTheyWereGivenToCompilerProcesses) {
+TEST_F(RelativePathsTest, OptionsAreResolvedForCompilerProcesses) {
   expect_work_in_given(all_options() + Strings{"process"}, all_variables(/*options_too=*/false));
 }
 
-TEST_F(RelativePathsTest, VariablesStayWhereTheyWereRead) {
+TEST_F(RelativePathsTest, VariablesAreResolvedWhenRead) {
   expect_work_in_given({}, all_variables(/*options_too=*/true));
 }
 
-TEST_F(RelativePathsTest, VariablesStayWhereTheyWereReadForCompilerProcesses) {
+TEST_F(RelativePathsTest, VariablesAreResolvedForCompilerProcesses) {
   expect_work_in_given({}, all_variables(/*options_too=*/true) + Strings{"LATHE_COMPILER=process"});
 }
 
-TEST_F(RelativePathsTest, TheLibraryFindsWhatLiesBesideIt) { expect_files_beside("lib/liblathe.so", {}); }
+TEST_F(RelativePathsTest, FindsFilesBesideTheLibrary) { expect_files_beside("lib/liblathe.so", {}); }
 
-TEST_F(RelativePathsTest, TheLibraryThatWasSearchedFindsWhatLiesBesideIt) {
+TEST_F(RelativePathsTest, FindsFilesBesideASearchedLibrary) {
   expect_files_beside("liblathe.so", {"LD_LIBRARY_PATH=lib"});
 }
 
 // A name without a slash asks for dlopen's own search.
-TEST_F(RelativePathsTest, TheDynamicLinkerLooksUpACompilerLibraryThatIsANameAlone) {
+TEST_F(RelativePathsTest, DynamicLinkerSearchesAPlainCompilerLibraryName) {
   const Outcome outcome = run("lib/liblathe.so",
                               {"cache_dir=", "compiler_library=liblathe-compiler.so",
                                "chdir=" + later_.string(), "open", "product=16"},

@@ -16,13 +16,13 @@ namespace {
 constexpr RequestContext kCpu = {"cpu", true, MissPolicy::kBlock};
 constexpr RequestContext kGpu = {"cuda:0", false, MissPolicy::kBlock};
 
-// Addresses that the readers compare and never follow, 1 MiB apart.
+// Addresses 1 MiB apart, which the readers compare but never dereference.
 void* address(int operand) {
   return reinterpret_cast<void*>(uintptr_t{0x7f0000000000} + (uintptr_t(operand) << 20));
 }
 void* moved(const void* data, size_t bytes) { return static_cast<char*>(const_cast<void*>(data)) + bytes; }
 
-// 40 by 64 times 64 by 48, twice, with C, bias and residual; every distance is a multiple of 16 bytes.
+// 40 by 64 times 64 by 48, a batch of two, with C, bias and residual. Every distance is a multiple of 16 bytes.
 lathe_matmul_desc aligned(lathe_dtype in, lathe_dtype out) {
   lathe_matmul_desc d = LATHE_MATMUL_DESC_INIT;
   d.m = 40;
@@ -53,7 +53,7 @@ ProblemClass class_of(const lathe_matmul_desc& d, const RequestContext& context 
   return r.key.problem;
 }
 
-// What 1, 2, 4, 8 and 16 bytes off make of an operand of that element.
+// The alignment class of an operand with this element size that is `off` bytes from an aligned address.
 Alignment expected(size_t off, size_t element) {
   if (off % 16 == 0) return Alignment::k16;
   return off % element == 0 ? Alignment::kElement : Alignment::kByte;
@@ -91,7 +91,7 @@ TEST(Alignment, EveryBaseCounts) {
   }
 }
 
-TEST(Alignment, EveryDistanceOfRowsAndMatricesCounts) {
+TEST(Alignment, EveryStrideCounts) {
   const auto same = [](const lathe_matmul_desc& d, Alignment want, const char* name) {
     EXPECT_EQ(class_of(d).alignment, want) << name;
     EXPECT_EQ(class_of(d, kGpu, Purpose::kPlan).alignment, want) << name;
@@ -112,7 +112,7 @@ TEST(Alignment, EveryDistanceOfRowsAndMatricesCounts) {
       d = fresh();
       operands[i](&d)->batch_stride += off;
       same(d, Alignment::kElement, names[i]);
-      d.batch = 1;  // no second matrix, no distance
+      d.batch = 1;  // there is no second matrix, so its distance does not count
       same(d, Alignment::k16, names[i]);
     }
     lathe_matmul_desc d = fresh();
@@ -120,7 +120,7 @@ TEST(Alignment, EveryDistanceOfRowsAndMatricesCounts) {
     operands[i](&d)->batch_stride = 1 << 13;
     same(d, Alignment::k16, names[i]);
   }
-  // K = 65 makes packed rows of odd length.
+  // With K = 65 packed rows have an odd length.
   lathe_matmul_desc d = fresh();
   d.k = 65;
   d.a.batch_stride = d.b.batch_stride = 1 << 13;
@@ -139,7 +139,7 @@ TEST(Alignment, OperandsThatAreNotReadDoNotCount) {
   EXPECT_EQ(class_of(d).alignment, Alignment::k16);
 }
 
-TEST(Alignment, OnTheCpuThereIsOneClass) {
+TEST(Alignment, CpuHasOneClass) {
   for (size_t off : {0, 1, 2, 4}) {
     lathe_matmul_desc d = aligned(LATHE_F32, LATHE_F32);
     d.a.data = moved(d.a.data, off);
@@ -148,7 +148,7 @@ TEST(Alignment, OnTheCpuThereIsOneClass) {
   }
 }
 
-TEST(Alignment, BelowAnElementThereIsOneBucket) {
+TEST(Alignment, ByteAlignmentHasOneBucket) {
   for (int64_t m : {1, 7, 40, 5000}) {
     lathe_matmul_desc d = aligned(LATHE_F16, LATHE_F16);
     d.m = m;
@@ -164,7 +164,7 @@ TEST(Alignment, BelowAnElementThereIsOneBucket) {
   }
 }
 
-TEST(Alignment, OfArgmax) {
+TEST(Alignment, ArgmaxCountsInputAndOutputs) {
   lathe_argmax_desc good = LATHE_ARGMAX_DESC_INIT;
   good.rows = 5;
   good.n = 64;
@@ -186,7 +186,7 @@ TEST(Alignment, OfArgmax) {
     EXPECT_EQ(aligned_as(d), expected(off, 2)) << off;
     EXPECT_EQ(aligned_as(d, kCpu), Alignment::kElement);
     EXPECT_EQ(aligned_as(d, kGpu, Purpose::kPlan), Alignment::k16) << "plans see no pointers";
-    // Outputs are written element by element: only less than an element counts.
+    // Outputs are written one element at a time, so only an alignment below one element counts.
     d = good;
     d.indices = moved(d.indices, off);
     EXPECT_EQ(aligned_as(d), off % 8 == 0 ? Alignment::k16 : Alignment::kByte) << "i64 " << off;
@@ -206,12 +206,12 @@ TEST(Alignment, OfArgmax) {
   EXPECT_EQ(aligned_as(d), Alignment::kElement);
 }
 
-// A GPU as far as plans go: nothing follows the addresses.
+// A GPU for plans only: nothing dereferences the addresses.
 struct FakeGpu : FakeDevice {
   FakeGpu() : FakeDevice(fake_compiler(), MissPolicy::kBlock, "h200.json") {}
 };
 
-TEST(Alignment, APlanServesEveryAlignmentThroughTheTable) {
+TEST(Alignment, PlanServesEveryAlignment) {
   FakeGpu fake;
   lathe_matmul_desc d = aligned(LATHE_F16, LATHE_F16);
   lathe_matmul_desc without_pointers = d;
@@ -225,7 +225,7 @@ TEST(Alignment, APlanServesEveryAlignmentThroughTheTable) {
   const LoadedKernel* planned = fake.driver->last.kernel;
 
   int loads = 1;
-  for (size_t off : {2, 1}) {  // kElement, kByte: a kernel each, once
+  for (size_t off : {2, 1}) {  // kElement and kByte: each loads one kernel, once
     lathe_matmul_desc skewed = d;
     skewed.b.data = moved(d.b.data, off);
     ASSERT_EQ(lathe_plan_run_matmul(plan, nullptr, &skewed), LATHE_OK) << lathe_last_error();
@@ -235,14 +235,14 @@ TEST(Alignment, APlanServesEveryAlignmentThroughTheTable) {
     ASSERT_EQ(lathe_plan_run_matmul(plan, nullptr, &skewed), LATHE_OK) << lathe_last_error();
     EXPECT_EQ(fake.driver->loads.load(), loads) << off;
 
-    // The plan's bucket is (32, 64], whatever the alignment.
+    // The plan's bucket is (32, 64] at every alignment.
     skewed.m = 65;
     skewed.a.batch_stride = skewed.c.batch_stride = skewed.d.batch_stride =
         skewed.epilogue.residual.batch_stride = 1 << 13;
     EXPECT_EQ(lathe_plan_run_matmul(plan, nullptr, &skewed), LATHE_INVALID_ARGUMENT) << off;
     EXPECT_NE(std::string(lathe_last_error()).find("m 65 is not in [33, 64]"), std::string::npos)
         << lathe_last_error();
-    // Another class stays another class.
+    // A request of another class is still refused.
     skewed = d;
     skewed.b.data = moved(d.b.data, off);
     skewed.epilogue.activation = LATHE_ACTIVATION_RELU;
@@ -251,7 +251,7 @@ TEST(Alignment, APlanServesEveryAlignmentThroughTheTable) {
   lathe_plan_destroy(plan);
 }
 
-TEST(Alignment, AWarmGpuMissesAtNoAlignment) {
+TEST(Alignment, WarmedGpuHasNoMissAtAnyAlignment) {
   FakeGpu fake;
   lathe_matmul_desc d = aligned(LATHE_F16, LATHE_F16);
   lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;

@@ -23,7 +23,7 @@ absl::Status read(const lathe_argmax_desc& desc) {
   return read(desc, &request);
 }
 
-TEST(ReadArgmax, RefusesEachBadRequestByName) {
+TEST(ReadArgmax, RefusalsNameTheCause) {
   using D = lathe_argmax_desc;
   static const lathe_scale scale = LATHE_SCALE_INIT;
   static const lathe_chain unknown = {sizeof(lathe_chain), nullptr, 99, 0};
@@ -115,7 +115,7 @@ TEST(ReadArgmax, FillsClassDimensionsAndArguments) {
   EXPECT_EQ(r.args.batch, 1);
 }
 
-TEST(ReadArgmax, NoRowsNeedNothing) {
+TEST(ReadArgmax, ZeroRowsNeedNoPointers) {
   lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
   desc.x.dtype = LATHE_F16;
   Request r;
@@ -123,7 +123,7 @@ TEST(ReadArgmax, NoRowsNeedNothing) {
   EXPECT_TRUE(r.nothing_to_do);
 }
 
-TEST(ReadArgmax, TheLargestIndexMayJustFit) {
+TEST(ReadArgmax, LargestIndexMayJustFit) {
   ArgmaxRequest a(1, 100);
   a.desc.index_dtype = LATHE_I32;
   a.desc.index_offset = INT32_MAX - 99;

@@ -260,7 +260,7 @@ TYPED_TEST(EveryDistance, MustNotOverlapTwoLinesOrMatrices) {
 }
 
 // With M = 1 and B's lines at multiples of 16 bytes, the odd lengths of the other operands do not matter.
-TEST(Distances, ASingleLineLowersNoAlignment) {
+TEST(Distances, SingleLineDoesNotLowerTheAlignment) {
   M d = in_columns();
   d.k = d.a.leading_dimension = 64;
   d.a.layout = LATHE_ROW_MAJOR;
@@ -292,7 +292,7 @@ TEST(Distances, ASingleLineLowersNoAlignment) {
 }
 
 // A and D are column slices of one buffer: 8 matrices of one row each, a buffer row apart.
-TEST(Distances, MatricesOfARowAreSlicesOfABuffer) {
+TEST(Distances, MatricesOfOneRowMayBeSlicesOfABuffer) {
   std::vector<float> buffer(8 * 80);
   MatmulRequest m(1, 40, 33);
   M& d = m.desc;
@@ -309,7 +309,7 @@ TEST(Distances, MatricesOfARowAreSlicesOfABuffer) {
   EXPECT_EQ(read(d, Purpose::kRun, kCpu, &request).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Distances, DMayBeCOfOneRowWhateverTheirLeadingDimensions) {
+TEST(Distances, DMayEqualCInASingleRow) {
   MatmulRequest m(1, 40, 33);
   M& d = m.desc;
   d.c = d.d;
@@ -320,7 +320,7 @@ TEST(Distances, DMayBeCOfOneRowWhateverTheirLeadingDimensions) {
 }
 
 // A distance that was accepted in a plan or call with one row must be refused with two rows.
-TEST(Distances, APlanAndARecentCallOfOneRowRefuseTwo) {
+TEST(Distances, PlanAndRecentCallOfOneRowRefuseTwoRows) {
   for (const char* facts : {"ryzen-7-5800u.json", "h200.json"}) {
     SCOPED_TRACE(facts);
     FakeDevice fake(fake_compiler(), MissPolicy::kBlock, facts);
@@ -353,7 +353,7 @@ TEST(Distances, APlanAndARecentCallOfOneRowRefuseTwo) {
   }
 }
 
-TEST(Distances, AWarmGpuMissesAtNone) {
+TEST(Distances, WarmedGpuHasNoMissAtAnyDistance) {
   FakeDevice fake(fake_compiler(), MissPolicy::kBlock, "h200.json");
   M d = in_columns();
   d.a.layout = LATHE_ROW_MAJOR;
@@ -373,7 +373,7 @@ TEST(Distances, AWarmGpuMissesAtNone) {
 }
 
 // Weights with one row (K = 1) and with one column (N = 1).
-TEST(Distances, PackingReadsNoneOfASingleLine) {
+TEST(Distances, PackingIgnoresTheDistanceOfASingleLine) {
   FakeDevice fake;
   for (const auto& [n, k, layout] :
        {std::tuple{int64_t{50}, int64_t{1}, LATHE_ROW_MAJOR}, {1, 50, LATHE_COLUMN_MAJOR}}) {

@@ -1,4 +1,4 @@
-// Which dtypes a matmul takes together, and what the class of each says.
+// Which combinations of dtypes a matmul accepts, and the class of each.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -31,7 +31,7 @@ bool is_among(lathe_dtype t, std::initializer_list<lathe_dtype> list) {
   return std::find(list.begin(), list.end(), t) != list.end();
 }
 
-TEST(Dtypes, EveryPairOfInputAndOutput) {
+TEST(Dtypes, AcceptsEveryPairOfInputAndOutput) {
   for (int in = LATHE_F32; in <= LATHE_F8_E5M2_FNUZ; ++in) {
     for (int out = LATHE_F32; out <= LATHE_F8_E5M2_FNUZ; ++out) {
       const Product p(static_cast<lathe_dtype>(in), static_cast<lathe_dtype>(out));
@@ -52,7 +52,7 @@ TEST(Dtypes, EveryPairOfInputAndOutput) {
   }
 }
 
-TEST(Dtypes, AAndBAreTheSame) {
+TEST(Dtypes, AAndBMustBeTheSame) {
   for (lathe_dtype other : {LATHE_F32, LATHE_F8_E5M2, LATHE_I8, LATHE_F8_E4M3_FNUZ}) {
     Product p(LATHE_F8_E4M3, LATHE_F32);
     p.desc.b.dtype = other;
@@ -63,7 +63,7 @@ TEST(Dtypes, AAndBAreTheSame) {
   }
 }
 
-// A of f32 by B of 16 bits is the CPU's; nothing else is mixed.
+// Only the CPU multiplies f32 A by 16-bit B. No other dtypes of A and B may differ.
 TEST(Dtypes, WeightsOf16BitsAreWidenedOnTheCpu) {
   constexpr RequestContext kGpu = {"cuda:0", false, MissPolicy::kBlock};
   const lathe_dtype floats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
@@ -94,7 +94,7 @@ TEST(Dtypes, WeightsOf16BitsAreWidenedOnTheCpu) {
       "the CPU alone");
 }
 
-TEST(Dtypes, MessagesNameThem) {
+TEST(Dtypes, MessagesNameTheDtypes) {
   Request r;
   Product p(LATHE_I32, LATHE_F32);
   EXPECT_EQ(
@@ -177,8 +177,8 @@ TEST(Dtypes, ExactSumsHaveNoEpilogue) {
   EXPECT_EQ(read(p.desc, &r).code(), kUnsupported);
 }
 
-TEST(Dtypes, SizesAreInElements) {
-  // 5 by 7 bytes of A end where D begins; one element more of leading dimension overlaps it.
+TEST(Dtypes, LeadingDimensionsAreInElements) {
+  // A is 5 by 7 bytes and ends where D begins. With a leading dimension of 8 it overlaps D.
   Product p(LATHE_I8, LATHE_I32);
   p.desc.d.data = reinterpret_cast<char*>(p.a.data()) + 36;
   Request r;
@@ -187,7 +187,7 @@ TEST(Dtypes, SizesAreInElements) {
   EXPECT_EQ(read(p.desc, &r).code(), kInvalid);
 }
 
-TEST(Dtypes, MathIsOfF32Alone) {
+TEST(Dtypes, MathTf32AppliesToF32Only) {
   for (lathe_dtype in : {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8, LATHE_F8_E4M3}) {
     Product p(in, LATHE_F32);
     p.desc.math = LATHE_MATH_TF32;
@@ -203,7 +203,7 @@ TEST(Dtypes, MathIsOfF32Alone) {
   EXPECT_NE(status.message().find("math 4 is unknown"), absl::string_view::npos) << status;
 }
 
-TEST(Dtypes, MathBf16IsOfF32ByBf16) {
+TEST(Dtypes, MathBf16AppliesToF32ByBf16Only) {
   for (lathe_dtype a : {LATHE_F32, LATHE_BF16}) {
     for (lathe_dtype b : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
       if (a == LATHE_BF16 && b != a) continue;
@@ -218,8 +218,8 @@ TEST(Dtypes, MathBf16IsOfF32ByBf16) {
   }
 }
 
-// What the CPU has no kernel for is UNSUPPORTED, and the message says which request.
-TEST(Dtypes, TheCpuMultipliesNoEightBitFloats) {
+// If the CPU has no kernel for a request, the status is UNSUPPORTED and the message names the request.
+TEST(Dtypes, CpuHasNoKernelsFor8BitFloats) {
   FakeDevice fake;
   for (lathe_dtype in : {LATHE_F8_E4M3, LATHE_F8_E5M2, LATHE_F8_E4M3_FNUZ, LATHE_F8_E5M2_FNUZ}) {
     Product p(in, LATHE_F16);

@@ -24,7 +24,7 @@ constexpr char kText[] =
     R"({"dims":"n","dtype":"f32"}],"nodes":[["arith.addf","f32",0,1],["arith.addf","f32",2,3],)"
     R"(["arith.mulf","f32",4,5]],"yield":6})";
 
-// Two matrices of 5 by 8 in one buffer each.
+// A batch of two matrices of 5 by 8.
 struct Elements {
   lathe_program program = {std::make_shared<const ElementwiseProgram>(*parse_elementwise(kText))};
   alignas(16) float x[80] = {}, t[40] = {}, r[8] = {}, c[8] = {}, d[80] = {};
@@ -44,7 +44,7 @@ struct Elements {
   }
 };
 
-TEST(ReadElementwise, EveryInputHasItsPlaceInTheArguments) {
+TEST(ReadElementwise, EveryInputHasItsArguments) {
   Elements e;
   Request request;
   ASSERT_TRUE(e.read(&request).ok());
@@ -68,7 +68,7 @@ TEST(ReadElementwise, EveryInputHasItsPlaceInTheArguments) {
   EXPECT_EQ(describe(request).substr(0, 40), "elementwise f32 m=5 n=8 batch=2 program=");
 }
 
-TEST(ReadElementwise, VectorsAreForWhatIsReadAlongN) {
+TEST(ReadElementwise, K16NeedsAlignedInputsAlongN) {
   const auto alignment = [](const std::function<void(Elements*)>& change) {
     Elements e;
     change(&e);
@@ -98,7 +98,7 @@ TEST(ReadElementwise, VectorsAreForWhatIsReadAlongN) {
             Alignment::kByte);
 }
 
-TEST(ReadElementwise, RefusesEachBadRequestByName) {
+TEST(ReadElementwise, RefusalsNameTheCause) {
   using D = lathe_elementwise_desc;
   static const lathe_chain unknown = {sizeof(lathe_chain), nullptr, 99, 0};
   struct {
@@ -148,7 +148,7 @@ TEST(ReadElementwise, RefusesEachBadRequestByName) {
   EXPECT_TRUE(e.read(&request).ok()) << "d may be exactly an input";
 }
 
-TEST(ReadElementwise, AMissTellsAndRecordsTheProgram) {
+TEST(ReadElementwise, MissReportsAndKeepsTheProgram) {
   FakeDevice fake;
   Elements e;
   std::string entry;
@@ -161,7 +161,7 @@ TEST(ReadElementwise, AMissTellsAndRecordsTheProgram) {
   ASSERT_TRUE(manifest.ok()) << manifest.status() << entry;
   ASSERT_NE(manifest->entries[0].program, nullptr);
   EXPECT_EQ(manifest->entries[0].program->text, e.program.program->text);
-  // Whatever comes later finds the program in the context.
+  // Later calls find the program in the context.
   EXPECT_NE(fake.context->programs.find(manifest->entries[0].problem), nullptr);
 }
 

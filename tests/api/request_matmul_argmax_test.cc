@@ -16,7 +16,7 @@ constexpr RequestContext kCpu = {"cpu", true, MissPolicy::kBlock},
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kUnsupported = absl::StatusCode::kUnimplemented;
 
-// Rows of M by K in f32 against a weight of N rows of K, as a language model's head.
+// f32 rows (M by K) times a weight stored N by K, as in the head of a language model.
 struct MatmulArgmaxRequest {
   MatmulArgmaxRequest(int64_t m, int64_t n, int64_t k)
       : a(static_cast<size_t>(m * k)),
@@ -48,7 +48,7 @@ absl::Status read(const lathe_matmul_argmax_desc& desc) {
   return read(desc, &request);
 }
 
-TEST(ReadMatmulArgmax, RefusesEachBadRequestByName) {
+TEST(ReadMatmulArgmax, RefusalsNameTheCause) {
   using D = lathe_matmul_argmax_desc;
   static const lathe_scale scale = LATHE_SCALE_INIT;
   static const lathe_chain unknown = {sizeof(lathe_chain), nullptr, 99, 0};
@@ -181,8 +181,8 @@ TEST(ReadMatmulArgmax, FillsClassDimensionsAndArguments) {
   EXPECT_FALSE(out.needs_no_kernel());
 }
 
-// What is not asked for is not part of the class, and a bias that is not there has no dtype.
-TEST(ReadMatmulArgmax, LeavesOutWhatIsNotAskedFor) {
+// What the request does not ask for is not part of the class. Without a bias, bias_dtype has no effect.
+TEST(ReadMatmulArgmax, LeavesOutValuesAndBiasUnlessAskedFor) {
   MatmulArgmaxRequest r(5, 100, 33);
   r.desc.bias_dtype = LATHE_F32;
   Request out;
@@ -193,8 +193,8 @@ TEST(ReadMatmulArgmax, LeavesOutWhatIsNotAskedFor) {
   EXPECT_EQ(out.args.values, nullptr);
 }
 
-// No other dtypes' class knows of the wish.
-TEST(ReadMatmulArgmax, MathIsOfTheDtypesItNames) {
+// `math` has no effect on the class of other dtypes.
+TEST(ReadMatmulArgmax, MathAppliesToItsDtypesOnly) {
   MatmulArgmaxRequest r(5, 100, 33);
   r.desc.math = LATHE_MATH_TF32;
   Request out;
@@ -213,9 +213,9 @@ TEST(ReadMatmulArgmax, MathIsOfTheDtypesItNames) {
   EXPECT_EQ(weights.key.problem.math, Math::kBf16);
 }
 
-// Rows of 16-byte multiples behind 16-byte aligned bases, whatever the outputs are; else elements, else
-// bytes.
-TEST(ReadMatmulArgmax, AlignmentIsThatOfTheInputs) {
+// k16 if the bases of the inputs and their rows are multiples of 16 bytes, whatever the alignment of the outputs; else
+// kElement or kByte.
+TEST(ReadMatmulArgmax, K16DependsOnTheInputsOnly) {
   const auto alignment = [](int64_t k, int64_t a_offset, int64_t index_offset) {
     static std::vector<std::byte> memory(1 << 16);
     const auto base = (reinterpret_cast<uintptr_t>(memory.data()) + 63) & ~uintptr_t{63};
@@ -235,7 +235,7 @@ TEST(ReadMatmulArgmax, AlignmentIsThatOfTheInputs) {
   EXPECT_EQ(alignment(64, 0, 4), Alignment::kByte);
 }
 
-TEST(ReadMatmulArgmax, NoRowsNeedNothing) {
+TEST(ReadMatmulArgmax, ZeroRowsNeedNoPointers) {
   lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
   desc.a.dtype = desc.b.dtype = desc.logits_dtype = LATHE_F16;
   Request out;
@@ -243,9 +243,8 @@ TEST(ReadMatmulArgmax, NoRowsNeedNothing) {
   EXPECT_TRUE(out.nothing_to_do);
 }
 
-// K = 0: every logit is its bias or zero. The CPU answers without a kernel; a GPU multiplies a zero of the
-// driver's.
-TEST(ReadMatmulArgmax, AnEmptyProductIsNoOperands) {
+// With K = 0 every logit is its bias or zero. The CPU needs no kernel. A GPU multiplies a zero that the driver owns.
+TEST(ReadMatmulArgmax, EmptyProductReadsNoOperands) {
   MatmulArgmaxRequest r(5, 100, 0);
   r.desc.a.data = r.desc.b.data = nullptr;
   Request cpu, gpu;
@@ -272,7 +271,7 @@ TEST(ReadMatmulArgmax, PlansReadNoPointersAndWarmUpNoRows) {
   EXPECT_EQ(warm.key.problem.n, 100);
 }
 
-TEST(ReadMatmulArgmax, TheStreamIsOfAGpu) {
+TEST(ReadMatmulArgmax, StreamMustBeNullOnTheCpu) {
   MatmulArgmaxRequest r(5, 100, 33);
   int stream = 0;
   Request out;
@@ -282,7 +281,7 @@ TEST(ReadMatmulArgmax, TheStreamIsOfAGpu) {
   EXPECT_EQ(gpu.stream, &stream);
 }
 
-TEST(ReadMatmulArgmax, TheLargestIndexMayJustFit) {
+TEST(ReadMatmulArgmax, LargestIndexMayJustFit) {
   MatmulArgmaxRequest r(1, 100, 3);
   r.desc.index_dtype = LATHE_I32;
   r.desc.index_offset = INT32_MAX - 99;

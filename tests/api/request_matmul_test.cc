@@ -202,7 +202,7 @@ std::vector<BadCase> bad_cases() {
   };
 }
 
-TEST(ReadMatmul, RefusesEachBadRequestByName) {
+TEST(ReadMatmul, RefusalsNameTheCause) {
   for (const BadCase& bad : bad_cases()) {
     Full full;
     ASSERT_TRUE(read(full.desc).ok()) << read(full.desc);
@@ -214,14 +214,14 @@ TEST(ReadMatmul, RefusesEachBadRequestByName) {
   }
 }
 
-TEST(ReadMatmul, AMessageNamesRequestAndCause) {
+TEST(ReadMatmul, MessageNamesRequestAndCause) {
   MatmulRequest r(7, 4096, 33);
   r.desc.a.leading_dimension = 31;
   EXPECT_EQ(read(r.desc).message(), "matmul f32 a=n b=t m=7 n=4096 k=33 batch=1 on cpu: lda 31 < k 33");
   EXPECT_EQ(read_matmul(nullptr, Purpose::kRun, kCpu, nullptr, nullptr).message(), "matmul: desc is NULL");
 }
 
-TEST(ReadMatmul, TheStreamIsNullOnTheCpu) {
+TEST(ReadMatmul, StreamMustBeNullOnTheCpu) {
   Full full;
   Request request;
   int stream = 0;
@@ -244,8 +244,8 @@ TEST(ReadMatmul, FillsClassDimensionsAndArguments) {
   full.desc.epilogue.activation = LATHE_ACTIVATION_SILU;
   full.desc.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
   full.desc.miss_policy = LATHE_MISS_ERROR;
-  // The buffers hold one matrix only, and the reader does not touch them; D, 3 * 1120 bytes, must stay clear
-  // of the rest.
+  // The buffers hold only one matrix, but the reader does not access them. D (3 * 1120 bytes) must not overlap the
+  // other operands.
   std::vector<float> d(3 * 280);
   full.desc.d.data = d.data();
   std::vector<float> residual(2 * 281 + 280);
@@ -323,7 +323,7 @@ TEST(ReadMatmul, ReadsTheChain) {
   EXPECT_TRUE(r.workspace_is_zeroed);
 }
 
-TEST(ReadMatmul, BetaZeroLeavesCOut) {
+TEST(ReadMatmul, BetaZeroIgnoresC) {
   Full full;
   full.desc.epilogue.beta = 0.0f;
   full.desc.c.data = full.desc.d.data;
@@ -334,7 +334,7 @@ TEST(ReadMatmul, BetaZeroLeavesCOut) {
   EXPECT_EQ(r.key.problem.c, DType::kNone);
 }
 
-TEST(ReadMatmul, DMayBeExactlyCOrResidual) {
+TEST(ReadMatmul, DMayEqualCOrResidual) {
   Full full;
   full.desc.c.data = full.desc.d.data;
   EXPECT_TRUE(read(full.desc).ok()) << read(full.desc);

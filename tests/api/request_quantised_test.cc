@@ -1,5 +1,5 @@
-// B in blocks of 4 bits, scales and zero points of i8: what is read into class and arguments, what is refused
-// and why.
+// B in 4-bit blocks, and scales and zero points of i8: the class and the arguments, and what is refused with which
+// reason.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,7 +17,7 @@ RequestContext context_of(bool is_cpu) {
   return context;
 }
 
-// 5 x 6 x 64 with memory that is never read.
+// A product of 5 x 6 x 64 whose memory is never read.
 struct Product {
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   float data[1024] = {}, out[64] = {}, scales[8] = {};
@@ -41,7 +41,7 @@ struct Product {
   }
 };
 
-TEST(Q4, IsReadInElements) {
+TEST(Q4, LeadingDimensionIsInElements) {
   Product p(LATHE_BF16, LATHE_Q4_0);
   p.desc.b.leading_dimension = 96;
   p.desc.math = LATHE_MATH_INT8;
@@ -54,7 +54,7 @@ TEST(Q4, IsReadInElements) {
   EXPECT_EQ(describe(r), "matmul bf16 by q4_0 a=n b=t m=5 n=6 k=64 batch=1 d=f32 math=int8");
 }
 
-TEST(Q4, MathIsItsOwn) {
+TEST(Q4, MathInt8AppliesToBlocksOnly) {
   Product p(LATHE_F32, LATHE_Q4_0), f32(LATHE_F32, LATHE_F32);
   Request r;
   p.desc.math = LATHE_MATH_TF32;
@@ -94,7 +94,7 @@ TEST(Q4, RefusalsNameTheCause) {
   }
 }
 
-TEST(Q4, IsTheCpusAlone) {
+TEST(Q4, IsSupportedOnTheCpuOnly) {
   Product p(LATHE_F32, LATHE_Q4_0);
   Request r;
   const absl::Status status = p.read(&r, /*is_cpu=*/false);
@@ -166,7 +166,7 @@ TEST(ScaleOfBytes, RefusalsNameTheCause) {
   }
 }
 
-TEST(ScaleOfBytes, IsTheCpusAlone) {
+TEST(ScaleOfBytes, IsSupportedOnTheCpuOnly) {
   Product p(LATHE_I8, LATHE_I8);
   p.desc.a.zero_point = &p.zero;
   Request r;
@@ -177,8 +177,8 @@ TEST(ScaleOfBytes, IsTheCpusAlone) {
       << status;
 }
 
-// What a plan assumes of its class.
-TEST(ScaleOfBytes, CountsInAPlanByPresence) {
+// A plan has no pointers, so that a scale is present is enough.
+TEST(ScaleOfBytes, NullDataIsAScaleInAPlan) {
   Product p(LATHE_I8, LATHE_I8);
   p.scale.data = nullptr;
   p.desc.b.scale = &p.scale;

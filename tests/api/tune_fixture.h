@@ -1,4 +1,4 @@
-// Hosts over one cache directory, whose devices record launches, and what their classes took.
+// Hosts (contexts with a device) that share one cache directory. Their devices only record launches.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class Tune : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(scratch_); }
 
-  // A context over the directory, its device's facts as given, and its log.
+  // A context over the directory, a device with the given facts, and the warnings of the log.
   struct Host {
     explicit Host(ContextOptions options, const std::string& facts_name = "ryzen-7-5800u.json") {
       if (options.compiler_library.empty()) options.compiler_library = fake_compiler();
@@ -67,7 +67,7 @@ class Tune : public testing::Test {
     EXPECT_TRUE(read_matmul(&desc, Purpose::kPlan, device.request_context(), nullptr, &request).ok());
     return request.key;
   }
-  // A tuning record of the class that has the rank-th of the oracle's candidates for a winner.
+  // A tuning record of the class whose winner is the oracle's candidate ranked[rank].
   static PlanRecord winner(const lathe_device& device, const DispatchKey& key, size_t rank) {
     const Choice oracle = choose_by_oracle(device, key).value();
     PlanRecord record = make_record(device, RecordKind::kTuned, key.problem);
@@ -83,7 +83,7 @@ class Tune : public testing::Test {
     EXPECT_EQ(lathe_matmul(host.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
     return host.device->table.find(key_of_request(*host.device, m.desc));
   }
-  // How many of the oracle's candidates are ahead of the one that the class took.
+  // The rank, from 0, of the candidate that the class uses.
   static size_t rank_of(const Host& host, const DispatchEntry* entry) {
     const Choice choice = choice_of(*host.device, *entry).value();
     EXPECT_TRUE(choice.plan().config == entry->plan.config);

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST_F(Tune, DispatchFollowsAPlantedRecord) {
+TEST_F(Tune, DispatchUsesTheTuningRecord) {
   const MatmulRequest m(7, 40, 33);
   Host host(options());
   const DispatchKey key = key_of_request(*host.device, m.desc);
@@ -31,21 +31,21 @@ TEST_F(Tune, DispatchFollowsAPlantedRecord) {
   EXPECT_EQ(json["candidates"][0]["measured_seconds"], 2e-5);
   EXPECT_EQ(json["candidates"][1]["measured_seconds"], 1e-5);
   EXPECT_FALSE(json["candidates"][2].contains("measured_seconds"));
-  // A request that forces a candidate gets that.
+  // A request that forces a candidate gets that candidate.
   lathe_tuning forced = LATHE_TUNING_INIT;
   forced.candidate = 1;
   MatmulRequest other(7, 40, 33);
   other.desc.next = reinterpret_cast<const lathe_chain*>(&forced);
   EXPECT_EQ(explain(host, other)["chosen_by"], "request");
   EXPECT_EQ(explain(host, other)["rank"], 1);
-  // Another device, by name or workers, takes no notice.
+  // The record does not apply to a device with another name or another number of workers.
   Host named(options());
   named.facts.name = "another";
   named.open();
   EXPECT_EQ(run(named, m)->by, ChosenBy::kOracle);
 }
 
-TEST_F(Tune, ATuningFileGoesBeforeTheStore) {
+TEST_F(Tune, TuningFileOverridesTheStore) {
   const MatmulRequest m(7, 40, 33);
   uint64_t plain = 0, with_file = 0;
   {
@@ -72,7 +72,7 @@ TEST_F(Tune, ATuningFileGoesBeforeTheStore) {
   EXPECT_THAT(Host(with).warnings, testing::ElementsAre(HasSubstr("nowhere.json")));
 }
 
-TEST_F(Tune, WhatNamesNoCandidateOrIsDamagedIsNoRecord) {
+TEST_F(Tune, IgnoresUnknownCandidatesAndDamagedRecords) {
   const MatmulRequest m(7, 40, 33), more(8, 40, 33);
   Host host(options());
   for (const MatmulRequest* each : {&m, &more}) {
@@ -92,8 +92,8 @@ TEST_F(Tune, WhatNamesNoCandidateOrIsDamagedIsNoRecord) {
   EXPECT_THAT(again.warnings, testing::Contains(HasSubstr("is refused")));
 }
 
-// Above FAST a record changes no numeric recipe.
-TEST_F(Tune, PromisesOfDeterminismAreKept) {
+// Above FAST a tuning record must not change the numeric recipe.
+TEST_F(Tune, KeepsPromisesOfDeterminism) {
   MatmulRequest m(7, 40, 51234);
   m.desc.determinism = LATHE_DETERMINISM_RUN_TO_RUN;
   Host host(options());
@@ -105,7 +105,7 @@ TEST_F(Tune, PromisesOfDeterminismAreKept) {
   ASSERT_GT(other, 0u);
   ASSERT_TRUE(host.context->cache->write_record(winner(*host.device, key, other)).ok());
   EXPECT_EQ(rank_of(host, run(host, m)), 0u);
-  // Of what is measured all have the first one's recipe.
+  // All measured candidates have the recipe of the oracle's choice.
   std::vector<std::string> records;
   lathe_tune_options how = LATHE_TUNE_OPTIONS_INIT;
   how.candidates = 1000;
@@ -128,19 +128,19 @@ TEST_F(Tune, PromisesOfDeterminismAreKept) {
   EXPECT_THAT(lathe_last_error(), HasSubstr("batch_invariant has one numeric recipe"));
 }
 
-TEST(TuneWinner, MustBeatTheFirstByMoreThanTheNoise) {
+TEST(TuneWinner, MustBeatTheFirstByTwoPercent) {
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}}), 0u);
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.9, 0.9, 0.9, 0.9, 0.9}}), 1u);
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.99, 0.99, 0.99, 0.99, 0.99}}), 0u) << "1 % is nothing";
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.8, 0.8, 0.8, 1.2, 1.2}}), 0u) << "two rounds of five disagree";
-  // Drift that meets both alike hides nothing.
+  // A drift that affects both does not hide the difference.
   EXPECT_EQ(winner_of({{1, 2, 4, 8, 16}, {0.9, 1.8, 3.6, 7.2, 14.4}}), 1u);
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.9, 0.9, 0.9, 0.9, 0.9}, {0.7, 0.7, 0.7, 0.7, 0.7}}), 2u);
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.1}}), 0u) << "measured once: hopeless";
 }
 
-// Whatever a class asks for can be made up, and is of the class.
-TEST_F(Tune, OperandsOfEveryKindOfClass) {
+// Operands can be made for every kind of class, and the request belongs to the class.
+TEST_F(Tune, MakesOperandsOfEveryKindOfClass) {
   Host host(options());
   const auto makes = [&](const ProblemClass& c) {
     const Dims dims = measured_dims(c);
@@ -195,7 +195,7 @@ TEST_F(Tune, OperandsOfEveryKindOfClass) {
   }
 }
 
-TEST_F(Tune, MeasuresKeepsAndReports) {
+TEST_F(Tune, MeasuresStoresAndReports) {
   const MatmulRequest m(7, 40, 33);
   const std::string output = scratch_ + "/tuning.json";
   Host host(options());
@@ -207,7 +207,7 @@ TEST_F(Tune, MeasuresKeepsAndReports) {
   ASSERT_EQ(lathe_manifest_add_matmul(manifest, "i", &invariant.desc, 1), LATHE_OK);
   lathe_tune_options how = LATHE_TUNE_OPTIONS_INIT;
   how.candidates = 3;
-  how.candidate_nanoseconds = 1000000;  // room for more than the least calls, under TSan too
+  how.candidate_nanoseconds = 1000000;  // enough for more than the minimum number of calls, also under TSan
   how.pool_bytes = 1 << 16;
   how.output = output.c_str();
   int told = 0;
@@ -233,19 +233,19 @@ TEST_F(Tune, MeasuresKeepsAndReports) {
   EXPECT_EQ(file->records.size(), 2u);
   const CacheListing listing = host.context->cache->list().value();
   EXPECT_EQ(listing.records.size(), 2u) << "forced candidates leave no plan records";
-  // One more class joins the file.
+  // The record of one more class is added to the file.
   how.run.progress = nullptr;
   ASSERT_EQ(lathe_tune_matmul(host.device.get(), &m.desc, &how, nullptr), LATHE_OK) << lathe_last_error();
   std::ifstream again(output);
   EXPECT_EQ(parse_tuning(std::string(std::istreambuf_iterator<char>(again), {}))->records.size(), 3u);
-  // A cancelled one leaves what is left.
+  // If the run is cancelled, the other classes are skipped.
   how.run.progress = [](void*, const lathe_warmup_progress*) -> int32_t { return 1; };
   EXPECT_EQ(lathe_tune(host.device.get(), manifest, &how, &report), LATHE_CANCELLED);
   EXPECT_EQ(report.skipped, 2u);
   lathe_manifest_destroy(manifest);
 }
 
-// However far behind they rank: the first of each ukernel and of each external library that is allowed.
+// The first candidate of each ukernel and of each allowed external library is measured, whatever its rank.
 TEST_F(Tune, MeasuresTheFirstOfEachKind) {
   const MatmulRequest m(33, 400, 330);
   ContextOptions allow = options();
@@ -281,7 +281,7 @@ TEST_F(Tune, MeasuresTheFirstOfEachKind) {
   EXPECT_EQ(measure(host), kinds);
   EXPECT_GT(host.driver->external_launches.load(), 0);
 
-  // Where libraries are off their times are shown all the same.
+  // If libraries are off, the explanation still shows their measured times.
   Host off(options());
   const Json explained = explain(off, m);
   const auto openblas =
@@ -292,14 +292,14 @@ TEST_F(Tune, MeasuresTheFirstOfEachKind) {
   EXPECT_TRUE(openblas->contains("predicted_seconds"));
   EXPECT_TRUE(openblas->contains("measured_seconds"));
 
-  // One that fails is left out.
+  // A library that fails is left out.
   host.driver->external_launch_error = absl::UnavailableError("status 13");
   kinds.erase(std::find(kinds.begin(), kinds.end(), "openblas"));
   EXPECT_EQ(measure(host), kinds);
   EXPECT_THAT(host.warnings, testing::Contains(HasSubstr("is left out: ")));
 }
 
-TEST_F(Tune, SaysWhyItCannot) {
+TEST_F(Tune, ErrorsNameTheCause) {
   const MatmulRequest m(7, 40, 33);
   Host host(options());
   const auto tune_with = [&](const lathe_tune_options& how) {
@@ -340,7 +340,7 @@ TEST_F(Tune, SaysWhyItCannot) {
   how.output = "/nonexistent/tuning.json";
   EXPECT_EQ(lathe_tune_matmul(nowhere.device.get(), &m.desc, &how, nullptr), LATHE_NOT_AVAILABLE);
   EXPECT_THAT(lathe_last_error(), HasSubstr("/nonexistent"));
-  // A file that is none of ours is left alone.
+  // A file that Lathe did not write is not overwritten.
   const std::string taken = scratch_ + "/taken";
   std::ofstream(taken) << "a diary";
   how.output = taken.c_str();

@@ -33,13 +33,13 @@ void append(void* user, const char*, const char* text, size_t size) {
   static_cast<std::vector<std::string>*>(user)->emplace_back(text, size);
 }
 
-// Of M from 1 to m: 16 exact buckets at most and as many ranges as begin below it.
+// Adds a weight with M from 1 to m_max: up to 16 buckets of one M, and the ranges above them.
 void add_weight(lathe_manifest* manifest, int64_t n, int64_t m_max, const char* name = nullptr) {
   const MatmulRequest weight(1, n, 33);
   ASSERT_EQ(lathe_manifest_add_matmul(manifest, name, &weight.desc, m_max), LATHE_OK) << lathe_last_error();
 }
 
-TEST(Warm, AfterItNoMCompiles) {
+TEST(Warm, NoMCompilesAfterwards) {
   FakeDevice fake;
   MatmulRequest weight(1, 40, 33);
   weight.desc.m = 0;  // ignored
@@ -64,7 +64,7 @@ TEST(Warm, AfterItNoMCompiles) {
   EXPECT_EQ(warm_weight(fake.device.get(), weight.desc, 600), LATHE_OK);
 }
 
-TEST(Warm, ADescribedDeviceFillsTheCacheOnly) {
+TEST(Warm, DescribedDeviceOnlyFillsTheCache) {
   FakeDevice fake;
   MatmulRequest weight(1, 40, 33);
   lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
@@ -74,7 +74,7 @@ TEST(Warm, ADescribedDeviceFillsTheCacheOnly) {
   EXPECT_EQ(fake.described->table.size(), 0u);
   ASSERT_EQ(warm_weight(fake.described.get(), weight.desc, 16, &report), LATHE_OK);
   EXPECT_EQ(report.loaded, 16u);
-  // The device with a driver has the same facts and finds them.
+  // The device with a driver has the same facts, so it finds these artifacts.
   ASSERT_EQ(warm_weight(fake.device.get(), weight.desc, 16, &report), LATHE_OK);
   EXPECT_EQ(report.loaded, 16u);
   EXPECT_EQ(fake.statistics().compiles, 16u);
@@ -125,7 +125,7 @@ TEST(Warm, WeightsWithoutKernelsHaveNoClasses) {
   EXPECT_EQ(report.classes, 0u);
 }
 
-TEST(Warm, ListsTheClassesItWouldPrepare) {
+TEST(Warm, ListsTheClassesToPrepare) {
   FakeDevice fake("/nowhere/liblathe-compiler.so");
   ManifestHandle manifest;
   add_weight(manifest, 40, 40);
@@ -142,7 +142,7 @@ TEST(Warm, ListsTheClassesItWouldPrepare) {
   EXPECT_GT(next, 40);
 }
 
-TEST(Warm, ItsTextWarmsTheSame) {
+TEST(Warm, TextOfTheManifestWarmsTheSame) {
   FakeDevice fake;
   ManifestHandle manifest, read;
   add_weight(manifest, 40, 20, "one");
@@ -162,15 +162,15 @@ TEST(Warm, ItsTextWarmsTheSame) {
   ASSERT_EQ(lathe_warmup(fake.device.get(), read, nullptr, &second), LATHE_OK);
   EXPECT_EQ(second.present, first.classes);
 
-  // What is not read changes nothing.
+  // A text that cannot be parsed leaves the manifest unchanged.
   EXPECT_EQ(lathe_manifest_parse(read, text[0].data(), text[0].size() / 2), LATHE_INVALID_ARGUMENT);
   std::vector<std::string> after;
   ASSERT_EQ(lathe_manifest_text(read, append, &after), LATHE_OK);
   EXPECT_EQ(after, text);
 }
 
-// A class as a GPU met it is warmed as the CPU's requests have it.
-TEST(Warm, TakesClassesOfAnotherDevice) {
+// A GPU recorded these classes. The CPU prepares the classes that its own requests have.
+TEST(Warm, AcceptsClassesOfAnotherDevice) {
   FakeDevice fake;
   ManifestHandle manifest;
   const std::string text =
@@ -187,7 +187,7 @@ TEST(Warm, TakesClassesOfAnotherDevice) {
   }
 }
 
-TEST(Warm, TellsOfEachClassOnce) {
+TEST(Warm, ReportsEachClassOnce) {
   FakeDevice fake;
   ManifestHandle manifest;
   add_weight(manifest, 40, 20, "qkv");
@@ -216,8 +216,8 @@ TEST(Warm, TellsOfEachClassOnce) {
   EXPECT_EQ(told.problems.count("matmul f32 a=n b=t m=32 n=40 k=33 batch=1 on fake"), 1u);
 }
 
-// A signal of the host's must not run its handler on a thread that it does not know.
-TEST(Warm, ItsThreadsTakeNoSignal) {
+// A signal handler of the host must not run on a thread that the host does not know.
+TEST(Warm, ThreadsBlockSignals) {
   FakeDevice fake;
   ManifestHandle manifest;
   add_weight(manifest, 40, 600);
@@ -245,7 +245,7 @@ TEST(Warm, ItsThreadsTakeNoSignal) {
   EXPECT_EQ(seen.takes_signals, 0);
 }
 
-TEST(Warm, EndsWhereTheCallbackOrTheFlagSaysSo) {
+TEST(Warm, EndsIfTheCallbackOrFlagCancels) {
   FakeDevice fake;
   ManifestHandle manifest;
   add_weight(manifest, 40, 600);
@@ -269,7 +269,7 @@ TEST(Warm, EndsWhereTheCallbackOrTheFlagSaysSo) {
 }
 
 TEST(Warm, KeepsTheDeadline) {
-  FakeDevice fake(fake_compiler("slow"));  // 100 ms a kernel
+  FakeDevice fake(fake_compiler("slow"));  // 100 ms for each kernel
   ManifestHandle manifest;
   add_weight(manifest, 40, 600);
   lathe_warmup_options options = LATHE_WARMUP_OPTIONS_INIT;
@@ -284,12 +284,12 @@ TEST(Warm, KeepsTheDeadline) {
   EXPECT_EQ(report.skipped, report.classes - report.compiled);
 }
 
-TEST(Warm, WithoutACompilerLoadsWhatThereIs) {
+TEST(Warm, LoadsStoredKernelsWithoutACompiler) {
   FakeDevice fake;
   ManifestHandle manifest;
   add_weight(manifest, 40, 2);
   ASSERT_EQ(lathe_warmup(fake.described.get(), manifest, nullptr, nullptr), LATHE_OK) << lathe_last_error();
-  add_weight(manifest, 40, 4);  // of four classes two are in memory
+  add_weight(manifest, 40, 4);  // two of the four classes are in memory
   lathe_warmup_options options = LATHE_WARMUP_OPTIONS_INIT;
   options.miss_policy = LATHE_MISS_ERROR;
   lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
@@ -300,7 +300,7 @@ TEST(Warm, WithoutACompilerLoadsWhatThereIs) {
   EXPECT_EQ(fake.statistics().compiles, 2u);
 }
 
-TEST(Warm, WithoutACompilerNothingIsCompiledInALibrarysPlace) {
+TEST(Warm, DoesNotCompileInPlaceOfALibrary) {
   FakeDevice fake(fake_compiler(), MissPolicy::kBlock, "ryzen-7-5800u.json", "", 1024,
                   {ExternalUse::kPrefer, ExternalId::kOpenBlas});
   ManifestHandle manifest;
@@ -315,7 +315,7 @@ TEST(Warm, WithoutACompilerNothingIsCompiledInALibrarysPlace) {
   EXPECT_EQ(fake.statistics().compiles, compiles);
 }
 
-TEST(Warm, AnExceptionOfTheCallbackEndsIt) {
+TEST(Warm, CallbackExceptionEndsIt) {
   FakeDevice fake;
   ManifestHandle manifest;
   add_weight(manifest, 40, 20);

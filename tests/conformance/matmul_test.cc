@@ -312,7 +312,7 @@ TEST_F(Matmul, InfiniteScalars) {
 
 // "direct" writes D piece by piece. Tests whole pieces and a partial one, K in one block and in several, every register
 // tile, and every epilogue.
-TEST_F(Matmul, PlansThatFinishInPieces) {
+TEST_F(Matmul, PlansThatWriteDInPieces) {
   if (!is_cpu()) GTEST_SKIP() << "only the CPU has this form of kernel";
   for (lathe_dtype in : {LATHE_F32, LATHE_BF16, LATHE_I8}) {
     for (int64_t k : {96, in == LATHE_I8 ? 4 * 530 : 2 * 530}) {
@@ -382,7 +382,7 @@ TEST_F(Matmul, PlansWithNarrowPasses) {
 
 // Some of the plans with AMX tiles: rows, columns and K that are partial tiles or more than whole tiles, every layout,
 // blocks of K, and special values where tiles are padded.
-TEST_F(Matmul, PlansOfTiles) {
+TEST_F(Matmul, PlansWithAmxTiles) {
   if (!is_cpu()) GTEST_SKIP() << "only the CPU has this form of kernel";
   int runs = 0;
   struct Sizes {

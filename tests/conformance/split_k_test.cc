@@ -111,7 +111,7 @@ TEST_F(SplitK, FactorsAboveAndAroundK) {
   }
 }
 
-TEST_F(SplitK, EpilogueOnceAfterTheMerge) {
+TEST_F(SplitK, EpilogueRunsOnceAfterTheMerge) {
   for (lathe_dtype out : kFloats) {
     MatmulCase c;
     c.m = 18;

@@ -167,7 +167,7 @@ TEST_F(Streams, OneZeroedWorkspaceServesEveryFamily) {
   EXPECT_TRUE(workspace.canaries_intact());
 }
 
-TEST_F(Streams, ThreadsWithStreamsOfTheirOwn) {
+TEST_F(Streams, ThreadsWithTheirOwnStreams) {
   std::atomic<int> failures{0};
   std::mutex mutex;
   std::string message;

@@ -66,7 +66,7 @@ TEST_F(SystemRules, ReportsDeniedExecutableMemoryWithItsCauses) {
 }
 
 // A daemon closes its standard streams. What it still prints must not go into a file of Lathe.
-TEST_F(SystemRules, OpensNothingAsAStandardStream) {
+TEST_F(SystemRules, UsesNoStandardStreamDescriptors) {
   const TemporaryDirectory directory;
   const std::string answer = in_child([&]() -> std::string {
     for (const int stream : {0, 1, 2}) close(stream);

@@ -261,7 +261,7 @@ TEST_F(Threads, ManyCallersOfAColdDevice) {
   EXPECT_LE(cold.statistics().compiles, is_cpu() ? 9u : 10u);
 }
 
-TEST_F(Threads, CallersWithContextsOfTheirOwn) {
+TEST_F(Threads, CallersWithTheirOwnContexts) {
   std::atomic<int> failures{0};
   std::vector<std::thread> callers;
   for (uint64_t caller = 0; caller < 3; ++caller) {

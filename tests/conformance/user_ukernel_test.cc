@@ -143,7 +143,7 @@ TEST_F(UserUkernels, PlansKeepAUkernelThatWasRemoved) {
   EXPECT_EQ(after["key"], before["key"]);
 }
 
-TEST_F(UserUkernels, StoredServesLaterContextsUntilItsFileChanges) {
+TEST_F(UserUkernels, StoredUkernelServesLaterContextsUntilItsFileChanges) {
   ASSERT_LATHE_OK(add(open()->context(), kDescription, bitcode_, 1));
   const auto later = open();
   EXPECT_EQ(plan_of(*later)["config"]["ukernel"]["function"], "lathe_argmax_row_f32");

@@ -10,7 +10,8 @@ formats is not verified on hardware. The flushing of f16 and bf16 subnormals on 
 """
 import re
 
-# By the name in the instruction: bits of exponent and fraction, bias, and the meaning of an exponent of all ones.
+# The formats by their names in the instructions: bits of exponent and fraction, bias, and what an exponent of all ones
+# means.
 _OCP = {"FP8": (4, 3, 7, "nan"), "BF8": (5, 2, 15, "ieee")}
 _FNUZ = {"FP8": (4, 3, 8, "fnuz"), "BF8": (5, 2, 16, "fnuz")}
 _FLOATS = {"F16": (5, 10, 15, "ieee"), "BF16": (8, 7, 127, "ieee")}

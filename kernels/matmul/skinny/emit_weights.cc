@@ -1,4 +1,5 @@
-// CUDA: where a lane's 16-byte vectors of weights lie in each layout, and how vectors that K or N cuts are completed.
+// CUDA: where a lane's 16-byte vectors of weights lie in each layout, and how vectors that extend beyond K or N are
+// completed.
 #include "compiler/ptx_mma.h"
 #include "compiler/ptx_stream.h"
 #include "kernels/matmul/skinny/emit.h"
@@ -122,7 +123,7 @@ class AlongK : public Weights {
 // Weights stored K by N: vectors lie along N, one in each of four rows. With matrix instructions lane 4 g + t
 // loads rows 4 t to 4 t + 3 at the columns 8 g to 8 g + 7. With FMAs the lanes follow each other along N.
 //
-// A vector that N cuts is loaded whole, and the columns that do not exist are left out of D. Only the vector
+// A vector that extends beyond N is loaded whole, and the columns that do not exist are left out of D. Only the vector
 // in the last row is staged, because memory may end behind that row.
 class AlongN : public Weights {
  public:
@@ -141,8 +142,8 @@ class AlongN : public Weights {
     });
   }
 
-  // The number of rows from the lane's first on (may be negative), their address, and that number again if N
-  // cuts the lane's vector, else 0.
+  // The number of rows from the lane's first on (may be negative), their address, and that number again if the
+  // lane's vector extends beyond N, else 0.
   Values place(Value group, Value unit, Value valid) override {
     Value column = e_.add(e_.mul(group, s_.in.group), e_.add(e_.mul(t_.warp_n, s_.warp_columns), column_));
     Value k = e_.add(e_.mul(unit, s_.unit), k_);

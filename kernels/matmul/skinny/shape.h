@@ -101,7 +101,7 @@ inline void SkinnyShape::place_cuda() {
   padded_rows = in.matrix ? (in.rows + 7) / 8 * 8 : in.rows;
 }
 
-// Vectors that K or N cuts are loaded whole: an aligned vector does not cross a page.
+// A vector that extends beyond K or N is loaded whole: an aligned vector does not cross a page.
 inline void SkinnyShape::place_amd() {
   if (in.matrix) {
     // Each lane has one of 16 columns. The lane_groups lanes of a column take its vectors along K in turn.

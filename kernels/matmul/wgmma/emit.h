@@ -1,6 +1,7 @@
-// Hopper's "wgmma" family. One warp of the last warpgroup (the producer) copies parts of A and B into stages
-// of shared memory with TMA; the other warpgroups (the consumers) multiply from there. Two mbarriers for each
-// stage, "full" and "empty", hand it over. This header is what the parts of the emitter share.
+// Hopper's "wgmma" family. One warp of the last warpgroup (the producer) copies parts of A and B into stages of shared
+// memory with TMA; the other warpgroups (the consumers) multiply from there. Each stage has two mbarriers: the
+// producer's copies complete "full", and the consumers release the stage with "empty". This header has what the parts
+// of the emitter share.
 #pragma once
 
 #include "compiler/ptx_hopper.h"

@@ -102,7 +102,7 @@ TEST(CpuDriver, SkipsStepsWithEmptyGrids) {
   steps.expect_each_once();
 }
 
-TEST(CpuDriver, GridFollowsTheSizes) {
+TEST(CpuDriver, GridDependsOnTheSizes) {
   auto driver = open(2);
   Artifact artifact = test_artifact("steps", {cpu_step("first", 1), cpu_step("second", 1)});
   artifact.recipe.steps[0].grid = {product(1, {{Var::kN, 8}}), product(1, {{Var::kM, 4}}),

@@ -10,7 +10,7 @@
 namespace lathe::ptx {
 namespace {
 
-// flags
+// Instruction::flags of cvt.
 enum : uint16_t { kSaturate = 1, kFlush = 2, kRelu = 4, kFinite = 8 };
 // imm: source type | target type << 8 | rounding << 16 | rounding to integers << 24 (0 none, else 1 + the index in
 // rni, rzi, rmi, rpi).
