@@ -80,30 +80,30 @@ std::string node_text(const ElementwiseProgram& p, const ElementwiseNode& node, 
   const std::string made = value_name(p, number), type(name_of(node.type));
   const auto value = [&](size_t i) { return value_name(p, node.values[i]); };
   const auto from = [&] { return std::string(name_of(p.type_of(node.values[0]))); };
-  switch (node.form) {
-    case NodeForm::kNumber: return absl::StrCat(made, " = arith.constant ", number_text(node));
-    case NodeForm::kIndex: {
+  switch (node.signature) {
+    case NodeSignature::kNumber: return absl::StrCat(made, " = arith.constant ", number_text(node));
+    case NodeSignature::kIndex: {
       // The index within the tile, and then in the whole tensor.
       constexpr const char* kFirst[] = {"%matrix", "%r0", "%c0"};
       return absl::StrCat(made, "_tile = linalg.index ", node.integer, " : index\n        ", made,
                           " = arith.addi ", made, "_tile, ", kFirst[node.integer], " : index");
     }
-    case NodeForm::kWiden:
-    case NodeForm::kNarrow:
-    case NodeForm::kExtend:
-    case NodeForm::kTruncate:
-    case NodeForm::kFromInteger:
-    case NodeForm::kIndexCast:
+    case NodeSignature::kWiden:
+    case NodeSignature::kNarrow:
+    case NodeSignature::kExtend:
+    case NodeSignature::kTruncate:
+    case NodeSignature::kFromInteger:
+    case NodeSignature::kIndexCast:
       return absl::StrCat(made, " = ", node.name, " ", value(0), " : ", from(), " to ", type);
-    case NodeForm::kSelect:
+    case NodeSignature::kSelect:
       return absl::StrCat(made, " = arith.select ", value(0), ", ", value(1), ", ", value(2), " : ", type);
-    case NodeForm::kCompareFloats:
-    case NodeForm::kCompareIntegers:
+    case NodeSignature::kCompareFloats:
+    case NodeSignature::kCompareIntegers:
       return absl::StrCat(made, " = ", node.name, " ", node.predicate, ", ", value(0), ", ", value(1), " : ",
                           from());
-    case NodeForm::kFloat1: return absl::StrCat(made, " = ", node.name, " ", value(0), " : ", type);
-    case NodeForm::kFloat2:
-    case NodeForm::kInteger2: break;
+    case NodeSignature::kFloat1: return absl::StrCat(made, " = ", node.name, " ", value(0), " : ", type);
+    case NodeSignature::kFloat2:
+    case NodeSignature::kInteger2: break;
   }
   return absl::StrCat(made, " = ", node.name, " ", value(0), ", ", value(1), " : ", type);
 }
@@ -137,7 +137,7 @@ std::string place(const CompileConfig& c) {
 // Whether the program reads the batch index, which starts at index_offset for the launch's part of the batch.
 bool reads_batch(const ElementwiseProgram& p) {
   return std::any_of(p.nodes.begin(), p.nodes.end(), [](const ElementwiseNode& node) {
-    return node.form == NodeForm::kIndex && node.integer == 0;
+    return node.signature == NodeSignature::kIndex && node.integer == 0;
   });
 }
 

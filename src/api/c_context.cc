@@ -124,13 +124,8 @@ lathe_status lathe_device_open(lathe_context* context, const char* name, lathe_d
     *device = nullptr;
     if (context == nullptr) return null_argument("lathe_device_open", "context");
     if (name == nullptr) return null_argument("lathe_device_open", "name");
-    LATHE_ASSIGN_OR_RETURN(std::unique_ptr<lathe::Driver> driver,
-                           lathe::open_driver(name, lathe::driver_options(*context)));
-    lathe::DeviceFacts facts = driver->facts();
-    *device = new lathe_device(*context, name, std::move(facts), std::move(driver));
-    // Open external libraries now: the threads that a library starts inherit the priority of the calling thread, and
-    // the background thread has a low one.
-    if (context->options.external.use != lathe::ExternalUse::kOff) (void)lathe::find_externals(**device);
+    LATHE_ASSIGN_OR_RETURN(std::unique_ptr<lathe_device> opened, lathe::open_device(*context, name));
+    *device = opened.release();
     return absl::OkStatus();
   });
 }
@@ -142,12 +137,9 @@ lathe_status lathe_device_describe(lathe_context* context, const char* facts_pat
     *device = nullptr;
     if (context == nullptr) return null_argument("lathe_device_describe", "context");
     if (facts_path == nullptr) return null_argument("lathe_device_describe", "facts_path");
-    LATHE_ASSIGN_OR_RETURN(
-        lathe::DeviceFacts facts,
-        lathe::described_facts(facts_path, target == nullptr ? "" : target, context->logger));
-    LATHE_RETURN_IF_ERROR(lathe::check_assembler(*context, facts.target));
-    std::string name = absl::StrCat(facts.name, " (described)");
-    *device = new lathe_device(*context, std::move(name), std::move(facts), nullptr);
+    LATHE_ASSIGN_OR_RETURN(std::unique_ptr<lathe_device> described,
+                           lathe::describe_device(*context, facts_path, target == nullptr ? "" : target));
+    *device = described.release();
     return absl::OkStatus();
   });
 }

@@ -3,7 +3,7 @@
 #include "api/c_arguments.h"
 #include "base/status.h"
 #include "lathe/elementwise.h"
-#include "request/programs.h"
+#include "request/elementwise_programs.h"
 
 using lathe::at_boundary;
 using lathe::null_argument;

@@ -17,7 +17,7 @@ struct Weight {
   size_t size = 0, bytes = 0;  // size of an element, and of the whole packed weight
 
   const lathe::ProblemClass& problem() const { return request.key.problem; }
-  lathe::PackedForm form() const { return lathe::packed_form_of(problem().n); }
+  lathe::PackedLayout layout() const { return lathe::packed_layout_of(problem().n); }
 };
 
 // Reads the unpacked weight that `desc` describes.
@@ -37,7 +37,7 @@ absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* de
   out->size = size_of(c.b);
   out->matrices = desc->b.batch_stride == 0 ? std::min<int64_t>(desc->batch, 1) : desc->batch;
   const int64_t elements =
-      lathe::packed_elements(out->form(), c.k, c.n, c.b);  // no overflow: K and N are below 2^31
+      lathe::packed_elements(out->layout(), c.k, c.n, c.b);  // no overflow: K and N are below 2^31
   if (__builtin_mul_overflow(static_cast<size_t>(elements), out->size * static_cast<size_t>(out->matrices),
                              &out->bytes))
     return refuse(absl::InvalidArgumentError("packed, b spans more than 2^64 bytes"));
@@ -47,8 +47,8 @@ absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* de
 absl::Status pack(const lathe_matmul_desc& desc, const Weight& w, uint32_t layout, void* packed,
                   size_t bytes) {
   const lathe::ProblemClass& c = w.problem();
-  LATHE_ASSIGN_OR_RETURN(const lathe::PackedForm form, lathe::packed_form(layout, c.b));
-  if (form != w.form())
+  LATHE_ASSIGN_OR_RETURN(const lathe::PackedLayout packed_layout, lathe::packed_layout_with_id(layout, c.b));
+  if (packed_layout != w.layout())
     return absl::InvalidArgumentError(
         absl::StrCat("packed_layout 0x", absl::Hex(layout), " is not the layout for ", c.n,
                      " columns: take the one that lathe_packed_layout returns"));
@@ -68,7 +68,7 @@ absl::Status pack(const lathe_matmul_desc& desc, const Weight& w, uint32_t layou
   for (int64_t i = 0; i < w.matrices; ++i) {
     lathe::PackedSource source{static_cast<const char*>(desc.b.data) + i * from.stride, c.k, c.n, leading, 1};
     if (c.trans_b != 0) std::swap(source.row, source.column);
-    lathe::pack(form, source, c.b, static_cast<char*>(packed) + static_cast<size_t>(i) * step);
+    lathe::pack(packed_layout, source, c.b, static_cast<char*>(packed) + static_cast<size_t>(i) * step);
   }
   return absl::OkStatus();
 }
@@ -85,7 +85,7 @@ lathe_status lathe_packed_layout(lathe_device* device, const lathe_matmul_desc* 
     if (bytes == nullptr) return null_argument("lathe_packed_layout", "bytes");
     Weight weight;
     LATHE_RETURN_IF_ERROR(read_weight(*device, desc, &weight));
-    *layout = lathe::packed_layout_id(weight.form(), weight.problem().b);
+    *layout = lathe::packed_layout_id(weight.layout(), weight.problem().b);
     *bytes = weight.bytes;
     return absl::OkStatus();
   });

@@ -41,14 +41,14 @@ struct Header {
 };
 static_assert(sizeof(Header) == 56 && offsetof(Header, checksum) == 40, "the header has no padding");
 
-struct Record {
+struct IndexRow {
   Digest fingerprint;
   uint64_t key_at;
   uint32_t key_bytes, codec;
   uint64_t payload_at, payload_bytes;
   Digest checksum;
 };
-static_assert(sizeof(Record) == 64, "a record has no padding");
+static_assert(sizeof(IndexRow) == 64, "an index row has no padding");
 
 Digest digest_of(absl::string_view first, absl::string_view second = "") {
   XXH3_state_t state;
@@ -72,10 +72,10 @@ Header header_of(const std::string& head) {
   memcpy(&header, head.data(), sizeof(header));
   return header;
 }
-Record record_at(const std::string& head, size_t i) {
-  Record record;
-  memcpy(&record, head.data() + sizeof(Header) + i * sizeof(Record), sizeof(record));
-  return record;
+IndexRow row_at(const std::string& head, size_t i) {
+  IndexRow row;
+  memcpy(&row, head.data() + sizeof(Header) + i * sizeof(IndexRow), sizeof(row));
+  return row;
 }
 
 // Whether [at, at + size) lies in [lo, hi).
@@ -113,12 +113,12 @@ absl::StatusOr<std::string> unpacked(std::string stored, uint32_t codec) {
 
 std::string make_bundle(absl::string_view about,
                         const std::vector<std::pair<std::string, std::string>>& artifacts) {
-  std::vector<Record> records;
+  std::vector<IndexRow> rows;
   std::string texts, payloads;
-  std::map<absl::string_view, Record> placed;  // by payload
+  std::map<absl::string_view, IndexRow> placed;  // by payload
   for (const auto& [text, payload] : artifacts) {
     const auto [at, fresh] = placed.try_emplace(payload);
-    Record& r = at->second;
+    IndexRow& r = at->second;
     if (fresh) {
       const auto [stored, codec] = packed(payload);
       r.codec = codec;
@@ -130,23 +130,23 @@ std::string make_bundle(absl::string_view about,
     r.fingerprint = digest_of(text);
     r.key_at = texts.size();
     r.key_bytes = static_cast<uint32_t>(text.size());
-    records.push_back(r);
+    rows.push_back(r);
     texts += text;
   }
-  std::sort(records.begin(), records.end(),
-            [](const Record& x, const Record& y) { return compare(x.fingerprint, y.fingerprint) < 0; });
-  const uint64_t texts_at = sizeof(Header) + records.size() * sizeof(Record) + about.size();
-  for (Record& r : records) {
+  std::sort(rows.begin(), rows.end(),
+            [](const IndexRow& x, const IndexRow& y) { return compare(x.fingerprint, y.fingerprint) < 0; });
+  const uint64_t texts_at = sizeof(Header) + rows.size() * sizeof(IndexRow) + about.size();
+  for (IndexRow& r : rows) {
     r.key_at += texts_at;
     r.payload_at += texts_at + texts.size();
   }
   const std::string index = absl::StrCat(
-      absl::string_view(reinterpret_cast<const char*>(records.data()), records.size() * sizeof(Record)),
-      about, texts);
+      absl::string_view(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(IndexRow)), about,
+      texts);
   Header header = {};
   memcpy(header.magic, kMagic, sizeof(header.magic));
   header.schema = kSchema;
-  header.count = static_cast<uint32_t>(records.size());
+  header.count = static_cast<uint32_t>(rows.size());
   header.index_bytes = index.size();
   header.about_bytes = about.size();
   header.file_bytes = sizeof(header) + index.size() + payloads.size();
@@ -185,7 +185,7 @@ absl::Status Bundle::read_index() {
     return damaged(absl::StrCat("it has ", file_bytes, " bytes, but its header says ", header.file_bytes));
   if (header.index_bytes > kMaxBytes || !within(sizeof(Header), header.index_bytes, 0, file_bytes) ||
       header.about_bytes > header.index_bytes ||
-      header.count > (header.index_bytes - header.about_bytes) / sizeof(Record))
+      header.count > (header.index_bytes - header.about_bytes) / sizeof(IndexRow))
     return damaged("the sizes in its header are inconsistent");
   std::string index(header.index_bytes, '\0');
   if (const absl::Status read = read_at(file_.get(), sizeof(Header), &index); !read.ok()) return unread(read);
@@ -193,36 +193,36 @@ absl::Status Bundle::read_index() {
     return damaged("wrong checksum of the index");
   head_ += index;
   count_ = header.count;
-  about_ = absl::string_view(head_).substr(sizeof(Header) + count_ * sizeof(Record), header.about_bytes);
-  return check_records(file_bytes);
+  about_ = absl::string_view(head_).substr(sizeof(Header) + count_ * sizeof(IndexRow), header.about_bytes);
+  return check_rows(file_bytes);
 }
 
-absl::Status Bundle::check_records(uint64_t file_bytes) const {
-  const uint64_t texts_at = sizeof(Header) + count_ * sizeof(Record) + about_.size();
+absl::Status Bundle::check_rows(uint64_t file_bytes) const {
+  const uint64_t texts_at = sizeof(Header) + count_ * sizeof(IndexRow) + about_.size();
   for (size_t i = 0; i < count_; ++i) {
-    const Record r = record_at(head_, i);
+    const IndexRow r = row_at(head_, i);
     if (!within(r.key_at, r.key_bytes, texts_at, head_.size()) ||
         !within(r.payload_at, r.payload_bytes, head_.size(), file_bytes) || r.payload_bytes > kMaxBytes)
-      return damaged(absl::StrCat("record ", i, " points outside the file"));
-    if (r.codec > kZstd) return damaged(absl::StrCat("record ", i, " has the unknown codec ", r.codec));
+      return damaged(absl::StrCat("index row ", i, " points outside the file"));
+    if (r.codec > kZstd) return damaged(absl::StrCat("index row ", i, " has the unknown codec ", r.codec));
     if (compare(digest_of(key_text(i)), r.fingerprint) != 0 ||
-        (i > 0 && compare(record_at(head_, i - 1).fingerprint, r.fingerprint) >= 0))
-      return damaged(absl::StrCat("record ", i, " is out of order"));
+        (i > 0 && compare(row_at(head_, i - 1).fingerprint, r.fingerprint) >= 0))
+      return damaged(absl::StrCat("index row ", i, " is out of order"));
   }
   return absl::OkStatus();
 }
 
 absl::string_view Bundle::key_text(size_t i) const {
-  const Record r = record_at(head_, i);
+  const IndexRow r = row_at(head_, i);
   return absl::string_view(head_).substr(r.key_at, r.key_bytes);
 }
 
 uint64_t Bundle::file_bytes() const { return header_of(head_).file_bytes; }
-uint64_t Bundle::payload_at(size_t i) const { return record_at(head_, i).payload_at; }
-uint64_t Bundle::stored_bytes(size_t i) const { return record_at(head_, i).payload_bytes; }
+uint64_t Bundle::payload_at(size_t i) const { return row_at(head_, i).payload_at; }
+uint64_t Bundle::stored_bytes(size_t i) const { return row_at(head_, i).payload_bytes; }
 
 absl::StatusOr<std::string> Bundle::payload(size_t i) const {
-  const Record r = record_at(head_, i);
+  const IndexRow r = row_at(head_, i);
   const auto entry = [&](absl::string_view cause) {
     return damaged(absl::StrCat("entry ", key_from_text(std::string(key_text(i))).fingerprint, ": ", cause));
   };
@@ -241,7 +241,7 @@ auto Bundle::read_as(const Key& key, Parse parse) const -> decltype(parse(absl::
   size_t lo = 0, hi = count_;
   while (lo < hi) {
     const size_t middle = lo + (hi - lo) / 2;
-    if (compare(record_at(head_, middle).fingerprint, wanted) < 0)
+    if (compare(row_at(head_, middle).fingerprint, wanted) < 0)
       lo = middle + 1;
     else
       hi = middle;

@@ -2,12 +2,12 @@
 //
 //   0   8  magic "LATHEBDL"
 //   8   4  schema version
-//   12  4  number of records
-//   16  8  bytes of the index: the records, `about` and the texts of the keys
+//   12  4  number of index rows
+//   16  8  bytes of the index: the rows, `about` and the texts of the keys
 //   24  8  bytes of `about`
 //   32  8  bytes of the file
 //   40  16 XXH3-128 (canonical byte order) of bytes 0..39 and the index
-//   56     the records, ascending by fingerprint:
+//   56     the rows, ascending by fingerprint:
 //            0   16 XXH3-128 of the key's text (canonical byte order)
 //            16  8  where the key's text starts in the file
 //            24  4  bytes of the key's text
@@ -67,7 +67,7 @@ class Bundle {
  private:
   Bundle(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
   absl::Status read_index();
-  absl::Status check_records(uint64_t file_bytes) const;
+  absl::Status check_rows(uint64_t file_bytes) const;
   absl::Status damaged(absl::string_view cause) const;
   // Adds the path to a failed read. kDataLoss if the file ends early; other failures may be temporary.
   absl::Status unread(const absl::Status& read) const;

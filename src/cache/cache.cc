@@ -360,7 +360,8 @@ class MemoryOverDisk final : public ArtifactCache {
       flight = slot;
     }
     if (leads) return lead(key, flight.get(), compile, before_wait);
-    if (before_wait != nullptr && flight->waits_until_slow()) LATHE_RETURN_IF_ERROR(before_wait());
+    if (before_wait != nullptr && flight->waits_until_slow() && before_wait() == OnMiss::kStop)
+      return CacheResult{nullptr, CacheOutcome::kStopped};
     absl::StatusOr<ArtifactPtr> artifact = flight->wait();
     if (flight->is_abandoned()) return std::nullopt;
     if (!artifact.ok()) return artifact.status();
@@ -397,10 +398,10 @@ class MemoryOverDisk final : public ArtifactCache {
       if (remote_ != nullptr) loaded = load_from_remote(key);
       if (loaded.ok()) *outcome = CacheOutcome::kRemoteHit;
       asks_remote &= !absl::IsDataLoss(loaded.status());  // a defect is reported only once
-      if (!loaded.ok()) {
-        const absl::Status goes_on = before_wait();
-        if (!goes_on.ok()) flight->abandon();
-        LATHE_RETURN_IF_ERROR(goes_on);
+      if (!loaded.ok() && before_wait() == OnMiss::kStop) {
+        flight->abandon();
+        *outcome = CacheOutcome::kStopped;
+        return ArtifactPtr();
       }
     }
     if (loaded.ok()) return keep(key, *loaded);
@@ -477,6 +478,7 @@ absl::string_view name_of(CacheOutcome o) {
     case CacheOutcome::kBundleHit: return "bundle hit";
     case CacheOutcome::kRemoteHit: return "remote hit";
     case CacheOutcome::kCompiled: return "compiled";
+    case CacheOutcome::kStopped: return "stopped";
   }
   return "unknown";
 }

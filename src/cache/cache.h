@@ -72,18 +72,22 @@ struct CacheListing {
   uint64_t hits_of_removed = 0, made_of_removed = 0;
 };
 
-enum class CacheOutcome { kMemoryHit, kDiskHit, kBundleHit, kRemoteHit, kCompiled };
-// "memory hit", "disk hit", "bundle hit", "remote hit" or "compiled".
+// kStopped: get_or_create has no artifact, because its before_wait returned OnMiss::kStop.
+enum class CacheOutcome { kMemoryHit, kDiskHit, kBundleHit, kRemoteHit, kCompiled, kStopped };
+// "memory hit", "disk hit", "bundle hit", "remote hit", "compiled" or "stopped".
 absl::string_view name_of(CacheOutcome o);
 
 struct CacheResult {
-  std::shared_ptr<const Artifact> artifact;
+  std::shared_ptr<const Artifact> artifact;  // null only with kStopped
   CacheOutcome outcome;
 };
 
 // kNow: a caller waits for the kernel. kIdle: nobody waits, so the compile runs at idle priority. On a busy
 // machine that may take very long, so a kNow caller of the same key compiles it itself instead of waiting.
 enum class Urgency { kNow, kIdle };
+
+// What get_or_create does about a key that no store has.
+enum class OnMiss { kCompile, kStop };
 
 class ArtifactCache {
  public:
@@ -100,8 +104,8 @@ class ArtifactCache {
   // wait for kIdle ones.
   //
   // `before_wait`, if given, is called when no store has the key, before this call compiles or waits for
-  // another's compile. If it returns an error, this caller alone gets it.
-  using BeforeWait = std::function<absl::Status()>;
+  // another's compile. If it returns kStop, this call ends with CacheOutcome::kStopped; other callers go on.
+  using BeforeWait = std::function<OnMiss()>;
   virtual absl::StatusOr<CacheResult> get_or_create(const Key& key,
                                                     absl::FunctionRef<absl::StatusOr<Artifact>()> compile,
                                                     const BeforeWait& before_wait = nullptr,

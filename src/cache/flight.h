@@ -45,7 +45,7 @@ class Flight {
     }
     changed_.notify_all();
   }
-  // Called by the leader before it lands with an error that concerns only itself. The waiters try again.
+  // Called by the leader before it lands without an artifact because it stopped. The waiters try again.
   void abandon() {
     const std::lock_guard<std::mutex> lock(mutex_);
     abandoned_ = true;
@@ -60,10 +60,11 @@ class Flight {
     changed_.wait(lock, [this] { return landed_ || slow_; });
     return !landed_;
   }
+  // Waits until the flight lands. The artifact is null if the flight is abandoned.
   absl::StatusOr<ArtifactPtr> wait() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return landed_; });
-    if (artifact_ != nullptr) return artifact_;
+    if (code_ == absl::StatusCode::kOk) return artifact_;
     return absl::Status(code_, message_);
   }
 

@@ -27,13 +27,13 @@ Json request_json(const CompileRequest& request) {
 
 }  // namespace
 
-// Everything that the sink received. It is called on the compiler's thread, so what concerns the caller's
-// thread waits here: the stages, and the first exception, which must not cross the compiler's frames.
+// All that the sink received. It may be called on the compiler's thread, so the stages wait here for the caller's
+// thread, and so does the first exception, which must not cross the compiler's stack frames.
 struct Compiler::Output {
-  std::string artifact, program, error;
+  std::string artifact, json, error;
   std::vector<std::pair<std::string, std::string>> stages;  // names and texts
-  int artifacts = 0, programs = 0;
-  bool refused = false;  // by the compiler, with `error`
+  int artifacts = 0, jsons = 0;
+  bool refused = false;  // the compiler refused the request; `error` has its message
   std::exception_ptr exception;
 };
 
@@ -44,9 +44,9 @@ void Compiler::receive(void* user, int kind, const char* name, const uint8_t* da
     if (kind == LATHE_COMPILER_ARTIFACT) {
       out.artifact.assign(bytes.data(), bytes.size());
       ++out.artifacts;
-    } else if (kind == LATHE_COMPILER_PROGRAM) {
-      out.program.assign(bytes.data(), bytes.size());
-      ++out.programs;
+    } else if (kind == LATHE_COMPILER_JSON) {
+      out.json.assign(bytes.data(), bytes.size());
+      ++out.jsons;
     } else if (kind == LATHE_COMPILER_ERROR) {
       out.error.assign(bytes.data(), bytes.size());
     } else if (kind == LATHE_COMPILER_DUMP) {
@@ -89,14 +89,14 @@ absl::StatusOr<Json> Compiler::answer_json(const std::string& what, absl::string
   const absl::Status answered = answer(request, &out, refused);
   if (out.refused) return answered;
   if (!answered.ok()) return absl::Status(answered.code(), absl::StrCat(what, ": ", answered.message()));
-  if (out.programs != 1) {
-    return absl::InternalError(absl::StrCat("the compiler gave ", out.programs, " programs, not one"));
+  if (out.jsons != 1) {
+    return absl::InternalError(absl::StrCat("the compiler gave ", out.jsons, " JSON answers, not one"));
   }
-  absl::StatusOr<Json> program = parse_json(out.program, "the compiler's program");
-  if (!program.ok() || !program->is_object())
+  absl::StatusOr<Json> json = parse_json(out.json, "the compiler's answer");
+  if (!json.ok() || !json->is_object())
     return absl::InternalError(
-        absl::StrCat("the compiler's program: ", program.ok() ? "no object" : program.status().message()));
-  return program;
+        absl::StrCat("the compiler's answer: ", json.ok() ? "not an object" : json.status().message()));
+  return json;
 }
 
 absl::StatusOr<Json> Compiler::read_pipeline(absl::string_view path, absl::string_view parameters) {
@@ -107,12 +107,12 @@ absl::StatusOr<Json> Compiler::read_pipeline(absl::string_view path, absl::strin
 
 absl::StatusOr<Json> Compiler::inspect(absl::string_view name, absl::string_view text) {
   const Json request = json_object("inspect", json_object("name", name, "text", text));
-  absl::StatusOr<Json> program = answer_json(absl::StrCat("payload ", name), canonical_text(request));
-  if (!program.ok()) return program;
-  if (!program->contains("refused")) return program;
+  absl::StatusOr<Json> steps = answer_json(absl::StrCat("payload ", name), canonical_text(request));
+  if (!steps.ok()) return steps;
+  if (!steps->contains("refused")) return steps;
   absl::Status refusal;
   const absl::StatusOr<bool> read = read_json("the compiler's refusal", [&] {
-    const Json& refused = program->at("refused");
+    const Json& refused = steps->at("refused");
     const std::string why =
         absl::StrCat(text_field(refused, "location"), ": ", text_field(refused, "reason"));
     refusal =

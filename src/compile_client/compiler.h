@@ -1,5 +1,5 @@
-// What a context compiles with: the library in this process, or programs of its own that map it. The boundary
-// is core/compiler_abi.h's either way: bytes in, bytes out.
+// The compiler as a context sees it: the compiler library in this process, or compiler processes that load it.
+// In both cases the boundary is that of core/compiler_abi.h: bytes in, bytes out.
 #pragma once
 
 #include "absl/functional/function_ref.h"
@@ -20,56 +20,59 @@ struct CompileRequest {
   const ProblemClass& problem;
   const CompileConfig& config;
   const Target& target;
-  // Where to look for an assembler of PTX; null: PTX stays PTX.
+  // Where to look for an assembler of PTX. Null: PTX is not assembled.
   const AssemblerSearch* assembler = nullptr;
-  // The caller's own, as read_pipeline gave it; null: the built-in one.
+  // A user's pipeline, as read_pipeline returned it. Null: the built-in one.
   const Json* pipeline = nullptr;
-  absl::string_view bitcode = {};  // of the user's ukernel that the config names, if it does
-  absl::string_view program = {};  // of an elementwise op
+  absl::string_view bitcode = {};  // of the user's ukernel, if the config names one
+  absl::string_view program = {};  // the text of an elementwise op's program
 };
 
-// Receives a dump's text, stage by stage.
+// Receives the text of a dump, one call per stage.
 using StageSink = absl::FunctionRef<void(absl::string_view name, absl::string_view text)>;
 
-// All of it thread-safe.
+// Thread-safe.
 class Compiler {
  public:
   virtual ~Compiler() = default;
 
-  // Makes ready what compile needs, once. kUnavailable names the path and the cause; a failure is not
-  // remembered, so that what appears later is found.
+  // Loads the library or starts a process, unless that is done. kUnavailable names the path and the cause. A failure
+  // is not remembered, so a file that appears later is found.
   virtual absl::Status load() = 0;
-  // Compiles one kernel (load() included). kAborted with the compiler's message.
+  // Compiles one kernel; calls load() first. kAborted: the compiler failed, with its message.
   absl::StatusOr<Artifact> compile(const CompileRequest& request);
-  // As compile, and hands the IR after each stage to `stages`; `pipeline_yaml` "": the request's pipeline.
+  // As compile, but passes the IR after each stage to `stages`. `pipeline_yaml` "": the request's pipeline.
   absl::Status dump(const CompileRequest& request, absl::string_view pipeline_yaml, StageSink stages);
-  // A payload as a program, JSON as compiler/inspect.h says. kInvalidArgument: it is malformed;
-  // kUnimplemented: it asks for what Lathe has no op for; both name the place. Of this one and the next two:
-  // kAborted and kDeadlineExceeded where reading it ended the process that did.
+  // These three read text from users. kAborted and kDeadlineExceeded: the compiler process ended while reading it.
+
+  // The steps of a payload, as the JSON that compiler/inspect.h describes. kInvalidArgument: it is malformed.
+  // kUnimplemented: Lathe has no op for a part of it. Both name the place.
   absl::StatusOr<Json> inspect(absl::string_view name, absl::string_view text);
 
-  // A pipeline of the caller's own, {"for": "matmul.cpu", "pipeline": for requests}; kInvalidArgument with
-  // file and line. `parameters` "": no such file.
+  // A user's pipeline as {"for": "matmul.cpu", "pipeline": JSON for compile requests}. kInvalidArgument names file
+  // and line. `parameters` "": no parameter file.
   absl::StatusOr<Json> read_pipeline(absl::string_view path, absl::string_view parameters);
 
-  // A description of a user's ukernel (YAML) and its bitcode, checked: JSON as core/user_ukernel.h has it.
+  // Checks the description of a user's ukernel (YAML) and its bitcode. Returns the JSON of core/user_ukernel.h.
   // kInvalidArgument names the line, or what is wrong with the bitcode.
   absl::StatusOr<Json> check_ukernel(absl::string_view description, absl::string_view bitcode);
 
-  // lathe_compiler_compile's result, or why there is none. What `sink` throws comes out of here.
+  // Sends a request. Returns the result of lathe_compiler_compile, or an error if there is none. Exceptions of `sink`
+  // pass through.
   virtual absl::StatusOr<int> ask(absl::string_view request, lathe_compiler_sink sink, void* user) = 0;
-  // True once the library is mapped into this process, by whichever context.
+  // True if the library is loaded into this process, by any context.
   virtual bool mapped() const = 0;
   virtual double load_milliseconds() const = 0;
 
  private:
   struct Output;
   static void receive(void* user, int kind, const char* name, const uint8_t* data, size_t size);
-  // The one JSON that the request is answered with. Errors as of `answer`; where there is none they name
-  // `what` was to be read.
+  // Sends a request whose answer is one JSON. Errors as for answer(); if there is no answer, they name `what`, the
+  // text that was to be read.
   absl::StatusOr<Json> answer_json(const std::string& what, absl::string_view request,
                                    absl::StatusCode refused = absl::StatusCode::kAborted);
-  // What the request was answered with; `refused` with the compiler's message, or why there is no answer.
+  // Sends a request and collects its answer. If the compiler refuses it, the error has the code `refused` and the
+  // compiler's message.
   absl::Status answer(absl::string_view request, Output* out,
                       absl::StatusCode refused = absl::StatusCode::kAborted);
   absl::StatusOr<Artifact> run(absl::string_view request, StageSink stages);

@@ -33,9 +33,10 @@ absl::Status CompilerLibrary::load() {
 }
 
 absl::Status CompilerLibrary::map() {
-  // Two at once do the same: the dynamic linker has one copy of it.
+  // Two threads may do this at the same time: the dynamic linker loads the library once.
   const auto start = std::chrono::steady_clock::now();
-  // The handle is never closed, not even a refused one: LLVM's statics and thread-locals may not survive it.
+  // The handle is never closed, not even if the library is refused: LLVM's static and thread-local data may not
+  // survive that.
   std::string cause;
   void* library = load_library(path_.c_str(), RTLD_NOW | RTLD_LOCAL, &cause);
   if (library == nullptr) {

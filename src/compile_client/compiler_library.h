@@ -1,4 +1,4 @@
-// liblathe-compiler.so, mapped at the first miss and never unmapped.
+// liblathe-compiler.so in this process. It is loaded at the first miss and never unloaded.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,8 @@ class CompilerLibrary final : public Compiler {
   // `path` "": liblathe-compiler.so beside this library. Nothing is opened here.
   explicit CompilerLibrary(std::string path);
 
-  // Maps the library (RTLD_NOW | RTLD_LOCAL) and checks its ABI version and codegen id. Loading and
-  // compiling run on a stack of their own: LLVM needs more than a small thread has.
+  // Loads the library (RTLD_NOW | RTLD_LOCAL) and checks its ABI version and codegen id. Loading and compiling run on
+  // a separate stack, since LLVM needs more than the stack of a small thread.
   absl::Status load() override;
   absl::StatusOr<int> ask(absl::string_view request, lathe_compiler_sink sink, void* user) override;
   bool mapped() const override;

@@ -28,8 +28,8 @@
 namespace lathe {
 namespace {
 
-std::string program_of(const CompilerProcessOptions& options) {
-  return options.program.empty() ? beside_library("lathe-compiler-process") : options.program;
+std::string executable_of(const CompilerProcessOptions& options) {
+  return options.executable.empty() ? beside_library("lathe-compiler-process") : options.executable;
 }
 
 std::string library_of(const CompilerProcessOptions& options) {
@@ -37,7 +37,7 @@ std::string library_of(const CompilerProcessOptions& options) {
 }
 
 absl::Status unavailable(const CompilerProcessOptions& options, absl::string_view cause) {
-  return absl::UnavailableError(absl::StrCat("compiler process ", program_of(options), ": ", cause));
+  return absl::UnavailableError(absl::StrCat("compiler process ", executable_of(options), ": ", cause));
 }
 
 Deadline deadline_of(const CompilerProcessOptions& options) {
@@ -45,10 +45,10 @@ Deadline deadline_of(const CompilerProcessOptions& options) {
                                                 std::chrono::duration<double>(options.request_seconds));
 }
 
-// How often a request of a process that is not let run has as long again.
+// How often the deadline of a process that gets no processor is extended.
 constexpr int kMostExtended = 9;
 
-// What the process has had of processors; 0: not known.
+// The processor time that the process has used. 0: unknown.
 double cpu_seconds(pid_t pid) {
   clockid_t clock = 0;
   timespec t = {};
@@ -56,8 +56,8 @@ double cpu_seconds(pid_t pid) {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// What posix_spawn does in the child: every signal as a new program expects it, and a process group of its
-// own, so that a terminal's Ctrl-C is the host's to handle and what the process starts ends with it.
+// The settings of posix_spawn: default signals, and a process group of its own. So Ctrl-C in a terminal goes to the
+// host only, and killing the group also ends what the process started.
 class SpawnSettings {
  public:
   explicit SpawnSettings(int its_socket) {
@@ -81,7 +81,7 @@ class SpawnSettings {
   SpawnSettings(const SpawnSettings&) = delete;
   SpawnSettings& operator=(const SpawnSettings&) = delete;
 
-  // 0 or an errno.
+  // Returns 0 or an errno.
   int start(const std::string& program, char* const* arguments, pid_t* pid) {
     return failed_ != 0 ? failed_
                         : posix_spawn(pid, program.c_str(), &files_, &attributes_, arguments, environ);
@@ -128,8 +128,9 @@ absl::StatusOr<std::unique_ptr<CompilerProcess>> CompilerProcess::start(
 }
 
 absl::Status CompilerProcess::spawn(int its_socket) {
-  std::string arguments[] = {program_of(options_), library_of(options_), absl::StrCat(options_.memory_bytes),
-                             absl::StrCat(options_.idle_seconds), absl::StrCat(getpid())};
+  std::string arguments[] = {executable_of(options_), library_of(options_),
+                             absl::StrCat(options_.memory_bytes), absl::StrCat(options_.idle_seconds),
+                             absl::StrCat(getpid())};
   char* pointers[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(),
                       arguments[3].data(), arguments[4].data(), nullptr};
   const int error = SpawnSettings(its_socket).start(arguments[0], pointers, &pid_);
@@ -147,7 +148,7 @@ absl::Status CompilerProcess::greet() {
   if (hello->kind == FrameKind::kUnavailable)
     return hello->value == LATHE_COMPILER_OUT_OF_MEMORY ? absl::ResourceExhaustedError(hello->body)
                                                         : absl::UnavailableError(hello->body);
-  if (hello->kind != FrameKind::kHello) return unavailable(options_, "it is not one of Lathe's");
+  if (hello->kind != FrameKind::kHello) return unavailable(options_, "it is not a Lathe compiler process");
   if (hello->body == codegen_id()) return absl::OkStatus();
   return unavailable(options_,
                      absl::StrCat("its codegen id ", hello->body, " is not this library's ", codegen_id()));
@@ -155,10 +156,10 @@ absl::Status CompilerProcess::greet() {
 
 CompilerProcess::~CompilerProcess() {
   close(socket_);
-  // Not if a handler of the host's has waited for it already: its number may be another process' by now.
+  // If the host has already waited for it, its id may belong to another process by now.
   siginfo_t info;
   if (pid_ <= 0 || waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
-  kill(-pid_, SIGKILL);  // its group: an assembler may be running
+  kill(-pid_, SIGKILL);  // the whole group, since an assembler may be running
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
@@ -168,8 +169,8 @@ bool CompilerProcess::is_waiting() const {
   return poll(&poll_for, 1, 0) == 0;
 }
 
-// How the process ended, where that is why `status` came. It is given a moment: its socket closes ahead of
-// it.
+// Replaces `status` by how the process ended, if that is its cause. Waits up to a second, since a process that ends
+// closes its socket first.
 absl::Status CompilerProcess::explain_end(const absl::Status& status) {
   if (absl::IsDeadlineExceeded(status))
     return absl::DeadlineExceededError(
@@ -182,19 +183,19 @@ absl::Status CompilerProcess::explain_end(const absl::Status& status) {
     if (info.si_pid == 0) usleep(10000);
   }
   if (info.si_pid == 0)
-    return absl::AbortedError(absl::StrCat("the compiler process has gone: ", status.message()));
+    return absl::AbortedError(absl::StrCat("the compiler process is gone: ", status.message()));
   if (info.si_code == CLD_EXITED)
     return absl::AbortedError(absl::StrCat("the compiler process ended with status ", info.si_status));
   const bool limited = info.si_status == SIGABRT && options_.memory_bytes != ~uint64_t{0};
-  return absl::AbortedError(absl::StrCat(
-      "the compiler process was ended by signal ", info.si_status, " (",
-      sigdescr_np(info.si_status) ? sigdescr_np(info.si_status) : "unknown", ")",
-      limited ? absl::StrCat(", as where it runs out of the memory that it may have (compiler_bytes ",
-                             options_.memory_bytes, ")")
-              : ""));
+  return absl::AbortedError(
+      absl::StrCat("the compiler process was ended by signal ", info.si_status, " (",
+                   sigdescr_np(info.si_status) ? sigdescr_np(info.si_status) : "unknown", ")",
+                   limited ? absl::StrCat(", maybe because it reached its memory limit (compiler_bytes ",
+                                          options_.memory_bytes, ")")
+                           : ""));
 }
 
-// Whether it is ready to run and has had less of a processor than a request may take.
+// Whether the process is ready to run but has used less processor time than one request may take.
 bool CompilerProcess::is_starved(double cpu_seconds_before) const {
   if (priority_.policy != SCHED_IDLE || cpu_seconds(pid_) - cpu_seconds_before >= options_.request_seconds)
     return false;
@@ -208,7 +209,7 @@ absl::StatusOr<int> CompilerProcess::ask(absl::string_view request, lathe_compil
   Deadline deadline = deadline_of(options_);
   const double cpu_seconds_before = cpu_seconds(pid_);
   int extended = 0;
-  // Where it cannot be sent, a goodbye may be waiting to be read.
+  // If sending fails, the process may have said goodbye; that is read below.
   const absl::Status sent = send_frame(socket_, FrameKind::kRequest, 0, "", request, deadline);
   if (!sent.ok() && !absl::IsUnavailable(sent)) return sent;
   for (;;) {
@@ -226,16 +227,16 @@ absl::StatusOr<int> CompilerProcess::ask(absl::string_view request, lathe_compil
              frame->body.size());
         break;
       case FrameKind::kResult:
-        // Its own memory, which is not the host's.
+        // The process is out of memory, not the host.
         if (frame->value == LATHE_COMPILER_OUT_OF_MEMORY)
-          return absl::AbortedError(
-              absl::StrCat("the compiler process ran out of the memory that it may have (compiler_bytes ",
-                           options_.memory_bytes, ")"));
+          return absl::AbortedError(absl::StrCat(
+              "the compiler process reached its memory limit (compiler_bytes ", options_.memory_bytes, ")"));
         return frame->value;
-      case FrameKind::kGoodbye: return absl::NotFoundError("the compiler process has ended for want of work");
+      case FrameKind::kGoodbye:
+        return absl::NotFoundError("the compiler process has ended because it was idle");
       default:
-        return absl::AbortedError(
-            absl::StrCat("the compiler process sent a frame of kind ", static_cast<int>(frame->kind)));
+        return absl::AbortedError(absl::StrCat("the compiler process sent an unexpected frame of kind ",
+                                               static_cast<int>(frame->kind)));
     }
   }
 }

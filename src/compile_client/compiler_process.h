@@ -1,5 +1,5 @@
-// One lathe-compiler-process: a program that maps the compiler library and answers requests, so that whatever
-// the compiler does costs the request and not the host.
+// One lathe-compiler-process. It loads the compiler library and answers requests, so a crash of the compiler fails
+// one request and does not harm the host.
 #pragma once
 
 #include <sys/types.h>
@@ -12,16 +12,16 @@
 namespace lathe {
 
 struct CompilerProcessOptions {
-  std::string program;        // "": lathe-compiler-process beside this library
+  std::string executable;     // "": lathe-compiler-process beside this library
   std::string compiler_path;  // "": liblathe-compiler.so beside this library
-  // A request that takes longer is an error, and the process is ended: but for one at SCHED_IDLE that wants
-  // to run and is not let, which has ten times as long.
+  // A request that takes longer fails and its process is killed. A SCHED_IDLE process that is ready to run but gets
+  // no processor has ten times as long.
   double request_seconds = 120;
-  uint64_t memory_bytes = uint64_t{8} << 30;  // of address space; ~0: no limit
-  double idle_seconds = 60;                   // after which a process ends by itself
+  uint64_t memory_bytes = uint64_t{8} << 30;  // limit of its address space; ~0: no limit
+  double idle_seconds = 60;                   // without a request, a process ends after this time
 };
 
-// How the kernel treats a thread, as a new process takes it over. Linux gives every thread its own.
+// The scheduling of a thread; a process that the thread starts inherits it. On Linux it belongs to the thread.
 struct ThreadPriority {
   int policy, nice;
   bool operator==(const ThreadPriority& o) const { return policy == o.policy && nice == o.nice; }
@@ -30,17 +30,18 @@ ThreadPriority thread_priority();
 
 class CompilerProcess {
  public:
-  // Starts one, at the calling thread's priority, and waits until it has mapped the library. kUnavailable
-  // names the program or the library and the cause; kAborted: it died. No signal disposition of the host
-  // changes and none of its files is passed on but stderr.
+  // Starts a process at the calling thread's priority and waits until it has loaded the library. kUnavailable names
+  // the executable or the library and the cause; kAborted: it died. The host's signal handlers do not change, and
+  // of its open files the process gets stderr only.
   static absl::StatusOr<std::unique_ptr<CompilerProcess>> start(const CompilerProcessOptions& options);
-  // Ends it, with what it has started.
+  // Kills the process and all processes that it started.
   ~CompilerProcess();
 
-  // As Compiler::ask. kNotFound: it had said goodbye, and the request wants another process. After any error
-  // this one is of no more use. kDeadlineExceeded after request_seconds; kAborted says how it ended.
+  // As Compiler::ask. kDeadlineExceeded: it took longer than request_seconds; kAborted says how the process ended.
+  // kNotFound: it had ended as idle before it read the request, so send that to another one. After any error this
+  // object can only be destroyed.
   absl::StatusOr<int> ask(absl::string_view request, lathe_compiler_sink sink, void* user);
-  // Whether it waits for a request: nothing has come from it since its last answer.
+  // Whether it waits for a request, that is, it has sent nothing since its last answer.
   bool is_waiting() const;
   ThreadPriority priority() const { return priority_; }
   pid_t pid() const { return pid_; }

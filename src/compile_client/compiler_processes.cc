@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Pauses of callers that wait in a row add up to no more than the longest.
+// The pauses of callers that wait one after the other add up to at most this.
 constexpr std::chrono::seconds kMostPause(2);
 
 Clock::duration pause_after(int deaths) {
@@ -30,12 +30,11 @@ CompilerProcesses::CompilerProcesses(CompilerProcessOptions options)
 
 CompilerProcesses::~CompilerProcesses() {
   State* const state = state_.load(std::memory_order_acquire);
-  // In a child of the process that made it, the locks may be held by threads that are not there.
+  // Not in a child of a fork: its locks may be held by threads that the child does not have.
   if (state->owner == getpid()) delete state;
 }
 
-// After a fork the parent's is left as it is: its sockets are the parent's processes', which watch the
-// parent.
+// After a fork the child does not touch the parent's state: its sockets belong to processes of the parent.
 CompilerProcesses::State& CompilerProcesses::state() {
   State* seen = state_.load(std::memory_order_acquire);
   while (seen->owner != getpid()) {
@@ -67,18 +66,18 @@ size_t CompilerProcesses::most() {
 
 absl::StatusOr<CompilerProcesses::Process> CompilerProcesses::take(State& state) {
   const size_t most = this->most();
-  std::vector<Process> ended;  // outlives the lock: ending takes time
+  std::vector<Process> ended;  // destroyed after the lock, since ending a process takes time
   Clock::duration pause = {};
   {
     std::unique_lock<std::mutex> lock(state.mutex);
     const ThreadPriority priority = thread_priority();
-    state.idle.reserve(most);  // so that giving back cannot fail
+    state.idle.reserve(most);  // so that give_back cannot fail
     ended.reserve(most);
     for (;;) {
       while (!state.idle.empty()) {
         const auto fits = [&](const Process& p) { return p->priority() == priority; };
         auto found = std::find_if(state.idle.rbegin(), state.idle.rend(), fits);
-        // One of another priority has to go where there may be no more.
+        // If no process may be added, one of another priority is ended to make room.
         if (found == state.idle.rend() && state.running < most) break;
         if (found == state.idle.rend()) found = state.idle.rbegin();
         Process process = std::move(*found);
@@ -141,7 +140,7 @@ absl::StatusOr<int> CompilerProcesses::ask(absl::string_view request, lathe_comp
     try {
       answer = process->ask(request, sink, user);
     } catch (...) {
-      process = nullptr;  // with an answer half read
+      process = nullptr;  // only a part of its answer was read
       give_back(own, nullptr, /*died=*/false);
       throw;
     }

@@ -1,4 +1,4 @@
-// As many compiler processes as there are threads that compile, kept between requests.
+// A pool of compiler processes, one for each thread that compiles, kept between requests.
 #pragma once
 
 #include <atomic>
@@ -12,21 +12,23 @@
 
 namespace lathe {
 
-// A request is answered by an idle process or one that is started for it, at most one a core (and at least
-// two: a caller need not wait for what is compiled in the background), each at the priority of the threads it
-// serves. A process that dies, hangs or lies is an error of the request under way and is replaced at the next
-// one: at once, and after the third death in a row with growing pauses (up to two seconds), so that a
-// compiler that cannot live does not take the machine. After a fork the child starts processes of its own.
+// A request goes to an idle process, or to one that is started for it. There is at most one process per core, but
+// at least two, so that a caller need not wait for a background compile. A process has the priority of the threads
+// that it serves.
+//
+// If a process dies, hangs or sends a wrong answer, its request fails and the next request starts another process.
+// From the third death in a row on there is a growing pause before that, up to two seconds, so that a compiler that
+// always crashes does not overload the machine. A child of a fork starts processes of its own.
 class CompilerProcesses final : public Compiler {
  public:
   explicit CompilerProcesses(CompilerProcessOptions options);
   ~CompilerProcesses() override;
 
-  // Starts one process if none is there.
+  // Starts one process if there is none.
   absl::Status load() override;
   absl::StatusOr<int> ask(absl::string_view request, lathe_compiler_sink sink, void* user) override;
   bool mapped() const override { return false; }
-  // Of the first process that started.
+  // The time that the first process took to start.
   double load_milliseconds() const override { return load_milliseconds_.load(std::memory_order_relaxed); }
 
  private:
@@ -35,22 +37,22 @@ class CompilerProcesses final : public Compiler {
     pid_t owner;
     std::mutex mutex;
     std::condition_variable changed;
-    std::vector<Process> idle;  // under mutex, as all that follows
-    size_t running = 0;         // idle ones included
+    std::vector<Process> idle;  // under mutex, like all members below
+    size_t running = 0;         // all processes, including idle ones
     int deaths = 0;             // since the last answer
     std::chrono::steady_clock::time_point next_start;
   };
 
   State& state();
-  // How many processes there may be. Looked up at the first request: a context is made in microseconds.
+  // The maximum number of processes. Looked up at the first request, since making a context must be fast.
   size_t most();
   absl::StatusOr<Process> take(State& state);
   absl::StatusOr<Process> start();
-  // `process` null: it is no more, and `died` if nobody meant it to.
+  // Returns a process to the pool. `process` null: it has ended; `died` if that was unexpected.
   void give_back(State& state, Process process, bool died) noexcept;
 
   const CompilerProcessOptions options_;
-  std::atomic<size_t> most_{0};  // 0: not looked up yet
+  std::atomic<size_t> most_{0};  // 0: not yet known
   std::atomic<State*> state_;
   std::atomic<double> load_milliseconds_{0};
 };

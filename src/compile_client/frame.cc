@@ -21,7 +21,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 32 && offsetof(Header, checksum) == 24, "the frame header has no padding");
 constexpr char kMagic[] = "LFRM";
-// A dump of the largest kernel has some MB.
+// Far more than the dump of the largest kernel, which has a few MB.
 constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 
 uint64_t checksum_of(const Header& header, absl::string_view name, absl::string_view body) {
@@ -38,7 +38,7 @@ uint64_t checksum_of(const Header& header, absl::string_view name, absl::string_
 absl::Status send_frame(int socket, FrameKind kind, int32_t value, absl::string_view name,
                         absl::string_view body, Deadline deadline) {
   if (name.size() + body.size() > kMostBytes)
-    return absl::InvalidArgumentError(absl::StrCat("a message of ", body.size(), " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("a message of ", body.size(), " bytes is too large"));
   Header header = {{}, static_cast<uint32_t>(kind), value, static_cast<uint32_t>(name.size()), body.size(),
                    0};
   memcpy(header.magic, kMagic, sizeof(header.magic));
@@ -54,16 +54,16 @@ absl::StatusOr<Frame> receive_frame(int socket, Deadline deadline) {
   Header header;
   LATHE_RETURN_IF_ERROR(receive_all(socket, &header, sizeof(header), deadline));
   if (memcmp(header.magic, kMagic, sizeof(header.magic)) != 0)
-    return absl::DataLossError("a frame's wrong magic");
+    return absl::DataLossError("a frame has a wrong magic number");
   if (header.body_size > kMostBytes || header.name_size > kMostBytes - header.body_size)
-    return absl::DataLossError(absl::StrCat("a frame of ", header.body_size, " bytes"));
+    return absl::DataLossError(absl::StrCat("a frame of ", header.body_size, " bytes is too large"));
   Frame frame{static_cast<FrameKind>(header.kind), header.value, {}, {}};
   frame.name.resize(header.name_size);
   frame.body.resize(header.body_size);
   LATHE_RETURN_IF_ERROR(receive_all(socket, frame.name.data(), frame.name.size(), deadline));
   LATHE_RETURN_IF_ERROR(receive_all(socket, frame.body.data(), frame.body.size(), deadline));
   if (checksum_of(header, frame.name, frame.body) != header.checksum)
-    return absl::DataLossError("a frame's wrong checksum");
+    return absl::DataLossError("a frame has a wrong checksum");
   return frame;
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 std::string name_for(Op op, Backend backend) { return absl::StrCat(name_of(op), ".", name_of(backend)); }
 
-// Of all that shapes code; where the files lie makes no difference.
+// Covers all that shapes code. The paths of the files have no effect.
 std::string digest_of(const Json& request) {
   Json shaping = json_object("text", request.at("text"), "schedules", request.at("schedules"));
   if (request.contains("parameters")) shaping["parameters"] = request["parameters"].at("text");
@@ -28,7 +28,7 @@ std::string digest_of(const Json& request) {
 absl::Status Pipelines::read(Compiler& compiler, const std::vector<std::string>& paths,
                              const std::string& parameters) {
   using Unused = std::map<std::string, std::string>;
-  std::optional<Unused> unused;  // by any of them
+  std::optional<Unused> unused;  // parameters that none of the pipelines uses
   for (const std::string& path : paths) {
     LATHE_ASSIGN_OR_RETURN(const Json answer, compiler.read_pipeline(path, parameters));
     LATHE_ASSIGN_OR_RETURN(const Unused by_this, read_json("the compiler's pipeline", [&] {

@@ -1,4 +1,4 @@
-// A context's own pipelines: what the compiler read of their files, and what that makes of a key.
+// The user's pipelines of a context, as the compiler read them from files, and their part in keys.
 #pragma once
 
 #include <map>
@@ -16,14 +16,15 @@ class Compiler;
 
 class Pipelines {
  public:
-  // Before any device is opened, once. kInvalidArgument names file and line; `parameters` "": no such file.
+  // Call this once, before a device is opened. kInvalidArgument names file and line. `parameters` "": no parameter
+  // file.
   absl::Status read(Compiler& compiler, const std::vector<std::string>& paths, const std::string& parameters);
 
-  // What goes into a compile request; null: the built-in one.
+  // The pipeline for compile requests. Null: the built-in one.
   const Json* find(Op op, Backend backend) const;
-  // The codegen id of what they make, in every key: Lathe's own where the built-in pipeline is run.
+  // The codegen id for keys: Lathe's own for the built-in pipeline; otherwise it includes a digest of the user's.
   std::string codegen_of(Op op, Backend backend) const;
-  // Of all of them, for a device's fingerprint; null: there are none.
+  // The digests of all pipelines, for a device's fingerprint. Null if there are none.
   Json digests() const;
 
  private:

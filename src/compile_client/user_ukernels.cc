@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMostDescription = 64 << 10, kMostBitcode = 16 << 20;
 
-// A file of the directory, trusted as the directory is.
+// Reads a file of the directory. It is refused if another user could have written it.
 absl::StatusOr<std::string> read_file(int directory, const std::string& name, size_t most) {
   const FileDescriptor file = open_file(directory, name, O_RDONLY | O_NOFOLLOW);
   struct stat s = {};
@@ -28,7 +28,7 @@ absl::StatusOr<std::string> read_file(int directory, const std::string& name, si
   if (const std::string refusal = refusal_of(s); !refusal.empty())
     return absl::PermissionDeniedError(absl::StrCat(name, ": ", refusal));
   if (!S_ISREG(s.st_mode) || static_cast<uint64_t>(s.st_size) > most)
-    return absl::DataLossError(absl::StrCat(name, " is no file of at most ", most, " bytes"));
+    return absl::DataLossError(absl::StrCat(name, " is not a file of at most ", most, " bytes"));
   std::string bytes(static_cast<size_t>(s.st_size), '\0');
   LATHE_RETURN_IF_ERROR(read_whole(file.get(), &bytes));
   return bytes;
@@ -39,7 +39,7 @@ absl::StatusOr<UserUkernel> read_ukernel(int directory, const std::string& descr
   LATHE_ASSIGN_OR_RETURN(const Json json, parse_json(text, description));
   LATHE_ASSIGN_OR_RETURN(UserUkernel u, user_ukernel_from_json(json));
   if (u.name + ".json" != description)
-    return absl::DataLossError(absl::StrCat(description, " is of a ukernel named ", u.name));
+    return absl::DataLossError(absl::StrCat(description, " describes a ukernel named ", u.name));
   absl::StatusOr<std::string> bitcode = read_file(directory, u.name + ".bc", kMostBitcode);
   if (!bitcode.ok())
     u.defect = absl::StrCat("ukernel ", u.name, ": ", bitcode.status().message());
@@ -57,13 +57,14 @@ std::vector<UserUkernel> read_directory(const std::string& path, const Logger& l
   const absl::StatusOr<FileDescriptor> directory = open_private_directory(path);
   if (!directory.ok()) {
     if (!absl::IsNotFound(directory.status()))
-      logger.log(LogLevel::kWarning, absl::StrCat("no ukernels of users: ", directory.status().message()));
+      logger.log(LogLevel::kWarning,
+                 absl::StrCat("users' ukernels are not used: ", directory.status().message()));
     return all;
   }
   const absl::StatusOr<std::vector<std::string>> names = names_in(directory->get());
   if (!names.ok()) {
     logger.log(LogLevel::kWarning,
-               absl::StrCat("no ukernels of users: ", path, ": ", names.status().message()));
+               absl::StrCat("users' ukernels are not used: ", path, ": ", names.status().message()));
     return all;
   }
   for (const std::string& name : *names) {
@@ -104,9 +105,9 @@ absl::Status UserUkernels::add(UserUkernel ukernel, bool store) {
   if (store) {
     if (directory_.empty())
       return absl::UnavailableError(
-          "no directory of ukernels: there is no cache directory, and $LATHE_UKERNELS is unset");
+          "there is no directory for ukernels: no cache directory is used and $LATHE_UKERNELS is unset");
     LATHE_ASSIGN_OR_RETURN(const FileDescriptor directory, make_private_directory(directory_));
-    // The description last: without one there is no ukernel.
+    // The description is written last, since a ukernel without one is ignored.
     const std::pair<const char*, std::string> files[] = {{".bc", ukernel.bitcode},
                                                          {".json", canonical_text(to_json(ukernel))}};
     for (const auto& [ending, bytes] : files) {

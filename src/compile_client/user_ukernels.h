@@ -1,8 +1,7 @@
-// The ukernels that users registered: of this context, and those that a directory keeps for every context
-// that names it.
+// The ukernels that users registered: for one context, or in a directory for every context that uses it.
 //
-// The directory holds NAME.json (core/user_ukernel.h) and NAME.bc for each. It is trusted as the cache's is:
-// another user's, or one that others may write, is refused, and so is such a file.
+// The directory holds NAME.json (core/user_ukernel.h) and NAME.bc for each. As for the cache directory, a directory
+// or file that belongs to another user, or that others may write, is refused.
 #pragma once
 
 #include <memory>
@@ -20,19 +19,19 @@ namespace lathe {
 // Thread-safe.
 class UserUkernels {
  public:
-  // Reads the directory, if there is one. What is damaged stays in the list with its defect, so that a plan
-  // can say why it is not taken; what cannot be read at all is a warning.
+  // Reads the directory, if there is one. A ukernel whose bitcode is damaged stays in the list with its defect, so
+  // that a plan can say why it is rejected. One whose description cannot be read is logged as a warning.
   UserUkernels(std::string directory, const Logger& logger);
 
-  // As they are now; what is added later is another list.
+  // The current list. add and remove make a new list and do not change this one.
   std::shared_ptr<const std::vector<UserUkernel>> all() const;
-  // "" where the config has none of a user.
+  // "" if `ukernel` is not a user's.
   std::string bitcode_of(const UkernelRef& ukernel) const;
 
-  // Adds it in place of one of its name; `store`: to the directory first. kUnavailable: there is none that
-  // can be written.
+  // Adds a ukernel; replaces one with the same name. With `store` it is first written to the directory; kUnavailable
+  // if there is no directory or it cannot be written.
   absl::Status add(UserUkernel ukernel, bool store);
-  // From here and from the directory. kNotFound: there is none of that name.
+  // Removes it from the list and from the directory. kNotFound: there is no ukernel with this name.
   absl::Status remove(absl::string_view name);
   const std::string& directory() const { return directory_; }
 

@@ -14,7 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "compiler/nvjitlink.h"
-#include "compiler/run_program.h"
+#include "compiler/run_executable.h"
 #include "compiler/temporary_directory.h"
 
 namespace lathe {
@@ -54,9 +54,9 @@ std::vector<std::string> find_ptxas(const AssemblerSearch& search) {
   return found;
 }
 
-ProgramRun ptxas_run(const AssemblerSearch& search, const std::string& directory,
-                     std::vector<std::string> arguments) {
-  ProgramRun run;
+ExecutableRun ptxas_run(const AssemblerSearch& search, const std::string& directory,
+                        std::vector<std::string> arguments) {
+  ExecutableRun run;
   run.arguments = std::move(arguments);
   run.environment = {absl::StrCat("PATH=", absl::StrJoin(search.directories, ":")),
                      absl::StrCat("TMPDIR=", directory)};
@@ -79,11 +79,12 @@ absl::StatusOr<AssembledPtx> run_ptxas(const std::string& ptxas, const std::stri
   LATHE_RETURN_IF_ERROR(directory.status());
   const std::string in = directory.file("kernel.ptx"), out = directory.file("kernel.cubin");
   LATHE_RETURN_IF_ERROR(write_file(in, ptx));
-  LATHE_ASSIGN_OR_RETURN(const ProgramResult version,
-                         run_program(ptxas_run(search, directory.path(), {ptxas, "--version"})));
-  LATHE_ASSIGN_OR_RETURN(const ProgramResult result,
-                         run_program(ptxas_run(search, directory.path(),
-                                               {ptxas, "-v", absl::StrCat("-arch=", arch), in, "-o", out})));
+  LATHE_ASSIGN_OR_RETURN(const ExecutableResult version,
+                         run_executable(ptxas_run(search, directory.path(), {ptxas, "--version"})));
+  LATHE_ASSIGN_OR_RETURN(
+      const ExecutableResult result,
+      run_executable(
+          ptxas_run(search, directory.path(), {ptxas, "-v", absl::StrCat("-arch=", arch), in, "-o", out})));
   const std::string name = absl::StrCat("ptxas ", version_in(version.output));
   const std::string words = absl::StrReplaceAll(result.output, {{absl::StrCat(directory.path(), "/"), ""}});
   const auto refused = [&](absl::string_view why) {

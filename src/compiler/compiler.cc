@@ -304,20 +304,20 @@ class Answer {
     if (!bitcode.ok()) return refuse(bitcode.status().message());
     const absl::StatusOr<Json> checked = check_user_ukernel(*yaml, *bitcode);
     if (!checked.ok()) return refuse(checked.status().message());
-    send(LATHE_COMPILER_PROGRAM, "ukernel", canonical_text(*checked));
+    send(LATHE_COMPILER_JSON, "ukernel", canonical_text(*checked));
     return 0;
   }
   int inspect(const Json& payload) const {
     const absl::StatusOr<Json> program = read_json(
         "inspect", [&] { return inspect_payload(text_field(payload, "name"), text_field(payload, "text")); });
     if (!program.ok()) return refuse(program.status().message());
-    send(LATHE_COMPILER_PROGRAM, "program", canonical_text(*program));
+    send(LATHE_COMPILER_JSON, "program", canonical_text(*program));
     return 0;
   }
   int read_pipeline(const Json& question) const {
     const absl::StatusOr<Json> pipeline = checked_pipeline(question);
     if (!pipeline.ok()) return refuse(pipeline.status().message());
-    send(LATHE_COMPILER_PROGRAM, "pipeline", canonical_text(*pipeline));
+    send(LATHE_COMPILER_JSON, "pipeline", canonical_text(*pipeline));
     return 0;
   }
   int compile(absl::string_view request) const {

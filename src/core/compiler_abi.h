@@ -15,7 +15,7 @@ enum lathe_compiler_output {
   LATHE_COMPILER_ARTIFACT = 1, /* a serialised artifact */
   LATHE_COMPILER_ERROR = 2,    /* a message with the stage and the cause */
   LATHE_COMPILER_DUMP = 3,     /* IR; `name` is the stage's file name */
-  LATHE_COMPILER_PROGRAM = 4   /* the JSON answer of the request, see lathe_compiler_compile_fn */
+  LATHE_COMPILER_JSON = 4      /* the JSON answer of the request, see lathe_compiler_compile_fn */
 };
 #define LATHE_COMPILER_OUT_OF_MEMORY 2 /* a return value of lathe_compiler_compile */
 typedef void (*lathe_compiler_sink)(void* user, int output, const char* name, const uint8_t* data,
@@ -46,8 +46,8 @@ typedef const char* (*lathe_compiler_codegen_id_fn)(void); /* lathe_compiler_cod
  * Read a payload in MLIR; the result is described in compiler/inspect.h:
  *   {"inspect": {"name", "text"}}
  *
- * The results of the last three are one LATHE_COMPILER_PROGRAM. Returns 0 after exactly one
- * LATHE_COMPILER_ARTIFACT or LATHE_COMPILER_PROGRAM; LATHE_COMPILER_OUT_OF_MEMORY if the host has too little
+ * The results of the last three are one LATHE_COMPILER_JSON. Returns 0 after exactly one
+ * LATHE_COMPILER_ARTIFACT or LATHE_COMPILER_JSON; LATHE_COMPILER_OUT_OF_MEMORY if the host has too little
  * memory; any other value after exactly one LATHE_COMPILER_ERROR. Thread-safe. Never throws, never exits. */
 typedef int (*lathe_compiler_compile_fn)(const uint8_t* request, size_t request_size,
                                          lathe_compiler_sink sink, void* user); /* lathe_compiler_compile */

@@ -18,26 +18,26 @@ constexpr size_t kMostBytes = 64 << 10, kMostNodes = 512;
 
 struct OperationRow {
   const char* name;
-  NodeForm form;
+  NodeSignature signature;
 };
 // To add an operation: a row here, a row in compiler/meaning.cc, a case in reference/evaluate_scalar.cc.
 constexpr OperationRow kOperations[] = {
-    {"arith.addf", NodeForm::kFloat2},         {"arith.subf", NodeForm::kFloat2},
-    {"arith.mulf", NodeForm::kFloat2},         {"arith.divf", NodeForm::kFloat2},
-    {"arith.maximumf", NodeForm::kFloat2},     {"arith.minimumf", NodeForm::kFloat2},
-    {"arith.maxnumf", NodeForm::kFloat2},      {"arith.minnumf", NodeForm::kFloat2},
-    {"arith.negf", NodeForm::kFloat1},         {"math.exp", NodeForm::kFloat1},
-    {"math.erf", NodeForm::kFloat1},           {"math.tanh", NodeForm::kFloat1},
-    {"math.absf", NodeForm::kFloat1},          {"math.sqrt", NodeForm::kFloat1},
-    {"arith.addi", NodeForm::kInteger2},       {"arith.subi", NodeForm::kInteger2},
-    {"arith.muli", NodeForm::kInteger2},       {"arith.andi", NodeForm::kInteger2},
-    {"arith.ori", NodeForm::kInteger2},        {"arith.maxsi", NodeForm::kInteger2},
-    {"arith.minsi", NodeForm::kInteger2},      {"arith.extf", NodeForm::kWiden},
-    {"arith.truncf", NodeForm::kNarrow},       {"arith.extsi", NodeForm::kExtend},
-    {"arith.extui", NodeForm::kExtend},        {"arith.trunci", NodeForm::kTruncate},
-    {"arith.sitofp", NodeForm::kFromInteger},  {"arith.index_cast", NodeForm::kIndexCast},
-    {"arith.select", NodeForm::kSelect},       {"arith.cmpf", NodeForm::kCompareFloats},
-    {"arith.cmpi", NodeForm::kCompareIntegers}};
+    {"arith.addf", NodeSignature::kFloat2},         {"arith.subf", NodeSignature::kFloat2},
+    {"arith.mulf", NodeSignature::kFloat2},         {"arith.divf", NodeSignature::kFloat2},
+    {"arith.maximumf", NodeSignature::kFloat2},     {"arith.minimumf", NodeSignature::kFloat2},
+    {"arith.maxnumf", NodeSignature::kFloat2},      {"arith.minnumf", NodeSignature::kFloat2},
+    {"arith.negf", NodeSignature::kFloat1},         {"math.exp", NodeSignature::kFloat1},
+    {"math.erf", NodeSignature::kFloat1},           {"math.tanh", NodeSignature::kFloat1},
+    {"math.absf", NodeSignature::kFloat1},          {"math.sqrt", NodeSignature::kFloat1},
+    {"arith.addi", NodeSignature::kInteger2},       {"arith.subi", NodeSignature::kInteger2},
+    {"arith.muli", NodeSignature::kInteger2},       {"arith.andi", NodeSignature::kInteger2},
+    {"arith.ori", NodeSignature::kInteger2},        {"arith.maxsi", NodeSignature::kInteger2},
+    {"arith.minsi", NodeSignature::kInteger2},      {"arith.extf", NodeSignature::kWiden},
+    {"arith.truncf", NodeSignature::kNarrow},       {"arith.extsi", NodeSignature::kExtend},
+    {"arith.extui", NodeSignature::kExtend},        {"arith.trunci", NodeSignature::kTruncate},
+    {"arith.sitofp", NodeSignature::kFromInteger},  {"arith.index_cast", NodeSignature::kIndexCast},
+    {"arith.select", NodeSignature::kSelect},       {"arith.cmpf", NodeSignature::kCompareFloats},
+    {"arith.cmpi", NodeSignature::kCompareIntegers}};
 
 constexpr const char* kFloatPredicates[] = {"false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
                                             "ueq",   "ugt", "uge", "ult", "ule", "une", "uno", "true"};
@@ -131,7 +131,7 @@ class NodeReader {
     const auto* row = std::find_if(std::begin(kOperations), std::end(kOperations),
                                    [&](const OperationRow& r) { return name == r.name; });
     if (row == std::end(kOperations)) refuse(where_, ": unknown operation \"", name, "\"");
-    node_.form = row->form;
+    node_.signature = row->signature;
     node_.name = row->name;
     where_ = absl::StrCat(where_, " (", name, ")");
     read_operands(j);
@@ -147,7 +147,7 @@ class NodeReader {
   }
 
   ElementwiseNode read_number(const Json& j) {
-    node_.form = NodeForm::kNumber;
+    node_.signature = NodeSignature::kNumber;
     if (j.size() != 3) refuse(where_, ": a number has the form [\"number\", type, x]");
     const Json& x = j[2];
     if (is_float(node_.type)) {
@@ -175,7 +175,7 @@ class NodeReader {
   }
 
   ElementwiseNode read_index(const Json& j) {
-    node_.form = NodeForm::kIndex;
+    node_.signature = NodeSignature::kIndex;
     if (j.size() != 3 || node_.type != NodeType::kIndex || !j[2].is_number_integer() || j[2] < 0 || j[2] > 2)
       refuse(where_, ": an index has the form [\"index\", \"index\", 0, 1 or 2]");
     node_.integer = j[2].get<int64_t>();
@@ -208,21 +208,21 @@ class NodeReader {
         expect(operand(j, static_cast<size_t>(i)) == to, "an operand does not have the type of the result");
       expect(legal, "does not support this type");
     };
-    switch (node_.form) {
-      case NodeForm::kFloat1: return all_of(1, 0, is_float(to));
-      case NodeForm::kFloat2: return all_of(2, 0, is_float(to));
-      case NodeForm::kInteger2: return all_of(2, 0, !is_float(to));
-      case NodeForm::kWiden:
-      case NodeForm::kNarrow: {
+    switch (node_.signature) {
+      case NodeSignature::kFloat1: return all_of(1, 0, is_float(to));
+      case NodeSignature::kFloat2: return all_of(2, 0, is_float(to));
+      case NodeSignature::kInteger2: return all_of(2, 0, !is_float(to));
+      case NodeSignature::kWiden:
+      case NodeSignature::kNarrow: {
         expect_parts(j, 1, 0);
-        const NodeType from = operand(j, 0), wide = node_.form == NodeForm::kWiden ? to : from,
-                       narrow = node_.form == NodeForm::kWiden ? from : to;
+        const NodeType from = operand(j, 0), wide = node_.signature == NodeSignature::kWiden ? to : from,
+                       narrow = node_.signature == NodeSignature::kWiden ? from : to;
         return expect(wide == NodeType::kF32 && is_float(narrow) && narrow != NodeType::kF32,
                       "casts only between f32 and f16 or bf16");
       }
-      case NodeForm::kExtend:
-      case NodeForm::kTruncate: {
-        const bool extends = node_.form == NodeForm::kExtend;
+      case NodeSignature::kExtend:
+      case NodeSignature::kTruncate: {
+        const bool extends = node_.signature == NodeSignature::kExtend;
         expect_parts(j, 1, extends ? 1 : 0);
         const NodeType from = operand(j, 0);
         if (extends) expect_source(j, from);
@@ -231,14 +231,14 @@ class NodeReader {
                           (extends ? bits_of(from) < bits_of(to) : bits_of(from) > bits_of(to)),
                       "does not cast between these types");
       }
-      case NodeForm::kFromInteger: {
+      case NodeSignature::kFromInteger: {
         expect_parts(j, 1, 1);
         const NodeType from = operand(j, 0);
         expect_source(j, from);
         return expect(from > NodeType::kIndex && !is_float(from) && is_float(to),
                       "casts only integers to floats");
       }
-      case NodeForm::kIndexCast: {
+      case NodeSignature::kIndexCast: {
         expect_parts(j, 1, 1);
         const NodeType from = operand(j, 0);
         expect_source(j, from);
@@ -246,15 +246,15 @@ class NodeReader {
             !is_float(from) && !is_float(to) && (from == NodeType::kIndex) != (to == NodeType::kIndex),
             "casts only between index and integers");
       }
-      case NodeForm::kSelect:
+      case NodeSignature::kSelect:
         expect_parts(j, 3, 0);
         expect(operand(j, 0) == NodeType::kI1, "its condition is not an i1");
         for (size_t i : {1, 2})
           expect(operand(j, i) == to, "an operand does not have the type of the result");
         return;
-      case NodeForm::kCompareFloats:
-      case NodeForm::kCompareIntegers: {
-        const bool floats = node_.form == NodeForm::kCompareFloats;
+      case NodeSignature::kCompareFloats:
+      case NodeSignature::kCompareIntegers: {
+        const bool floats = node_.signature == NodeSignature::kCompareFloats;
         expect_parts(j, 2, 1);
         const NodeType x = operand(j, 0), y = operand(j, 1);
         expect(x == y && is_float(x) == floats, "does not compare these types");
@@ -264,8 +264,8 @@ class NodeReader {
                               : known_word(j[4], where_, kIntegerPredicates, std::size(kIntegerPredicates));
         return;
       }
-      case NodeForm::kNumber:
-      case NodeForm::kIndex: return;  // read_number and read_index read these
+      case NodeSignature::kNumber:
+      case NodeSignature::kIndex: return;  // read_number and read_index read these
     }
   }
 
@@ -288,16 +288,16 @@ Json number_json(const ElementwiseNode& node) {
 
 Json node_json(const ElementwiseProgram& p, const ElementwiseNode& node) {
   const std::string type(name_of(node.type));
-  if (node.form == NodeForm::kNumber) return json_array("number", type, number_json(node));
-  if (node.form == NodeForm::kIndex) return json_array("index", type, node.integer);
+  if (node.signature == NodeSignature::kNumber) return json_array("number", type, number_json(node));
+  if (node.signature == NodeSignature::kIndex) return json_array("index", type, node.integer);
   Json json = json_array(node.name, type);
   for (int32_t i = 0; i < node.value_count; ++i) json.push_back(node.values[static_cast<size_t>(i)]);
-  switch (node.form) {
-    case NodeForm::kExtend:
-    case NodeForm::kFromInteger:
-    case NodeForm::kIndexCast: json.push_back(std::string(name_of(p.type_of(node.values[0])))); break;
-    case NodeForm::kCompareFloats:
-    case NodeForm::kCompareIntegers: json.push_back(node.predicate); break;
+  switch (node.signature) {
+    case NodeSignature::kExtend:
+    case NodeSignature::kFromInteger:
+    case NodeSignature::kIndexCast: json.push_back(std::string(name_of(p.type_of(node.values[0])))); break;
+    case NodeSignature::kCompareFloats:
+    case NodeSignature::kCompareIntegers: json.push_back(node.predicate); break;
     default: break;
   }
   return json;

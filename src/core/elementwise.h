@@ -33,7 +33,7 @@ absl::string_view name_of(NodeType t);  // the name in MLIR
 constexpr bool is_float(NodeType t) { return t >= NodeType::kF16; }
 
 // How many operands an operation has, and of which types.
-enum class NodeForm {
+enum class NodeSignature {
   kNumber,
   kIndex,
   kFloat1,  // one float of the result's type
@@ -51,7 +51,7 @@ enum class NodeForm {
 };
 
 struct ElementwiseNode {
-  NodeForm form = NodeForm::kNumber;
+  NodeSignature signature = NodeSignature::kNumber;
   const char* name = "";  // the operation's name in MLIR
   NodeType type = NodeType::kF32;
   std::array<int32_t, 3> values = {0, 0, 0};

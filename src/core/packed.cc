@@ -56,7 +56,7 @@ void pack_columns16(const PackedSource& s, DType dtype, void* packed) {
          s.row * size, s.column * size, static_cast<char*>(packed) + j * packed_depth(s.k, dtype) * size);
 }
 
-// Form kByColumn: copies column by column and writes 0 from K to the pitch.
+// Layout kByColumn: copies column by column and writes 0 from K to the pitch.
 void pack_columns(const PackedSource& s, DType dtype, char* packed) {
   const size_t size = size_of(dtype);
   const auto bytes = static_cast<int64_t>(size);
@@ -73,9 +73,9 @@ void pack_columns(const PackedSource& s, DType dtype, char* packed) {
 
 }  // namespace
 
-absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype) {
-  for (const PackedForm form : {kColumns16, kByColumn})
-    if (is_packable(dtype) && id == packed_layout_id(form, dtype)) return form;
+absl::StatusOr<PackedLayout> packed_layout_with_id(uint32_t id, DType dtype) {
+  for (const PackedLayout layout : {kColumns16, kByColumn})
+    if (is_packable(dtype) && id == packed_layout_id(layout, dtype)) return layout;
   const std::string name = absl::StrCat("packed_layout 0x", absl::Hex(id));
   if (id >> 16 != kPackedVersion)
     return absl::InvalidArgumentError(absl::StrCat(name, " has version ", id >> 16,
@@ -85,7 +85,7 @@ absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype) {
       absl::StrCat(name, " is not a layout of ", std::string(name_of(dtype)), " weights"));
 }
 
-PackedForm packed_form_of(int64_t n) {
+PackedLayout packed_layout_of(int64_t n) {
   return 4 * (round_up(n, kPackedColumns) - n) > n ? kByColumn : kColumns16;
 }
 
@@ -96,13 +96,13 @@ int64_t packed_pitch(int64_t k, DType dtype) {
   return (bytes > 0 && bytes % kSetsBytes == 0 ? bytes + kLineBytes : bytes) / size;
 }
 
-int64_t packed_elements(PackedForm form, int64_t k, int64_t n, DType dtype) {
-  if (form == kByColumn) return n * packed_pitch(k, dtype);
+int64_t packed_elements(PackedLayout layout, int64_t k, int64_t n, DType dtype) {
+  if (layout == kByColumn) return n * packed_pitch(k, dtype);
   return round_up(n, kPackedColumns) * packed_depth(k, dtype);
 }
 
-void pack(PackedForm form, const PackedSource& s, DType dtype, void* packed) {
-  form == kByColumn ? pack_columns(s, dtype, static_cast<char*>(packed)) : pack_columns16(s, dtype, packed);
+void pack(PackedLayout layout, const PackedSource& s, DType dtype, void* packed) {
+  layout == kByColumn ? pack_columns(s, dtype, static_cast<char*>(packed)) : pack_columns16(s, dtype, packed);
 }
 
 }  // namespace lathe

@@ -1,12 +1,12 @@
 // Packed weights: operand B of a matmul, laid out once in the order in which the CPU's "packed" kernels read
 // it. One layout serves every M and every instruction set.
 //
-// Form kColumns16: panels of 16 columns, one after the other. Inside a panel, words of w elements of one
+// Layout kColumns16: panels of 16 columns, one after the other. Inside a panel, words of w elements of one
 // column follow each other along N, then along K. w is 4 for i8, 2 for bf16 and 1 otherwise, because the
 // dot-product instructions multiply 4 bytes or 2 bf16 at a time. K is rounded up to whole words and N to whole
 // panels, padded with 0. Element (k, n) is at (n / 16 * K + k / w * w) * 16 + n % 16 * w + k % w.
 //
-// Form kByColumn: used for few columns, if more than a fifth of the panels would be padding. Columns follow
+// Layout kByColumn: used for few columns, if more than a fifth of the panels would be padding. Columns follow
 // each other, packed_pitch() elements apart. This is a plain COLUMN_MAJOR B with that leading dimension, so
 // the kernels for unpacked B multiply it. The pitch is a whole number of cache lines but not a multiple of
 // 1 KiB, so that neighbouring columns use different cache sets.
@@ -20,15 +20,15 @@
 namespace lathe {
 
 constexpr int64_t kPackedColumns = 16;
-enum PackedForm : int16_t { kNotPacked = 0, kColumns16 = 1, kByColumn = 2 };
-// The form for a weight with N columns.
-PackedForm packed_form_of(int64_t n);
+enum PackedLayout : int16_t { kNotPacked = 0, kColumns16 = 1, kByColumn = 2 };
+// The layout for a weight with N columns.
+PackedLayout packed_layout_of(int64_t n);
 
-// The public id of a layout: version, dtype and form. It lets the library refuse a weight that was packed for
+// The public id: format version, dtype and layout. It lets the library refuse a weight that was packed for
 // another dtype or by a release with another layout.
 constexpr uint32_t kPackedVersion = 1;
-constexpr uint32_t packed_layout_id(PackedForm form, DType dtype) {
-  return kPackedVersion << 16 | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(form);
+constexpr uint32_t packed_layout_id(PackedLayout layout, DType dtype) {
+  return kPackedVersion << 16 | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(layout);
 }
 constexpr bool is_packable(DType dtype) { return is_float(dtype) || dtype == DType::kI8; }
 constexpr char kPackableNames[] = "f32, f16, bf16 and i8";  // for messages
@@ -37,12 +37,12 @@ constexpr int64_t packed_word(DType dtype) { return dtype == DType::kI8 ? 4 : dt
 constexpr int64_t packed_depth(int64_t k, DType dtype) {
   return (k + packed_word(dtype) - 1) / packed_word(dtype) * packed_word(dtype);
 }
-// The form with this id. kInvalidArgument if the id has another version or dtype, or is unknown.
-absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype);
-// Elements from one column to the next of form kByColumn.
+// The layout with this id. kInvalidArgument if the id has another version or dtype, or is unknown.
+absl::StatusOr<PackedLayout> packed_layout_with_id(uint32_t id, DType dtype);
+// Elements from one column to the next of layout kByColumn.
 int64_t packed_pitch(int64_t k, DType dtype);
 // Elements of a packed K by N matrix.
-int64_t packed_elements(PackedForm form, int64_t k, int64_t n, DType dtype);
+int64_t packed_elements(PackedLayout layout, int64_t k, int64_t n, DType dtype);
 
 // A K by N matrix; element (k, n) is b[k * row + n * column].
 struct PackedSource {
@@ -50,6 +50,6 @@ struct PackedSource {
   int64_t k, n, row, column;
 };
 // Writes packed_elements() elements to `packed`.
-void pack(PackedForm form, const PackedSource& source, DType dtype, void* packed);
+void pack(PackedLayout layout, const PackedSource& source, DType dtype, void* packed);
 
 }  // namespace lathe

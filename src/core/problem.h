@@ -59,7 +59,7 @@ struct ProblemClass {
   Determinism determinism = Determinism::kFast;
   Alignment alignment = Alignment::kElement;
   int16_t wants_values = 0;  // argmax, matmul_argmax
-  int16_t packed_b = 0;      // matmul: PackedForm of B (core/packed.h); 0: not packed
+  int16_t packed_b = 0;      // matmul: PackedLayout of B (core/packed.h); 0: not packed
   // kTf32: f32 operands may be rounded to tf32. kInt8: A may be rounded to int8 with one scale per block; B
   // is in a block format. kBf16: A (f32) may be rounded to bf16, the dtype of B. Must be kStrict for all
   // other dtypes (names_dtypes in core/weights.h).

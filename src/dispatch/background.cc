@@ -9,14 +9,16 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "dispatch/class_on_device.h"
+#include "dispatch/device.h"
 #include "dispatch/prepare.h"
 
 namespace lathe {
 namespace {
 
-// Linux gives every thread a priority of its own. This one must not take the time of the callers that it
-// serves, and yet keep the time limits of servers and locks: what takes long, compiling, has a thread at a
-// lower one (run_idly).
+// On Linux the nice value belongs to the thread. This thread must not slow down the callers, but it must run
+// often enough to keep the time limits of servers and locks. Compiling runs at an even lower priority, on a
+// thread of its own (run_idly).
 void take_low_priority() {
   constexpr int kLowestNice = 19;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLowestNice);
@@ -55,7 +57,7 @@ size_t BackgroundCompiler::waiting() const {
   return queue->waiting.size();
 }
 
-// A look at all that waits takes microseconds, the kernel that is made then tens of milliseconds.
+// A linear search takes microseconds; the compile that follows takes tens of milliseconds.
 BackgroundCompiler::Job BackgroundCompiler::take_next(Queue& queue) {
   auto next = queue.waiting.begin();
   for (auto it = queue.waiting.begin(); it != queue.waiting.end(); ++it) {
@@ -96,7 +98,7 @@ void BackgroundCompiler::work(Queue& queue) noexcept {
   }
 }
 
-// Nobody waits for a result: what goes wrong is logged, and the class stays with the kernel that it has.
+// Nobody waits for the result. A failure is logged, and the class keeps the kernel that it has.
 void BackgroundCompiler::prepare_or_refresh(const Job& job) {
   const bool refreshes = job.kind == JobKind::kRefresh;
   const absl::Status status = refreshes ? refresh_class(*job.device, job.key)
@@ -123,7 +125,7 @@ void BackgroundCompiler::run(const Job& job) noexcept {
       logger_.log(LogLevel::kWarning, absl::StrCat("background compilation: ", e.what()));
     }
   } catch (...) {
-    // Nor can it be logged.
+    // The failure cannot be logged either.
   }
 }
 

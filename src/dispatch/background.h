@@ -1,5 +1,5 @@
-// Kernels that are compiled behind the callers' backs: one queue and one thread a context and process,
-// started by the first job.
+// Compiles kernels in the background. Each context has one queue and one thread per process; the first job
+// starts the thread.
 #pragma once
 
 #include <sched.h>
@@ -16,30 +16,28 @@ struct lathe_device;
 
 namespace lathe {
 
-// What became of a job that was handed in.
+// The result of submit().
 enum class Submitted {
-  kNew,     // it waits
-  kBefore,  // it waits, is under way, done or failed already: what failed once on a device is not tried again
-            // there
-  kRefused,  // the queue is full: the next miss asks again
+  kNew,      // the job is queued
+  kBefore,   // it was submitted before: it waits, runs, is done or failed; a failed job is not tried again
+  kRefused,  // the queue is full; the next miss submits it again
 };
 
-// kPrepare: the class' kernel into the device's dispatch table. kRefresh: the oracle's choice into the
-// stores, where an outdated record's kernel serves the class (refresh_class).
+// kPrepare: prepare the class's kernel for the device's dispatch table. kRefresh: compile the oracle's choice into
+// the stores, while the kernel of an outdated plan record serves the class (refresh_class).
 enum class JobKind { kPrepare, kRefresh };
 
-// Thread-safe. Of what waits the class that was asked for most often is made first, of equals the oldest. The
-// thread is niced, compiles at SCHED_IDLE, takes no signal and runs on the processors of the thread that made
-// this, not of the one that missed first; what it prepares goes into its device's dispatch table, whose
-// readers take no lock. A child of a fork begins with an empty queue: what waits is its parent's.
+// Thread-safe. The job that was submitted most often runs first; among equals, the oldest. The thread has the
+// lowest nice priority, compiles at SCHED_IDLE, blocks all signals, and runs on the processors that the thread
+// that made this object may use. A child of a fork starts with an empty queue.
 class BackgroundCompiler {
  public:
   BackgroundCompiler(const Logger& logger, size_t most_waiting);
-  // Its end drops what waits and lets the job under way end. No device may be left that could submit.
+  // The destructor drops waiting jobs and lets the running one end. All devices must be closed before.
 
   Submitted submit(lathe_device& device, const DispatchKey& key, JobKind kind = JobKind::kPrepare);
   size_t waiting() const;
-  // Drops the device's jobs and waits for the one under way: afterwards nothing refers to it.
+  // Drops the device's waiting jobs and waits for its running one. Afterwards nothing refers to the device.
   void forget(const lathe_device& device);
 
  private:
@@ -56,27 +54,27 @@ class BackgroundCompiler {
   };
 
   struct Wait {
-    uint64_t asked = 1;  // times
-    uint64_t order = 0;  // of arrival
+    uint64_t asked = 1;  // how often the job was submitted
+    uint64_t order = 0;  // in which jobs arrived
   };
 
-  // Of one process.
+  // One per process. The thread's mutex guards all fields.
   struct Queue {
-    std::unordered_map<Job, Wait, JobHash> waiting;  // under the thread's mutex, as all that follows
+    std::unordered_map<Job, Wait, JobHash> waiting;
     uint64_t arrivals = 0;
-    std::unordered_set<Job, JobHash> submitted;  // ever, of devices that are open
-    const lathe_device* busy = nullptr;          // of the job under way
-    OwnThread thread;                            // last: it ends before what it uses
+    std::unordered_set<Job, JobHash> submitted;  // all jobs of the open devices, finished ones included
+    const lathe_device* busy = nullptr;          // the device of the running job
+    OwnThread thread;                            // declared last, so that it ends before what it uses
   };
 
-  static Job take_next(Queue& queue);  // under the thread's mutex; something waits
+  static Job take_next(Queue& queue);  // under the thread's mutex; a job must be waiting
   void work(Queue& queue) noexcept;
   void run(const Job& job) noexcept;
   void prepare_or_refresh(const Job& job);
 
   const Logger& logger_;
   const size_t most_waiting_;
-  cpu_set_t processors_;  // none: not known
+  cpu_set_t processors_;  // empty: unknown
   mutable PerProcess<Queue> queue_;
 };
 

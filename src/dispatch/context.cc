@@ -6,8 +6,8 @@
 
 namespace {
 
-// Those beside the cache, unless its directory was refused, which has been said: what lies in it is not to be
-// run.
+// The directory of users' ukernels. If the cache directory was refused, code in it must not run, so the ukernels
+// beside the cache are not used either.
 std::string ukernels_directory(const lathe_context& context) {
   const std::string& cache = context.options.cache_dir;
   const bool refused = !cache.empty() && context.cache->directory().empty();
@@ -16,7 +16,7 @@ std::string ukernels_directory(const lathe_context& context) {
 
 lathe::CompilerProcessOptions process_options(const lathe::ContextOptions& options) {
   lathe::CompilerProcessOptions process;
-  process.program = options.compiler_program;
+  process.executable = options.compiler_program;
   process.compiler_path = options.compiler_library;
   process.request_seconds = options.compiler_seconds;
   process.memory_bytes = options.compiler_bytes;
@@ -41,7 +41,7 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
       ukernels(ukernels_directory(*this), logger),
       fallback(options.fallback_bundle),
       misses(options.miss_policy),
-      recorder(options.record, logger),
+      miss_manifest(options.record, logger),
       trace(options.trace, logger),
       background(logger, options.most_waiting),
       metrics(options.metrics, logger, [this] {

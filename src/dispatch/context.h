@@ -1,4 +1,4 @@
-// The body of a lathe_context: options, cache, compiler library and counters, shared by its devices.
+// The body of a lathe_context: what its devices share, such as options, cache, compiler and counters.
 #pragma once
 
 #include <atomic>
@@ -13,17 +13,17 @@
 #include "dispatch/background.h"
 #include "dispatch/fallback.h"
 #include "dispatch/miss.h"
-#include "dispatch/records.h"
+#include "dispatch/plan_records.h"
 #include "lathe/lathe.h"
 #include "observe/counters.h"
 #include "observe/metrics.h"
-#include "observe/recorder.h"
+#include "observe/miss_manifest.h"
 #include "observe/trace.h"
 #include "options/options.h"
-#include "request/programs.h"
+#include "request/elementwise_programs.h"
 
 struct lathe_context {
-  // Tests pass a cache of their own; null makes the one that the options ask for.
+  // `own_cache` is for tests. Null: the cache is made from the options.
   explicit lathe_context(lathe::ContextOptions given,
                          std::unique_ptr<lathe::ArtifactCache> own_cache = nullptr);
 
@@ -31,37 +31,37 @@ struct lathe_context {
   const lathe::Logger logger;
   const std::unique_ptr<lathe::ArtifactCache> cache;
   const std::unique_ptr<lathe::Compiler> compiler;
-  // Payloads, and the pipelines of dumps, are read in processes of their own, whichever way the context
-  // compiles: damaged text can crash MLIR's parser, or leave it damaged.
+  // Payloads and the pipelines of dumps are always read in other processes, since damaged text can crash or
+  // corrupt MLIR's parser.
   lathe::CompilerProcesses readers;
   const lathe::TuningRecords tuning;
-  lathe::Pipelines pipelines;  // read by lathe_context_create, and only read from then on
+  lathe::Pipelines pipelines;  // set by lathe_context_create; constant afterwards
   lathe::UserUkernels ukernels;
-  lathe::Programs programs;
+  lathe::ElementwisePrograms programs;
   lathe::FallbackBundle fallback;
   lathe::Counters counters;
-  std::atomic<int> devices{0};  // open ones
+  std::atomic<int> devices{0};  // number of open devices
+  // Whether each of these warnings was logged.
   std::atomic<bool> told_of_no_assembler{false}, told_of_foreign_tuning{false}, told_of_no_fallback{false};
   lathe::MissWatch misses;
-  lathe::Recorder recorder;
+  lathe::MissManifest miss_manifest;
   const lathe::Trace trace;
-  // The last two have threads, which end before anything that they use.
+  // Declared last: these two have threads, which must end before what they use.
   lathe::BackgroundCompiler background;
   lathe::MetricsFile metrics;
 };
 
 namespace lathe {
 
-// The cache that a context makes for itself.
+// The options of the cache that a context makes for itself.
 CacheOptions cache_options(const ContextOptions& from, const Logger& logger);
-// A ukernel as it may be added. What reads its bitcode is a process that reads nothing else: damaged bitcode
-// can crash LLVM.
+// Checks a user's ukernel. Its bitcode is read in a process of its own, since damaged bitcode can crash LLVM.
 absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,
                                           absl::string_view bitcode);
-// Those of its options, by a process that ends then.
+// Reads the pipelines that the context's options name, in a process that ends afterwards.
 absl::Status read_pipelines(lathe_context* context);
 void read_statistics(const lathe_context& context, lathe_statistics* out);
-// lathe_cache_list's JSON.
+// The JSON of lathe_cache_list.
 absl::StatusOr<Json> cache_json(lathe_context& context);
 
 }  // namespace lathe

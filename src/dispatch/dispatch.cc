@@ -5,6 +5,7 @@
 #include "core/generic.h"
 #include "core/json_object.h"
 #include "dispatch/empty_product.h"
+#include "dispatch/externals.h"
 #include "dispatch/fallback.h"
 #include "dispatch/miss.h"
 #include "dispatch/prepare.h"
@@ -13,7 +14,7 @@
 namespace lathe {
 namespace {
 
-// The oracle, the cache, the compiler and the driver name what they know; the request goes in front once.
+// Puts the request in front of a message, unless it is there already.
 [[gnu::cold]] absl::Status with_request(const absl::Status& status, const lathe_device& device,
                                         absl::string_view request) {
   if (absl::StrContains(status.message(), request)) return status;
@@ -24,7 +25,7 @@ namespace {
   return with_request(status, device, describe(request));
 }
 
-// A miss, as the trace and the log have it: what came of it, and how long that took.
+// Writes a miss to the trace and the log, with its outcome and the time it took.
 void report_miss(const lathe_device& device, const Request& request, Trace::Clock::time_point start,
                  const std::string& kernel, absl::string_view outcome) {
   const lathe_context& context = device.context;
@@ -40,7 +41,7 @@ void report_miss(const lathe_device& device, const Request& request, Trace::Cloc
   }
 }
 
-// note_miss() was called.
+// The caller has called note_miss().
 [[gnu::noinline, gnu::cold]] absl::StatusOr<const DispatchEntry*> prepare(lathe_device& device,
                                                                           const Request& request) {
   const auto start = Trace::Clock::now();
@@ -55,26 +56,26 @@ void report_miss(const lathe_device& device, const Request& request, Trace::Cloc
   return prepared->entry;
 }
 
-// There are no generic kernels to be had: the call blocks instead, and an error then has both causes.
+// There are no generic kernels, so the call blocks. If that fails too, the error has both causes.
 absl::StatusOr<const DispatchEntry*> prepare_without_generic(lathe_device& device, const Request& request,
                                                              const absl::Status& why) {
   device.context.logger.log(
       device.context.told_of_no_fallback.exchange(true) ? LogLevel::kDebug : LogLevel::kWarning,
       absl::StrCat(describe(request, device.name), ": ", why.message(),
-                   "; this miss, and those after it, are served as under the miss policy BLOCK"));
+                   "; this miss and later ones block, as under the miss policy BLOCK"));
   absl::StatusOr<const DispatchEntry*> entry = prepare(device, request);
   if (entry.ok()) return entry;
   return absl::Status(entry.status().code(), absl::StrCat(entry.status().message(), "; ", why.message()));
 }
 
-// Runs on a generic kernel for now, its own being made by another thread. Where no generic one serves the
-// request its own is made here, which also is who says what no kernel serves.
+// Runs the request on a generic kernel and lets the background thread prepare its own. If no generic kernel
+// serves the request, its own is prepared here.
 absl::StatusOr<const DispatchEntry*> fall_back(lathe_device& device, const Request& request) {
   const auto start = Trace::Clock::now();
   absl::StatusOr<const DispatchEntry*> entry = find_generic(device, request);
-  if (absl::IsNotFound(entry.status())) return prepare(device, request);
   if (absl::IsUnavailable(entry.status())) return prepare_without_generic(device, request, entry.status());
   if (!entry.ok()) return with_request(entry.status(), device, request);
+  if (*entry == nullptr) return prepare(device, request);
   Counters& counters = device.context.counters;
   counters.fallback_runs.fetch_add(1, std::memory_order_relaxed);
   switch (device.context.background.submit(device, request.key)) {
@@ -89,7 +90,7 @@ absl::StatusOr<const DispatchEntry*> fall_back(lathe_device& device, const Reque
   return entry;
 }
 
-// A stream that is being captured takes launches alone: nothing is compiled or loaded for it.
+// While a stream is being captured, only launches are allowed: nothing is compiled or loaded.
 [[gnu::noinline, gnu::cold]] absl::StatusOr<const DispatchEntry*> prepare_for_run(lathe_device& device,
                                                                                   const Request& request) {
   const absl::StatusOr<bool> capturing = device.driver->is_capturing(request.stream);
@@ -108,7 +109,7 @@ absl::Status check_workspace(const lathe_device& device, const Launch& launch, i
   const size_t needed = device.driver->workspace_bytes(*launch.kernel, launch.config, workers);
   if (launch.workspace_bytes >= needed) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the workspace has ", launch.workspace_bytes, " bytes of ", needed));
+      absl::StrCat("the workspace has ", launch.workspace_bytes, " bytes, but the launch needs ", needed));
 }
 
 absl::Status launch(lathe_device& device, const Launch& launch, const Slice* slice) {
@@ -122,14 +123,14 @@ absl::Status launch(lathe_device& device, const Launch& launch, const Slice* sli
   return device.driver->launch(launch);
 }
 
-// What a generic kernel's launch says beyond its own class's.
+// Passes the properties that a generic kernel leaves open.
 [[gnu::noinline, gnu::cold]] void prepare_generic(const lathe_device& device, const DispatchEntry& entry,
                                                   Request& request) {
   request.args.form = form_of(request.key.problem);
   leave_small_workspace(device, entry, request);
 }
 
-// `hit(entry)` is called for what was in the table.
+// Calls hit(entry) if the table has the entry.
 template <typename Hit>
 absl::Status run(lathe_device& device, Request& request, const Hit& hit) {
   if (__builtin_expect(request.needs_no_kernel(), 0)) return run_without_kernel(request);
@@ -146,7 +147,7 @@ absl::Status run(lathe_device& device, Request& request) {
   return run(device, request, [](const DispatchEntry&) {});
 }
 
-// Of an op whose calls a thread keeps; `read` reads its descriptor.
+// For ops with a RecentCall. `read` reads the op's descriptor.
 template <typename Desc, typename Read>
 absl::Status run_kept(lathe_device& device, void* stream, const Desc* desc, const Read& read) {
   if (RecentCall<Desc>* const recent = RecentCall<Desc>::find(device, stream, desc))
@@ -158,15 +159,15 @@ absl::Status run_kept(lathe_device& device, void* stream, const Desc* desc, cons
              [&](const DispatchEntry& entry) { RecentCall<Desc>::keep(device, *desc, request, entry); });
 }
 
-// An external library could not do the launch, or failed in it.
+// Runs Lathe's own kernel after an external library refused or failed the launch.
 [[gnu::noinline, gnu::cold]] absl::Status launch_own(lathe_device& device, const DispatchEntry& entry,
                                                      Request& request, const absl::Status& why) {
-  const absl::StatusOr<DispatchKey> own = without_external(device, entry.key);
-  if (!own.ok()) return with_request(why, device, request);
+  const std::optional<DispatchKey> own = without_external(device, entry.key);
+  if (!own) return with_request(why, device, request);
   if (device.table.find(*own) == nullptr) {
-    device.context.logger.log(
-        LogLevel::kWarning,
-        absl::StrCat(describe(request, device.name), ": ", why.message(), "; Lathe's own kernel instead"));
+    device.context.logger.log(LogLevel::kWarning,
+                              absl::StrCat(describe(request, device.name), ": ", why.message(),
+                                           "; Lathe's own kernel runs instead"));
   }
   request.key = *own;
   LATHE_ASSIGN_OR_RETURN(const DispatchEntry* instead, find_or_prepare(device, request, Purpose::kRun));

@@ -7,25 +7,25 @@
 
 namespace lathe {
 
-// Returns the table's entry or, if the policy allows blocking, makes one. Otherwise returns a miss_error. On
-// a stream that is being captured, a miss is a capturing_error for every policy.
+// Returns the table's entry. On a miss, the policy decides: make the entry now, run on a generic kernel, or fail
+// with a miss_error. While the stream is being captured, a miss is a capturing_error under every policy.
 absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const Request& request,
                                                      Purpose purpose);
 
-// Serves a request that needs_no_kernel().
+// Serves a request for which needs_no_kernel() is true.
 absl::Status run_without_kernel(const Request& request);
 
 LaunchConfig launch_config_for(const DispatchEntry& entry, const Request& request);
 
-// For a kernel in another's place, whose size the caller's workspace has: what is too small for this one is
-// not used, and the device's own is.
+// Use this if the entry's kernel replaces the one for which the caller sized the workspace. If the workspace is
+// too small for it, the launch uses the device's own.
 void leave_small_workspace(const lathe_device& device, const DispatchEntry& entry, Request& request);
 
-// Completes the request's arguments for `entry` and launches. `slice` null: the whole launch.
+// Sets the arguments that depend on `entry` and launches. `slice` null: the whole launch.
 absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Request& request,
                             const Slice* slice);
 
-// A `recent` call once more, with the pointers of `desc`.
+// Repeats the `recent` call with the pointers of `desc`.
 template <typename Desc>
 absl::Status run_again(lathe_device& device, RecentCall<Desc>& recent, void* stream, const Desc& desc);
 

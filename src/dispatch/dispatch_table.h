@@ -1,9 +1,9 @@
-// The hot path's map: problem class (and the request's overrides) -> loaded kernel.
+// The map of the hot path, from a problem class (and the request's overrides) to a loaded kernel.
 //
-// Insert-only open addressing. Readers take no lock: they load the current slot array and probe it with
-// acquire loads. Writers hold a mutex; growth fills a larger array and publishes it, and old arrays live as
-// long as the table, so a reader that still probes one is safe. Such a reader may miss an entry inserted
-// meanwhile: it then takes the miss path, whose insert() answers the entry that is there.
+// Open addressing; entries are never removed. Readers take no lock: they load the current slot array and probe it
+// with acquire loads. Writers hold a mutex. To grow, a writer fills a larger array and publishes it; old arrays
+// live as long as the table, so readers may still probe them. Such a reader may miss an entry that was inserted
+// meanwhile. It then takes the miss path, where insert() returns that entry.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,7 @@
 
 namespace lathe {
 
-// Who said which candidate a class takes: the oracle, the request (a lathe_tuning), a tuning record, a plan
-// record.
+// Who chose the candidate of a class. kRequest: a lathe_tuning. kTuning: a tuning record. kRecord: a plan record.
 enum class ChosenBy : int32_t { kOracle, kRequest, kTuning, kRecord };
 absl::string_view name_of(ChosenBy by);  // "oracle", "request", "tuning record", "plan record"
 
@@ -32,15 +31,14 @@ struct DispatchEntry {
   DispatchKey key;
   const LoadedKernel* kernel = nullptr;
   int32_t wanted_splits = 1;
-  // Set when every request of the class has the same launch config, so that no formula is evaluated on a hit.
+  // True if all requests of the class have the same launch config. Then a hit evaluates no formula.
   bool launch_is_fixed = false;
   LaunchConfig fixed_launch;
-  Plan plan = {};  // what the kernel was made of, and who chose it
+  Plan plan = {};  // the kernel was compiled from it
   ChosenBy by = ChosenBy::kOracle;
-  bool without_external = false;  // of the answer without external libraries: one could not be used
+  bool without_external = false;  // the class was planned again without the external library that failed
 
-  // Where the class fixes it, copied from where it has long lain: what was just put together on the stack
-  // would be loaded again before it is stored.
+  // A fixed config is copied straight to `out`. Building it on the stack first would store and load it twice.
   void set_launch_config(const ProblemClass& problem, const Dims& dims, LaunchConfig* out) const {
     if (__builtin_expect(launch_is_fixed, 1))
       *out = fixed_launch;
@@ -63,14 +61,14 @@ class DispatchTable {
       if (entry == nullptr || entry->key == key) return entry;
     }
   }
-  // Answers the entry that is in the table afterwards: the first one inserted for a key stays.
+  // Returns the entry that is in the table afterwards. The first entry inserted for a key stays.
   const DispatchEntry* insert(const DispatchEntry& entry);
   size_t size() const;
 
  private:
   struct Slots {
     explicit Slots(size_t count) : mask(count - 1), slot(new std::atomic<const DispatchEntry*>[count]()) {}
-    size_t mask;  // the count is a power of two, and at least half of the slots are empty
+    size_t mask;  // count - 1; the count is a power of two, and at least half of the slots are empty
     std::unique_ptr<std::atomic<const DispatchEntry*>[]> slot;
   };
   static void place(Slots& slots, const DispatchEntry* entry);

@@ -18,8 +18,8 @@ uint32_t float_to_bits(float value) {
   return bits;
 }
 
-// Conversions are written out: not every compiler this builds with has a _Float16, and the library's baseline
-// has no F16C.
+// Not every supported compiler has _Float16, and the library's baseline has no F16C, so the conversions are
+// written out.
 float half_to_float(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t exponent = half >> 10 & 0x1fu;
@@ -49,7 +49,7 @@ uint16_t float_to_bf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-// Pointers may be misaligned, so elements are copied.
+// Uses memcpy, since pointers may be misaligned.
 float load(const void* base, int64_t index, DType type) {
   const char* element = static_cast<const char*>(base) + index * static_cast<int64_t>(size_of(type));
   if (type == DType::kF32) {
@@ -89,12 +89,12 @@ float activate(Activation activation, float x) {
   return x;
 }
 
-// Every row has the same logits: the bias, or zeros.
+// matmul_argmax. All rows have the same logits: the bias, or zeros.
 void run_empty_comparison(const ProblemClass& problem, const ArgumentBlock& args) {
   int64_t best = 0;
   float greatest = 0.0f;
   for (int64_t j = 0; problem.bias != DType::kNone && j < args.n; ++j) {
-    // Added to the product, as a kernel does, and rounded by way of memory.
+    // As in a kernel: add the bias to the product, then round to the dtype of the logits.
     const float sum = 0.0f + load(args.bias, j, problem.bias);
     float logit = 0.0f;
     store(&logit, 0, problem.logits, sum);

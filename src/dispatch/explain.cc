@@ -1,8 +1,10 @@
-// A plan, shown: the choice and everything it was chosen from; and the IR on the way to its kernel.
+// lathe_plan_explain (the choice and all candidates as JSON) and lathe_plan_dump (the IR of each stage).
 #include "absl/strings/str_cat.h"
 #include "core/json_object.h"
+#include "dispatch/class_on_device.h"
+#include "dispatch/externals.h"
 #include "dispatch/plan.h"
-#include "dispatch/records.h"
+#include "dispatch/plan_records.h"
 
 namespace lathe {
 namespace {
@@ -16,10 +18,9 @@ Json candidate_json(const RankedPlan& ranked, size_t index, const std::optional<
     json["numeric_recipe"] = plan.numeric_recipe;
   } else {
     json["rejection"] = ranked.rejection;
-    // One that only policy is against.
+    // A candidate that only the policy rejects still has a prediction, and may have been measured.
     if (plan.predicted_seconds > 0) json["predicted_seconds"] = plan.predicted_seconds;
   }
-  // Also of one that only this context's policy is against.
   if (tuning)
     for (const MeasuredCandidate& m : tuning->measured)
       if (m.splits == plan.launch.splits && m.config == plan.config)
@@ -29,7 +30,7 @@ Json candidate_json(const RankedPlan& ranked, size_t index, const std::optional<
 
 Json external_json(const lathe_plan& plan) {
   const ExternalChoice choice = external_choice(plan.device, plan.planned.key);
-  Json found = Json::array();  // with kOff none is opened
+  Json found = Json::array();  // with kOff no library is opened
   if (choice.use != ExternalUse::kOff)
     for (const ExternalFound& f : find_externals(plan.device))
       found.push_back(
@@ -47,7 +48,7 @@ absl::StatusOr<Choice> choice_in(const lathe_plan& plan) {
 
 Json launch_json(const lathe_plan& plan, const Choice& choice) {
   Json json = json_object("wanted_splits", choice.plan().launch.splits);
-  if (plan.entry == nullptr) return json;  // there is no kernel whose recipe could tell
+  if (plan.entry == nullptr) return json;  // no kernel is loaded, so there is no recipe
   const absl::StatusOr<LaunchConfig> launch = planned_launch(plan);
   if (!launch.ok()) return json;
   json["splits"] = launch->splits;
@@ -89,7 +90,7 @@ absl::StatusOr<Json> explain_json(const lathe_plan& plan) {
 absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, StageSink stages) {
   if (!plan.needs_kernel()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(describe(plan.planned, plan.device.name), ": needs no kernel, so there is no IR"));
+        absl::StrCat(describe(plan.planned, plan.device.name), ": it needs no kernel, so there is no IR"));
   }
   LATHE_ASSIGN_OR_RETURN(const Choice choice, choice_in(plan));
   const CompileConfig& config = choice.plan().config;
@@ -102,7 +103,7 @@ absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, 
                                   pipeline_for(plan.device, plan.planned.key.problem, config),
                                   bitcode,
                                   program == nullptr ? absl::string_view() : program->text};
-  // A text of the caller's can end what reads it.
+  // The caller's text can crash its reader, so another process reads it.
   lathe_context& context = plan.device.context;
   Compiler& compiler = pipeline_yaml.empty() ? *context.compiler : context.readers;
   const absl::Status status = compiler.dump(request, pipeline_yaml, stages);

@@ -9,25 +9,28 @@
 #include "core/generic.h"
 #include "core/json.h"
 #include "dispatch/device.h"
+#include "dispatch/externals.h"
+#include "dispatch/prepare.h"
 #include "kernels/candidates_generic.h"
 #include "request/request.h"
 
 namespace lathe {
 namespace {
 
-// A bundle of another build would answer no key: say so, instead of looking empty.
+// A bundle from another build has none of the keys that are looked up, so it is refused with a message.
 absl::Status check_about(const Bundle& bundle) {
   const absl::StatusOr<Json> about = parse_json(bundle.about(), "about");
   if (!about.ok() || !about->is_object() || about->value("kind", "") != "fallback")
-    return absl::DataLossError(absl::StrCat("bundle ", bundle.path(), ": it holds no fallback kernels"));
+    return absl::DataLossError(absl::StrCat("bundle ", bundle.path(), ": it has no fallback kernels"));
   const std::string id = about->value("codegen", "");
   if (id == codegen_id()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("bundle ", bundle.path(), ": its codegen id ", id,
                                           " is not this library's ", codegen_id()));
 }
 
-// PTX that the driver finished is worth keeping: in the cache, under the device's own target. Objects of the
-// CPU are not: the bundle is as near as the cache. A call waits here, so neither for a lock nor for a lease.
+// Loads an artifact from the bundle. If the driver has to assemble its PTX, the result is kept in the cache under
+// the device's own target. CPU objects are not: the bundle is as fast as the cache. A call waits for this, so it
+// takes no lock and no lease.
 absl::StatusOr<std::unique_ptr<LoadedKernel>> finish_and_load(lathe_device& device, const ProblemClass& c,
                                                               const CompileConfig& config,
                                                               const Artifact& artifact) {
@@ -36,7 +39,7 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> finish_and_load(lathe_device& devi
   const Key key = key_of(c, config, device.facts.target, codegen_id());
   if (const absl::StatusOr<CacheResult> kept = cache.get(key); kept.ok()) {
     auto loaded = load_artifact(device, c, *kept->artifact);
-    if (!refuses_code(loaded.status())) return loaded;  // else a cubin of another driver's time
+    if (!refuses_code(loaded.status())) return loaded;  // refused: a cubin for another driver version
   }
   Artifact finished = device.driver->finish(artifact);
   if (finished.format == CodeFormat::kPtx) return load_artifact(device, c, finished);
@@ -48,13 +51,14 @@ absl::Status load_error(const Bundle& bundle, const Target& target, const absl::
     return absl::Status(cause.code(), absl::StrCat("bundle ", bundle.path(), ": ", cause.message()));
   std::string text =
       absl::StrCat("the device refuses the code of bundle ", bundle.path(), ": ", cause.message());
-  // HIP 6.2 reads code objects up to version 5, which have no generic targets.
+  // HIP 6.2 reads code objects up to version 5. Generic targets need version 6.
   if (is_amd_generic(target.arch))
     absl::StrAppend(&text, "; it is for ", target.arch,
-                    " (code object version 6), which HIP loads from ROCm 6.4 on");
+                    " (code object version 6), which HIP supports from ROCm 6.4 on");
   return absl::UnavailableError(text);
 }
 
+// Null if the bundle has no kernel of the class.
 absl::StatusOr<std::unique_ptr<LoadedKernel>> load_generic(lathe_device& device, const ProblemClass& c) {
   LATHE_ASSIGN_OR_RETURN(const Bundle* bundle, device.context.fallback.open());
   for (const Target& target : generic_targets_for(device.facts.target)) {
@@ -66,10 +70,10 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load_generic(lathe_device& device,
     if (loaded.ok()) return loaded;
     return load_error(*bundle, target, loaded.status());
   }
-  return absl::NotFoundError(absl::StrCat("bundle ", bundle->path(), " has no kernel for it"));
+  return std::unique_ptr<LoadedKernel>();
 }
 
-// Whether the launch's grid is within what every GPU takes; the driver splits z.
+// Whether the grid fits every GPU in y. The driver splits z.
 bool fits_grid(const Recipe& recipe, const Dims& dims) {
   constexpr int64_t kMaxY = 65535;
   const VarValues values = var_values(dims, LaunchConfig());
@@ -81,6 +85,7 @@ absl::StatusOr<const DispatchEntry*> find_or_load(lathe_device& device, const Di
   if (const DispatchEntry* entry = device.generic.find(key)) return entry;
   const Key name = key_of(key.problem, {}, device.facts.target, codegen_id());
   LATHE_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernel> kernel, load_generic(device, key.problem));
+  if (kernel == nullptr) return nullptr;
   DispatchEntry entry;
   entry.key = key;
   entry.kernel = device.kernels.insert(name, std::move(kernel));
@@ -98,7 +103,7 @@ absl::StatusOr<const Bundle*> FallbackBundle::open() {
   absl::StatusOr<std::unique_ptr<Bundle>> bundle = Bundle::open(path_);
   absl::Status status = bundle.ok() ? check_about(**bundle) : bundle.status();
   if (!status.ok()) return absl::UnavailableError(absl::StrCat("fallback kernels: ", status.message()));
-  // Of two that opened it at once the first stays.
+  // If two threads race to open it, the first wins.
   if (!bundle_.compare_exchange_strong(held, bundle->get(), std::memory_order_acq_rel)) return held;
   return bundle->release();
 }
@@ -113,8 +118,8 @@ absl::StatusOr<const DispatchEntry*> find_generic(lathe_device& device, const Re
   DispatchKey key;
   key.problem = generic_class_of(request.key.problem);
   LATHE_ASSIGN_OR_RETURN(const DispatchEntry* entry, find_or_load(device, key));
-  if (device.is_cpu || fits_grid(entry->kernel->recipe(), request.dims)) return entry;
-  return absl::NotFoundError("its tiles are more than a generic kernel's grid takes");
+  if (entry == nullptr || device.is_cpu || fits_grid(entry->kernel->recipe(), request.dims)) return entry;
+  return nullptr;
 }
 
 }  // namespace lathe

@@ -58,7 +58,8 @@ void MissWatch::tell(const lathe_device& device, const Request& request, bool ca
 void note_miss(lathe_device& device, const Request& request, bool capturing) {
   device.context.counters.dispatch_misses.fetch_add(1, std::memory_order_relaxed);
   if (request.program != nullptr) device.context.programs.keep(request.program->program);
-  device.context.recorder.note(request.key, request.program == nullptr ? nullptr : request.program->program);
+  device.context.miss_manifest.add(request.key,
+                                   request.program == nullptr ? nullptr : request.program->program);
   device.context.misses.tell(device, request, capturing);
 }
 

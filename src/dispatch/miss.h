@@ -1,4 +1,4 @@
-// Misses of dispatch tables: what calls do that leave it to their context, and who is told.
+// Misses of the dispatch tables: the context's policy, and the callback that is told of each miss.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace lathe {
 
 struct Request;
 
-// Thread-safe. The policy is read on the path of a hit: one relaxed load.
+// Thread-safe. policy() is one relaxed load, since every hit reads it.
 class MissWatch {
  public:
   explicit MissWatch(MissPolicy policy) : initial_(policy), policy_(policy) {}
@@ -22,7 +22,7 @@ class MissWatch {
   MissPolicy initial() const { return initial_; }
   MissPolicy policy() const { return policy_.load(std::memory_order_relaxed); }
   void set(MissPolicy policy, lathe_miss_fn callback, void* user);
-  // Calls the callback, if there is one and this thread is not in it. No lock is held meanwhile.
+  // Calls the callback, if there is one and this thread is not inside it already. Holds no lock during the call.
   void tell(const lathe_device& device, const Request& request, bool capturing) const;
 
  private:
@@ -36,7 +36,8 @@ class MissWatch {
   std::shared_ptr<const Callback> callback_;  // under mutex_
 };
 
-// Every miss but a warm-up's passes here before anything comes of it: counted, recorded, told.
+// Called first for every miss, except those of a warm-up. Counts it, adds it to the miss manifest and tells the
+// callback.
 void note_miss(lathe_device& device, const Request& request, bool capturing);
 
 }  // namespace lathe

@@ -7,20 +7,20 @@ namespace {
 
 absl::Status other_class(absl::string_view field, int64_t requested, int64_t planned) {
   return absl::InvalidArgumentError(
-      absl::StrCat("the plan is of another class: ", field, " ", requested, ", planned ", planned));
+      absl::StrCat("the plan is for another class: ", field, " ", requested, ", planned ", planned));
 }
 
 absl::Status other_class(absl::string_view field, absl::string_view requested, absl::string_view planned) {
   return absl::InvalidArgumentError(
-      absl::StrCat("the plan is of another class: ", field, " ", requested, ", planned ", planned));
+      absl::StrCat("the plan is for another class: ", field, " ", requested, ", planned ", planned));
 }
 
 absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t hi) {
   return absl::InvalidArgumentError(
-      absl::StrCat("the plan is of another class: ", field, " ", value, " is not in [", lo, ", ", hi, "]"));
+      absl::StrCat("the plan is for another class: ", field, " ", value, " is not in [", lo, ", ", hi, "]"));
 }
 
-// Why two classes differ, by the names of the descriptor's fields.
+// Names the first difference of two classes in terms of the descriptor's fields.
 [[gnu::cold]] absl::Status explain_mismatch(const Request& request, const ProblemClass& planned) {
   const ProblemClass& c = request.key.problem;
   const auto layout = [](int32_t transposed) { return transposed != 0 ? "COLUMN_MAJOR" : "ROW_MAJOR"; };
@@ -71,19 +71,19 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
   return outside("n", request.dims.n, planned.row_lo, planned.row_hi);
 }
 
-// A plan serves its class at every alignment: pointers that are aligned otherwise than the plan assumed (it
-// saw none) take the kernel of their own alignment from the dispatch table.
+// A plan serves its class in every alignment. It was made without pointers, so a request whose pointers are less
+// or more aligned than assumed takes the kernel of its own alignment from the dispatch table.
 bool differs_in_alignment(const lathe_plan& plan, const Request& request) {
   const ProblemClass& planned = plan.planned.key.problem;
   if (request.key.problem.alignment == planned.alignment) return false;
-  // The class of misaligned requests has one bucket, the plan its own.
+  // On a GPU misaligned requests have one class for all M, but the plan has a bucket of M.
   if (request.dims.m < planned.m_lo || request.dims.m > planned.m_hi) return false;
   return with_alignment(planned, request.key.problem.alignment, plan.device.is_cpu) == request.key.problem;
 }
 
 absl::Status check_class(const lathe_plan& plan, const Request& request) {
   const DispatchKey& planned = plan.planned.key;
-  // A run without a lathe_tuning takes the plan's.
+  // A request without a lathe_tuning uses that of the plan.
   const bool tuned_alike =
       (request.key.split_k == 0 && request.key.candidate == 0 &&
        request.key.external == ExternalUse::kDefault) ||
@@ -94,17 +94,18 @@ absl::Status check_class(const lathe_plan& plan, const Request& request) {
   const absl::Status cause =
       tuned_alike ? explain_mismatch(request, planned.problem)
                   : absl::InvalidArgumentError(
-                        "the descriptor's lathe_tuning or lathe_external is not the one that was planned");
+                        "the descriptor's lathe_tuning or lathe_external differs from that of the plan");
   return in_request(describe(request), plan.device.name, cause);
 }
 
-// Without the program, which the caller may destroy before the plan.
+// Drops the elementwise program, since the caller may destroy it before the plan.
 std::unique_ptr<lathe_plan> begin_plan(lathe_device& device, Request request) {
   request.program = nullptr;
   return std::unique_ptr<lathe_plan>(new lathe_plan{device, std::move(request), nullptr, nullptr});
 }
 
-// An argmax of no rows still plans its bucket, which other requests share, and so does an elementwise op.
+// Only a product can have N = 0 or K = 0 as part of its class. For other ops an empty request belongs to a class
+// that non-empty requests share, so that class is planned.
 bool class_needs_no_kernel(const Request& request) {
   return is_product(request.key.problem.op) && (request.dims.n == 0 || request.empty_product);
 }
@@ -134,7 +135,7 @@ absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan_unprepared(lathe_device& d
 
 absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* slice) {
   LATHE_RETURN_IF_ERROR(check_runnable(plan.device));
-  if (request.dims.m == 0) return absl::OkStatus();  // of every bucket
+  if (request.dims.m == 0) return absl::OkStatus();  // M = 0 is in no bucket, so it fits every plan
   LATHE_RETURN_IF_ERROR(check_class(plan, request));
   if (request.needs_no_kernel()) {
     if (slice != nullptr && slice->worker != 0) return absl::OkStatus();
@@ -159,7 +160,7 @@ absl::Status run_plan(const lathe_plan& plan, void* stream, const lathe_matmul_d
     return run_again(plan.device, *recent, stream, *desc);
   Request request;
   LATHE_RETURN_IF_ERROR(read_matmul(desc, Purpose::kRun, plan.device.request_context(), stream, &request));
-  // A plan that was tuned runs what the same request without it does not.
+  // Not if the plan was made with a lathe_tuning: the same request without the plan runs another kernel.
   if (plan.entry != nullptr && !request.needs_no_kernel() && plan.entry->key == request.key)
     RecentCall<lathe_matmul_desc>::keep(plan.device, *desc, request, *plan.entry);
   return run_plan(plan, request, nullptr);

@@ -6,10 +6,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "dispatch/externals.h"
+
 namespace lathe {
 namespace {
 
-// Bytes [begin, end) of a descriptor.
+// The bytes [begin, end) of a descriptor.
 struct Range {
   size_t begin, end;
 };
@@ -19,7 +21,7 @@ bool apart(const void* x, int64_t x_bytes, const void* y, int64_t y_bytes) {
   return p + static_cast<uintptr_t>(x_bytes) <= q || q + static_cast<uintptr_t>(y_bytes) <= p;
 }
 
-// What the descriptors differ in. kFields: all of one but its pointers to operands and its padding.
+// What depends on the type of descriptor. kFields: all bytes except pointers to operands and padding.
 template <typename Desc>
 struct Kind;
 
@@ -35,7 +37,7 @@ struct Kind<lathe_matmul_desc> {
        {offsetof(Desc, d.data) + kPointer, offsetof(Desc, epilogue.bias)},
        {offsetof(Desc, epilogue.bias) + kPointer, offsetof(Desc, epilogue.residual.data)},
        {offsetof(Desc, epilogue.residual.data) + kPointer, sizeof(Desc)}}};
-  static constexpr unsigned kSlotBits = 3;  // 7 KiB a thread; a layer of a model has no more products
+  static constexpr unsigned kSlotBits = 3;  // 7 KiB per thread; a model's layer has at most 8 products
 
   static uint64_t mixed(const Desc& d) {
     return static_cast<uint64_t>(d.m) * 0x9e3779b97f4a7c15u ^
@@ -64,7 +66,7 @@ struct Kind<lathe_matmul_desc> {
     if (desc.a.data == nullptr || desc.b.data == nullptr || d == nullptr) return false;
     if (!clear(desc.a.data, spans.a) || !clear(desc.b.data, spans.b)) return false;
     if ((bias != nullptr) != (spans.bias != 0) || (residual != nullptr) != (spans.residual != 0))
-      return false;  // of another class
+      return false;  // the request is of another class
     if (bias != nullptr && !clear(bias, spans.bias)) return false;
     if (residual != nullptr && !(may_be_d.residual && residual == d) && !clear(residual, spans.residual))
       return false;
@@ -121,7 +123,7 @@ T read_as(const char* p) {
   return x;
 }
 
-// What both differ in, or-ed together: no branch, and no call of memcmp's.
+// The differing bits of both, or-ed together. Zero: they are equal. Without branches and without a call of memcmp.
 template <size_t kBegin, size_t kEnd>
 uint64_t difference(const char* p, const char* q) {
   static_assert(kBegin % sizeof(uint64_t) == 0 && kEnd % sizeof(uint32_t) == 0);
@@ -144,7 +146,7 @@ bool same_but_for_pointers(const Desc& x, const Desc& y, std::index_sequence<kFi
   return (difference<kFields[kField].begin, kFields[kField].end>(p, q) | ...) == 0;
 }
 
-// An operand that is D where both begin at the same place.
+// Whether the operand has the same bytes as D if both begin at the same address.
 bool lies_as_d(const Spans& spans, int64_t bytes, DType dtype, const ProblemClass& c, int64_t leading,
                int64_t stride, const Request& request) {
   return bytes == spans.d && dtype == c.d && leading == request.args.ldd &&

@@ -1,12 +1,12 @@
-// A thread's last matmuls and argmaxes, ready to launch. An engine repeats its descriptors with other
-// pointers: what was checked of sizes, distances and dtypes holds again, and so does the table's entry.
+// The last matmuls and argmaxes of a thread, ready to launch again. An engine repeats its descriptors with other
+// pointers. Then the checks of sizes, strides and dtypes still hold, and so does the entry of the dispatch table.
 #pragma once
 
 #include "dispatch/device.h"
 
 namespace lathe {
 
-// Whether these, where they begin where D does, are D.
+// Whether these operands may alias D exactly: same size, dtype and strides.
 struct MayBeD {
   bool c, residual;
 };
@@ -15,31 +15,29 @@ struct MayBeD {
 template <typename Desc>
 class RecentCall {
  public:
-  // The one of this thread that differs from `desc` in nothing but the pointers to its operands, where those
-  // are in order as well: none is missing, and what is written is apart from what is read or, where it may
-  // be, exactly it. Null otherwise, where only the whole check can tell, and for what that refuses: no
-  // `desc`, a `stream` on the CPU. On a GPU the alignment of pointers is part of the class, so every pointer
-  // must be a multiple of 16 bytes. Later calls of this thread overwrite it, those that a caller's
-  // parallel-for makes during the launch among them.
+  // This thread's call whose descriptor differs from `desc` only in the pointers to operands. The pointers are
+  // checked here: none is missing, and outputs do not overlap inputs, except where exact aliasing is allowed.
+  // Null if there is no such call; the caller then reads the descriptor in full, which also reports errors. On a
+  // GPU the alignment of pointers is part of the class, so all must be multiples of 16 bytes. Later calls of this
+  // thread overwrite the result, including calls that a caller's parallel-for makes during the launch.
   static RecentCall* find(const lathe_device& device, void* stream, const Desc* desc);
-  // `request` was read from `desc` to run, and `entry` is what the device's table has for its key.
-  // Descriptors that lead to others (scales, zero points, chains) are not kept, nor are products of K = 0.
+  // Keeps a call. `request` was read from `desc` with Purpose::kRun, and `entry` is the table's entry for its key.
+  // Ignores descriptors that point to other structures (scales, zero points, chains) and products with K = 0.
   static void keep(const lathe_device& device, const Desc& desc, const Request& request,
                    const DispatchEntry& entry);
 
   const DispatchEntry& entry() const { return *entry_; }
-  // Runs it with the pointers of `desc` where that is no more than to call its tasks. False: nothing was
-  // done.
+  // Runs the call with the pointers of `desc` on this thread, if its tasks can run there. False: nothing was done.
   bool run_on_caller(const Desc& desc);
-  // The launch in `stream` with the pointers of `desc`. Its arguments are copied to `args`. On a GPU, whose
-  // driver makes a copy itself, `args` may be null.
+  // The launch in `stream` with the pointers of `desc`. Copies the arguments to `args`. On a GPU `args` may be
+  // null, since the driver makes a copy.
   Launch launch(const Desc& desc, void* stream, ArgumentBlock* args);
 
  private:
   static RecentCall& slot_of(const Desc& desc);
 
-  // All zero at first: no page is a thread's before it is written to.
-  uint64_t device_ = 0;  // its serial; 0: nothing is kept
+  // All members are zero at first, so that a thread's slots cost no memory until they are written.
+  uint64_t device_ = 0;  // the device's serial; 0: the slot is empty
   Desc desc_ = {};
   Spans spans_ = {};
   MayBeD may_be_d_ = {};

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/signals_blocked.h"
 #include "core/json_object.h"
+#include "dispatch/class_on_device.h"
 #include "dispatch/prepare.h"
 #include "observe/number_text.h"
 #include "options/raw_enum.h"
@@ -22,11 +23,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// M that launch memory is set aside for where a class is open above and no m_max says how far it goes; argmax
-// has none. What more rows need is taken at their first launch.
+// Launch memory is reserved for this M if a class is open above and has no m_max, as argmax has none. Launches
+// with more rows allocate at their first launch.
 constexpr int64_t kOpenRows = 8192, kArgmaxRows = 4096;
 
-// What the threads of one warm-up share.
+// The state that the threads of one warm-up share.
 struct Progress {
   Progress(const std::vector<WarmClass>& all, const WarmOptions& wanted) : classes(all), options(wanted) {}
 
@@ -35,11 +36,11 @@ struct Progress {
   const Clock::time_point start = Clock::now();
   std::atomic<size_t> next{0};
   std::atomic<uint64_t> compiled{0}, loaded{0}, present{0}, failed{0};
-  std::atomic<size_t> workspace_bytes{0}, counters{0};  // the most that one of the classes needs
+  std::atomic<size_t> workspace_bytes{0}, counters{0};  // the maximum over the classes
   std::atomic<bool> stops{false}, cancelled{false}, late{false};
   std::mutex mutex;
   absl::Status error;            // under mutex; the first
-  std::exception_ptr exception;  // under mutex; the first, for the thread that asked to throw on
+  std::exception_ptr exception;  // under mutex; the first; the calling thread throws it again
   std::mutex telling;            // held during a call of options.progress
   size_t told = 0;               // under telling
 
@@ -54,7 +55,7 @@ struct Progress {
     if (exception == nullptr) exception = std::move(thrown);
     stops.store(true, std::memory_order_relaxed);
   }
-  // False once no further class is to be begun.
+  // False once no more classes may begin.
   bool goes_on() {
     if (options.cancel != nullptr && __atomic_load_n(options.cancel, __ATOMIC_RELAXED) != 0)
       cancelled.store(true, std::memory_order_relaxed);
@@ -72,14 +73,14 @@ struct Progress {
   }
 };
 
-// Raises `most` to `value`.
+// Raises `most` to `value` if it is lower.
 void raise(std::atomic<size_t>* most, size_t value) {
   size_t seen = most->load(std::memory_order_relaxed);
   while (seen < value && !most->compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
   }
 }
 
-// What the largest launch of a class needs.
+// Notes what the largest launch of a class needs.
 void note_need(const DispatchEntry& entry, int64_t m_max, Progress* progress) {
   const ProblemClass& c = entry.key.problem;
   Dims dims = largest_request(c);
@@ -114,7 +115,7 @@ absl::Status work_on(lathe_device& device, const WarmClass& warm, Progress* prog
 }
 
 void warm_some(lathe_device& device, Progress& progress) noexcept {
-  // Runs on threads of its own, out of which no exception may come: neither this library's nor a callback's.
+  // No exception may leave a thread, neither the library's own nor that of a callback.
   try {
     while (progress.goes_on()) {
       const size_t i = progress.next.fetch_add(1, std::memory_order_relaxed);
@@ -136,7 +137,7 @@ void warm_some(lathe_device& device, Progress& progress) noexcept {
   }
 }
 
-// Compiling is work of the host: the device's own workers do not matter.
+// Compiling runs on the host, so the number of workers of the device does not matter.
 size_t thread_count(const lathe_context& context) {
   if (context.options.workers > 0) return static_cast<size_t>(context.options.workers);
   return static_cast<size_t>(allowed_processors());
@@ -152,7 +153,7 @@ void run_threads(lathe_device& device, Progress& progress) {
     try {
       threads.emplace_back(work);
     } catch (const std::exception&) {
-      break;  // no more threads, or no memory for one: fewer do the same, and those that run must be joined
+      break;  // no more threads or no memory: fewer threads do the work, and those that run must be joined
     }
   }
   work();
@@ -171,7 +172,7 @@ void fill_report(const Progress& progress, lathe_warmup_report* report) {
 
 std::string count_of_classes(uint64_t n) { return absl::StrCat(n, n == 1 ? " class" : " classes"); }
 
-// Why classes are left over, if any are.
+// The error for classes that were not begun, if there are any.
 absl::Status why_skipped(const Progress& progress, const lathe_warmup_report& report,
                          const lathe_device& device) {
   if (report.skipped == 0) return absl::OkStatus();
@@ -196,13 +197,13 @@ void tell_end(const lathe_device& device, const Progress& progress, const lathe_
       json_object("device", device.name, "compiled", r.compiled, "loaded", r.loaded, "failed", r.failed));
 }
 
-// Launch memory is no class' own: a failure of it is the warm-up's.
+// Reserves launch memory. It belongs to no class, so a failure is the warm-up's.
 absl::Status reserve(lathe_device& device, const Progress& progress) {
   if (device.driver == nullptr) return absl::OkStatus();
   return device.driver->reserve(progress.workspace_bytes, progress.counters);
 }
 
-// Of a class as some device met it, or of a weight's: as this device's requests have it.
+// A class from a manifest, with the fields as this device's requests have them.
 ProblemClass as_requested(const lathe_device& device, ProblemClass c) {
   if (!device.dependent_launch) c.dependent_launch = DependentLaunch::kOff;
   if (is_product(c.op) && c.k == 0) become_zero_product(&c);
@@ -211,11 +212,11 @@ ProblemClass as_requested(const lathe_device& device, ProblemClass c) {
 
 std::vector<ProblemClass> expand(const lathe_device& device, const ManifestEntry& entry) {
   const bool product = is_product(entry.problem.op);
-  if (product && entry.problem.k == 0 && device.is_cpu) return {};  // it needs no kernel
+  if (product && entry.problem.k == 0 && device.is_cpu) return {};  // needs no kernel
   const ProblemClass c = as_requested(device, entry.problem);
   const Backend backend = device.facts.target.backend;
   if (entry.m_max > 0) return classes_of_weight(c, entry.m_max, backend);
-  // A GPU's one class for all rows that are aligned to nothing: the CPU has them in its buckets.
+  // A GPU has one class for all M of unaligned operands. On the CPU these have buckets of M.
   if (device.is_cpu && product && c.alignment == Alignment::kByte)
     return classes_of_weight(c, kOpenRows, backend);
   return {with_alignment(c, c.alignment, device.is_cpu)};
@@ -235,7 +236,7 @@ ManifestEntry entry_of(const Request& weight, int64_t m_max, std::string name) {
                          weight.key.candidate,
                          weight.program == nullptr ? nullptr : weight.program->program};
   if (entry.problem.op == Op::kArgmax) {
-    entry.problem.row_lo = row_bucket(1).lo;  // it stands for every row length
+    entry.problem.row_lo = row_bucket(1).lo;  // the entry covers every row length
     entry.problem.row_hi = row_bucket(1).hi;
   }
   return entry;
@@ -266,7 +267,8 @@ absl::StatusOr<WarmOptions> read_warm_options(const lathe_context& context,
   if (options->struct_size != sizeof *options)
     return invalid("struct_size ", options->struct_size, " is not ", sizeof *options);
   if (options->next != nullptr)
-    return absl::UnimplementedError("lathe_warmup_options: no chain element is known here");
+    return absl::UnimplementedError(
+        "lathe_warmup_options: next must be NULL, since no chain element is supported");
   if (options->reserved != 0) return absl::UnimplementedError("lathe_warmup_options: reserved is not 0");
   if (options->stop_on_failure > 1)
     return invalid("stop_on_failure ", options->stop_on_failure, " is neither 0 nor 1");
@@ -275,10 +277,10 @@ absl::StatusOr<WarmOptions> read_warm_options(const lathe_context& context,
     out.threads = static_cast<size_t>(options->parallelism);
   }
   LATHE_ASSIGN_OR_RETURN(const MissPolicy policy, read_miss_policy(options->miss_policy, MissPolicy::kBlock));
-  if (policy == MissPolicy::kFallback) return invalid("miss_policy: a warm-up blocks or takes what is there");
+  if (policy == MissPolicy::kFallback) return invalid("miss_policy FALLBACK: a warm-up takes BLOCK or ERROR");
   out.compiles = policy == MissPolicy::kBlock;
   out.stops_on_failure = options->stop_on_failure == 1;
-  constexpr uint64_t kLongest = INT64_MAX / 2;  // beyond it the clock's own sums would overflow
+  constexpr uint64_t kLongest = INT64_MAX / 2;  // a larger value could overflow when it is added to a time
   out.deadline = std::chrono::nanoseconds(std::min(options->deadline_nanoseconds, kLongest));
   out.cancel = options->cancel;
   if (options->progress == nullptr) return out;

@@ -1,4 +1,4 @@
-// What a context counts, apart from what its cache counts itself. Every counter only grows; all are relaxed.
+// The counters of a context. Its cache has counters of its own. Counters never decrease; all accesses are relaxed.
 #pragma once
 
 #include <array>
@@ -8,12 +8,11 @@
 
 namespace lathe {
 
-// The one counter of the hot path: sharded over cache lines, so that threads do not share one.
+// The only counter on the hot path. It is sharded over cache lines, so that threads do not contend for one.
 class HitCounter {
  public:
   void add() {
-    // Threads have stacks of their own, so the stack's address picks a shard without touching thread-local
-    // storage.
+    // The address of the thread's stack selects the shard, which is faster than thread-local storage.
     const auto stack = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
     shards_[(stack >> 16) * 0x9e3779b97f4a7c15u >> 60].count.fetch_add(1, std::memory_order_relaxed);
   }
@@ -33,7 +32,8 @@ class HitCounter {
 struct Counters {
   HitCounter dispatch_hits;
   std::atomic<uint64_t> dispatch_misses{0};
-  std::atomic<uint64_t> loaded_hits{0};    // misses of the table whose kernel this device had loaded already
+  std::atomic<uint64_t> loaded_hits{
+      0};  // misses whose kernel the device had loaded already, for another class
   std::atomic<uint64_t> fallback_runs{0};  // calls that ran on a generic kernel
   std::atomic<uint64_t> kernel_loads{0};
   std::atomic<uint64_t> background_compiles{0};
@@ -44,7 +44,7 @@ struct Counters {
   std::atomic<uint64_t> link_nanoseconds{0};
 };
 
-// Adds the time from its making to its end to a counter.
+// Adds the time from its construction to its destruction to a counter.
 class ScopedTimer {
  public:
   explicit ScopedTimer(std::atomic<uint64_t>* nanoseconds) : nanoseconds_(nanoseconds) {}

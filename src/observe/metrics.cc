@@ -58,7 +58,7 @@ std::string metrics_text(const lathe_statistics& statistics) {
 MetricsFile::MetricsFile(const std::string& path, const Logger& logger, std::function<std::string()> text,
                          std::chrono::milliseconds period)
     : path_(path_of_process(path)), logger_(logger), text_(std::move(text)), period_(period) {
-  // Without a thread the file is written at the end alone.
+  // If the thread cannot start, only the destructor writes the file.
   if (!path_.empty()) thread_.start([this] { work(); });
 }
 
@@ -85,7 +85,7 @@ void MetricsFile::write() noexcept {
       logger_.log(std::exchange(warned_, true) ? LogLevel::kDebug : LogLevel::kWarning,
                   absl::StrCat("metrics: ", status.message()));
   } catch (...) {
-    // No memory, or what a log callback throws.
+    // Out of memory, or a log callback threw.
   }
 }
 

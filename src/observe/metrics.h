@@ -1,4 +1,4 @@
-// A context's statistics as Prometheus reads them, and the file that they are written to.
+// Writes a context's statistics to a file in the format of Prometheus.
 #pragma once
 
 #include <chrono>
@@ -11,15 +11,14 @@
 
 namespace lathe {
 
-// Prometheus' text format, one metric for each statistic (docs/troubleshooting.md).
+// The statistics in Prometheus' text format, one metric for each (docs/troubleshooting.md).
 std::string metrics_text(const lathe_statistics& statistics);
 
 // Prometheus scrapes every 15 seconds or less often.
 constexpr std::chrono::milliseconds kMetricsPeriod(5000);
 
-// Writes `text()` to `path` ("%p": the process' id), whole each time, every few seconds and at its end, from
-// a thread of its own. What cannot be written is a warning, once, and is tried again. A child of a fork
-// writes nothing.
+// Replaces the file `path` ("%p": the process id) with text() every `period` and in the destructor. Uses a thread of
+// its own. If writing fails, it warns once and keeps trying. A child of a fork writes nothing.
 class MetricsFile {
  public:
   // `path` "": no file and no thread.
@@ -37,7 +36,7 @@ class MetricsFile {
   const Logger& logger_;
   const std::function<std::string()> text_;
   const std::chrono::milliseconds period_;
-  bool warned_ = false;  // the thread's, and after it the destructor's
+  bool warned_ = false;  // used by the thread, and by the destructor once the thread has ended
   OwnThread thread_;
 };
 

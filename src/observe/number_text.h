@@ -1,5 +1,4 @@
-// A number as text. absl::StrFormat writes to its string in a destructor, which must not fail: where the
-// string cannot be allocated it ends the process.
+// Formats a number. absl::StrFormat allocates in a destructor, so a failed allocation would end the process.
 #pragma once
 
 #include <string>
@@ -8,8 +7,7 @@
 
 namespace lathe {
 
-// Of a format for one double whose text has fewer than 64 characters, in the C locale's form whatever the
-// host's.
+// `format` takes one double and gives fewer than 64 characters. The host's locale has no effect.
 inline std::string number_text(const absl::FormatSpec<double>& format, double value) {
   char text[64];
   absl::SNPrintF(text, sizeof(text), format, value);

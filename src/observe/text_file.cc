@@ -39,7 +39,7 @@ absl::StatusOr<std::string> read_text_file(const std::string& path) {
   struct stat status;
   if (!file.valid() || fstat(file.get(), &status) != 0) return failed(path, "cannot be read");
   if (!S_ISREG(status.st_mode) || status.st_size > kMost)
-    return absl::UnavailableError(absl::StrCat(path, ": no regular file of at most ", kMost, " bytes"));
+    return absl::UnavailableError(absl::StrCat(path, ": not a regular file of at most ", kMost, " bytes"));
   std::string text(static_cast<size_t>(status.st_size), '\0');
   LATHE_RETURN_IF_ERROR(read_whole(file.get(), &text));
   return text;
@@ -72,7 +72,7 @@ absl::Status update_text_file(const std::string& path, double patience_seconds, 
   LATHE_RETURN_IF_ERROR(there.status());
   const absl::StatusOr<std::string> changed = change(*there);
   if (!changed.ok())
-    return absl::InvalidArgumentError(absl::StrCat(path, ": left alone: ", changed.status().message()));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not changed: ", changed.status().message()));
   return replace_text_file(path, *changed, Durability::kSynced);
 }
 

@@ -10,18 +10,18 @@
 
 namespace lathe {
 
-// `pattern` with every "%p" as this process' id.
+// `pattern` with every "%p" replaced by the process id.
 std::string path_of_process(absl::string_view pattern);
 
-// kNotFound: there is none.
+// kNotFound: the file does not exist.
 absl::StatusOr<std::string> read_text_file(const std::string& path);
-// kUnavailable: nothing can be put in its place, since there is no such directory or it is not to be written.
+// kUnavailable if the file cannot be replaced, because its directory does not exist or is not writable.
 absl::Status check_replaceable(const std::string& path);
-// Whole or not at all for whoever reads (cache/replace_file.h).
+// Replaces the file in one step: readers see the old or the new text (cache/replace_file.h).
 absl::Status replace_text_file(const std::string& path, absl::string_view text, Durability durability);
-// Puts what `change` makes of the file's text ("": there is none) in its place, synced, beside other
-// processes that do the same: under `path`.lock, if it is to be had within that time. *locked: nobody can
-// have written over it.
+// Replaces the file with change(its text), synced. The text is "" if there is no file. Other processes may do the
+// same: this holds `path`.lock, but goes on without it after patience_seconds. *locked: the lock was held, so no
+// other process can have overwritten the change.
 absl::Status update_text_file(const std::string& path, double patience_seconds, bool* locked,
                               absl::FunctionRef<absl::StatusOr<std::string>(absl::string_view)> change);
 

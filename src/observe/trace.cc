@@ -25,7 +25,7 @@ Trace::Trace(const std::string& path, const Logger& logger) {
   constexpr int kMode = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
   const std::string name = path_of_process(path);
   const char* cause = nullptr;
-  // Whoever makes the file begins the array.
+  // The process that creates the file writes the start of the array.
   file_ = open_file(AT_FDCWD, name, O_WRONLY | O_APPEND | O_CREAT | O_EXCL, kMode);
   if (file_.valid()) {
     if (write_whole(file_.get(), "[\n").ok()) return;
@@ -33,15 +33,15 @@ Trace::Trace(const std::string& path, const Logger& logger) {
   } else if (errno == EEXIST) {
     file_ = open_file(AT_FDCWD, name, O_WRONLY | O_APPEND);
     struct stat status;
-    // A pipe whose reader goes away would end the host's process (SIGPIPE).
+    // Not a pipe: if its reader went away, SIGPIPE would end the host process.
     if (file_.valid() && (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode))) {
-      cause = "it is no regular file";
+      cause = "not a regular file";
       file_ = FileDescriptor();
     }
   }
   if (!file_.valid())
-    logger.log(LogLevel::kWarning, absl::StrCat("nothing is traced: ", name, ": ",
-                                                cause != nullptr ? cause : std::strerror(errno)));
+    logger.log(LogLevel::kWarning,
+               absl::StrCat("cannot trace: ", name, ": ", cause != nullptr ? cause : std::strerror(errno)));
 }
 
 void Trace::span(const char* category, const std::string& name, Clock::time_point start,
@@ -54,11 +54,10 @@ void Trace::span(const char* category, const std::string& name, Clock::time_poin
                     "args", std::move(arguments));
     const std::string line = canonical_text(event) + ",\n";
     const FileSizeSignalHeld held;
-    // A write that falls short would need a lock to be continued: such an event is lost, and its line with
-    // it.
+    // Continuing a short write would need a lock, so such an event is lost.
     (void)!write(file_.get(), line.data(), line.size());
   } catch (const std::exception&) {
-    // No memory for it.
+    // Out of memory: the event is lost.
   }
 }
 

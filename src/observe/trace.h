@@ -1,4 +1,4 @@
-// What a process spent its time on beside running kernels, for chrome://tracing, Perfetto and their like.
+// A trace of what a process does besides running kernels, for chrome://tracing, Perfetto and similar tools.
 #pragma once
 
 #include <chrono>
@@ -10,20 +10,19 @@
 
 namespace lathe {
 
-// Chrome's JSON array format, of which the closing bracket may be missing: each event is a line that is
-// appended by one write, so that threads and processes share a file without a lock and a crash leaves what
-// happened before it. Times are those of CLOCK_MONOTONIC, the same for all processes of a machine.
-// Thread-safe and fork-safe. Never on the path of a hit.
+// Chrome's JSON array format, in which the closing bracket is optional. Each event is one line, appended by one
+// write. So threads and processes share a file without a lock, and a crash keeps the events before it. Times are
+// those of CLOCK_MONOTONIC, which all processes of a machine share. Thread-safe and fork-safe. Hits are not traced.
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `path` "": nothing is traced. A file that is there already is continued; what cannot be opened, or
-  // is no regular file, is a warning.
+  // `path` "": no trace. An existing file is continued. If it cannot be opened or is not a regular file, a warning
+  // is logged and nothing is traced.
   Trace(const std::string& path, const Logger& logger);
 
   bool enabled() const { return file_.valid(); }
-  // What began at `start` and ends now. Categories: "miss", "compile", "load", "warm-up".
+  // Writes an event that began at `start` and ends now. Categories: "miss", "compile", "load", "warm-up".
   void span(const char* category, const std::string& name, Clock::time_point start,
             Json arguments) const noexcept;
 

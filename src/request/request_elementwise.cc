@@ -1,7 +1,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "request/programs.h"
+#include "request/elementwise_programs.h"
 #include "request/request.h"
 
 namespace lathe {

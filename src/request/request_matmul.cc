@@ -117,16 +117,16 @@ bool is_block_product(const lathe_matmul_desc& d) {
 // A packed B: K runs along it as in COLUMN_MAJOR, panel by panel or column by column (core/packed.h).
 bool read_packed(const lathe_operand& b, int64_t n, bool is_cpu, ProblemClass* out, absl::Status* why) {
   if (!is_cpu) return refuse(why, absl::UnimplementedError("b: packed_layout: on the CPU alone"));
-  absl::StatusOr<PackedForm> form = packed_form(b.packed_layout, out->b);
-  if (!form.ok())
-    return refuse(why, absl::InvalidArgumentError(absl::StrCat("b: ", form.status().message())));
-  if (*form != packed_form_of(n))
+  absl::StatusOr<PackedLayout> layout = packed_layout_with_id(b.packed_layout, out->b);
+  if (!layout.ok())
+    return refuse(why, absl::InvalidArgumentError(absl::StrCat("b: ", layout.status().message())));
+  if (*layout != packed_layout_of(n))
     return refuse(why, invalid(absl::StrCat("b: packed_layout 0x", absl::Hex(b.packed_layout),
                                             " is not that of ", n, " columns")));
   if (b.leading_dimension != 0)
     return refuse(
         why, invalid(absl::StrCat("b: packed, its leading_dimension ", b.leading_dimension, " is not 0")));
-  if (*form == kColumns16) out->packed_b = *form;  // the other is a plain B
+  if (*layout == kColumns16) out->packed_b = *layout;  // the other is a plain B
   out->trans_b = 1;
   return true;
 }

@@ -8,8 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/spinning_threads.h"
+#include "dispatch/class_on_device.h"
 #include "dispatch/dispatch.h"
-#include "dispatch/records.h"
+#include "dispatch/externals.h"
+#include "dispatch/plan_records.h"
+#include "dispatch/prepare.h"
 #include "observe/number_text.h"
 #include "observe/text_file.h"
 #include "options/path_options.h"

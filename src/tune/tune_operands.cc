@@ -110,7 +110,7 @@ Placed place_packed(const ProblemClass& c, int64_t batch) {
   Placed p;
   const int64_t elements = packed_elements(kColumns16, c.k, c.n, c.b);
   p.operand.dtype = dtype_of(c.b);
-  p.operand.packed_layout = packed_layout_id(static_cast<PackedForm>(c.packed_b), c.b);
+  p.operand.packed_layout = packed_layout_id(static_cast<PackedLayout>(c.packed_b), c.b);
   p.operand.batch_stride = batch > 1 ? elements : 0;
   p.bytes = static_cast<size_t>(elements * batch) * size_of(c.b);
   return p;

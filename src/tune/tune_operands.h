@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "dispatch/class_on_device.h"
 #include "dispatch/device.h"
 
 namespace lathe {

@@ -1,4 +1,4 @@
-// A hit of the dispatch table makes no allocation. The test counts allocations by replacing operator new.
+// A hit of the dispatch table does not allocate. A replaced operator new counts allocations.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -27,7 +27,7 @@ void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
 namespace lathe {
 namespace {
 
-TEST(Allocation, HitAllocatesNothing) {
+TEST(Allocation, HitDoesNotAllocate) {
   FakeDevice fake;
   fake.driver->record = false;
   MatmulRequest m(7, 40, 33);
@@ -52,7 +52,7 @@ TEST(Allocation, HitAllocatesNothing) {
   m.desc.m = -1;
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_INVALID_ARGUMENT);
   counting = false;
-  EXPECT_GT(allocations, 0) << "the counter counts: a failure's message is allocated";
+  EXPECT_GT(allocations, 0) << "the counter works: the message of a failure is allocated";
   lathe_plan_destroy(plan);
 }
 

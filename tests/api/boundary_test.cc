@@ -35,13 +35,13 @@ TEST(Boundary, MapsEveryStatusCode) {
   std::set<absl::StatusCode> seen;
   for (const auto& [code, status] : table) {
     EXPECT_EQ(to_c_status(code), status) << absl::StatusCodeToString(code);
-    EXPECT_TRUE(seen.insert(code).second) << absl::StatusCodeToString(code) << " has two meanings";
+    EXPECT_TRUE(seen.insert(code).second) << absl::StatusCodeToString(code) << " is listed twice";
   }
   constexpr int kCodes = 17;  // 0 to 16 in absl/status/status.h
   EXPECT_EQ(seen.size(), kCodes);
 }
 
-// A miss and a capture have their own codes, which only these two functions use.
+// Misses and captures have their own codes, which only miss_error() and capturing_error() make.
 TEST(Boundary, MissAndCaptureHaveTheirOwnCodes) {
   EXPECT_EQ(to_c_status(miss_error("").code()), LATHE_MISS);
   EXPECT_EQ(to_c_status(capturing_error("").code()), LATHE_CAPTURE_MISS);
@@ -81,7 +81,7 @@ TEST(Boundary, CatchesEveryException) {
   EXPECT_EQ(at_boundary([]() -> absl::Status { throw 7; }), LATHE_INTERNAL);
 }
 
-TEST(Boundary, ReportsItsVersion) {
+TEST(Boundary, ReturnsItsVersion) {
   EXPECT_EQ(lathe_version(), std::to_string(LATHE_VERSION_MAJOR) + "." + std::to_string(LATHE_VERSION_MINOR) +
                                  "." + std::to_string(LATHE_VERSION_PATCH));
 }

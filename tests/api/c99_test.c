@@ -1,4 +1,4 @@
-/* The public header as a C99 program sees it: it compiles, the initialisers are complete, and calls work. */
+/* The public headers in a C99 program: they compile, the initialisers are complete, and calls work. */
 #include <lathe/lathe.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void append(void* user, const char* name, const char* text, size_t size) 
   *(size_t*)user += size;
 }
 
-/* Every initialiser sets its own size and nothing unasked for. */
+/* Every initialiser sets struct_size, and all other fields to their defaults. */
 static void check_initialisers(void) {
   lathe_scale scale = LATHE_SCALE_INIT;
   lathe_operand operand = LATHE_OPERAND_INIT;

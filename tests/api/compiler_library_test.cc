@@ -27,7 +27,7 @@ bool says(const absl::Status& status, const std::string& part) {
   return std::string(status.message()).find(part) != std::string::npos;
 }
 
-TEST(CompilerLibrary, LoadsOnFirstUse) {
+TEST(CompilerLibrary, LoadsAtFirstUse) {
   CompilerLibrary library(fake_compiler());
   EXPECT_EQ(library.load_milliseconds(), 0.0);
   ASSERT_TRUE(library.load().ok()) << library.load();
@@ -44,7 +44,7 @@ TEST(CompilerLibrary, MissingLibraryIsNotAvailable) {
   EXPECT_FALSE(library.mapped());
 }
 
-TEST(CompilerLibrary, FindsALibraryThatIsInstalledLater) {
+TEST(CompilerLibrary, FindsALibraryThatAppearsLater) {
   const std::string path = ::testing::TempDir() + "appears_later_" + std::to_string(getpid()) + ".so";
   CompilerLibrary library(path);
   EXPECT_EQ(library.load().code(), absl::StatusCode::kUnavailable);
@@ -68,7 +68,7 @@ TEST(CompilerLibrary, RefusesOtherLibraries) {
   EXPECT_TRUE(says(CompilerLibrary(fake_compiler("other_codegen")).load(), std::string(codegen_id())));
 }
 
-TEST(CompilerLibrary, PassesRequestsAndArtifacts) {
+TEST(CompilerLibrary, PassesRequestAndArtifact) {
   Something s;
   s.problem.n = 4711;
   s.config.kernel = "panel";
@@ -96,7 +96,7 @@ TEST(CompilerLibrary, PassesTheAssemblerSearch) {
   EXPECT_EQ(Json::parse(artifact->code)["assemble"], to_json(search));
 }
 
-// A directory of PATH and a pipeline in Latin-1. The invalid bytes are replaced, and nothing is refused.
+// Paths and pipelines may be in Latin-1, which is not valid UTF-8. The request is still accepted.
 TEST(CompilerLibrary, AcceptsTextThatIsNotUtf8) {
   Something s;
   AssemblerSearch search;
@@ -115,7 +115,7 @@ TEST(CompilerLibrary, AcceptsTextThatIsNotUtf8) {
   EXPECT_EQ(last, "# caf\xef\xbf\xbd\n");
 }
 
-TEST(CompilerLibrary, ReportsErrorsOfTheCompiler) {
+TEST(CompilerLibrary, ReportsTheCompilersMessage) {
   const absl::Status failed = CompilerLibrary(fake_compiler("fails")).compile(Something().request()).status();
   EXPECT_EQ(failed.code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(says(failed, "stage vectorise: no such shape")) << failed;
@@ -128,7 +128,7 @@ TEST(CompilerLibrary, ReportsErrorsOfTheCompiler) {
   EXPECT_TRUE(says(nothing, "0 artifacts")) << nothing;
 }
 
-TEST(CompilerLibrary, DumpsStageByStage) {
+TEST(CompilerLibrary, DumpsEachStage) {
   CompilerLibrary library(fake_compiler());
   std::vector<std::pair<std::string, std::string>> stages;
   const auto collect = [&, caller = std::this_thread::get_id()](absl::string_view name,
@@ -145,7 +145,7 @@ TEST(CompilerLibrary, DumpsStageByStage) {
   EXPECT_EQ(stages, want);
 }
 
-TEST(CompilerLibrary, SinkExceptionDoesNotPassThroughTheCompiler) {
+TEST(CompilerLibrary, ExceptionOfTheSinkDoesNotCrossTheCompiler) {
   CompilerLibrary library(fake_compiler());
   EXPECT_THROW(
       (void)library.dump(Something().request(), "",
@@ -153,7 +153,7 @@ TEST(CompilerLibrary, SinkExceptionDoesNotPassThroughTheCompiler) {
       std::runtime_error);
 }
 
-TEST(CompilerLibrary, ManyThreadsLoadItOnlyOnce) {
+TEST(CompilerLibrary, ManyThreadsLoadTheLibraryOnce) {
   CompilerLibrary library(fake_compiler());
   std::vector<std::thread> threads;
   std::atomic<int> good{0};

@@ -1,5 +1,4 @@
-// Tests compiler processes with a fake compiler. The N of a request selects whether the fake crashes, hangs, takes all
-// memory, and so on.
+// Compiler processes with a fake compiler that crashes, hangs or runs out of memory for certain N of a request.
 #include "compile_client/compiler_processes.h"
 
 #include <fcntl.h>
@@ -43,7 +42,7 @@ enum Way {
   kStartsAndHangs
 };
 
-// A sanitizer's shadow memory exceeds any limit, so the processes of a sanitizer build have no memory limit.
+// The shadow memory of a sanitizer exceeds any limit, so the process sets none.
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
@@ -51,7 +50,7 @@ constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(th
 
 CompilerProcessOptions options(const std::string& way = "misbehaves") {
   CompilerProcessOptions o;
-  o.program = LATHE_COMPILER_PROCESS_FILE;
+  o.executable = LATHE_COMPILER_PROCESS_FILE;
   o.compiler_path = fake_compiler(way);
   o.request_seconds = 60;
   return o;
@@ -63,7 +62,7 @@ absl::StatusOr<Artifact> compile(Compiler& compiler, int64_t n = 7) {
   return compiler.compile({problem, CompileConfig(), Target(), nullptr});
 }
 
-TEST(CompilerProcesses, GiveTheSameArtifactAsTheLibrary) {
+TEST(CompilerProcesses, AnswerLikeTheLibrary) {
   CompilerProcesses processes(options(""));
   CompilerLibrary library(fake_compiler());
   const auto out = compile(processes), in = compile(library);
@@ -74,7 +73,7 @@ TEST(CompilerProcesses, GiveTheSameArtifactAsTheLibrary) {
   EXPECT_EQ(children_of(getpid()).size(), 1u);
 }
 
-TEST(CompilerProcesses, PassOnDumpsAndErrors) {
+TEST(CompilerProcesses, PassDumpsAndErrors) {
   CompilerProcesses processes(options(""));
   std::vector<std::string> stages;
   ProblemClass problem;
@@ -93,7 +92,7 @@ TEST(CompilerProcesses, PassOnDumpsAndErrors) {
   EXPECT_EQ(compile(mumbling).status().code(), absl::StatusCode::kInternal);
 }
 
-TEST(CompilerProcesses, CrashOrHangFailsOnlyItsRequest) {
+TEST(CompilerProcesses, CrashFailsOnlyItsRequest) {
   CompilerProcessOptions o = options();
   o.request_seconds = 3;
   o.memory_bytes = uint64_t{1} << 30;
@@ -115,8 +114,8 @@ TEST(CompilerProcesses, CrashOrHangFailsOnlyItsRequest) {
     const auto next = compile(processes);
     EXPECT_TRUE(next.ok()) << "after " << way << ": " << next.status();
   }
-  EXPECT_EQ(children_of(getpid()).size(), 1u) << "the dead ones are gone";
-  EXPECT_TRUE(compile(processes, kHugeDump).ok()) << "20 MB pass";
+  EXPECT_EQ(children_of(getpid()).size(), 1u) << "dead processes are reaped";
+  EXPECT_TRUE(compile(processes, kHugeDump).ok()) << "a dump of 20 MB arrives";
 }
 
 TEST(CompilerProcesses, ServeOtherRequestsWhileOneHangs) {
@@ -131,7 +130,7 @@ TEST(CompilerProcesses, ServeOtherRequestsWhileOneHangs) {
   hanging.join();
 }
 
-TEST(CompilerProcesses, ChildrenOfAHangingProcessAreKilledToo) {
+TEST(CompilerProcesses, KillingAHungProcessKillsItsChildren) {
   CompilerProcessOptions o = options();
   o.request_seconds = 0.5;
   CompilerProcesses processes(o);
@@ -151,20 +150,20 @@ TEST(CompilerProcesses, ChildrenOfAHangingProcessAreKilledToo) {
   EXPECT_TRUE(comes_true([&] { return is_gone(group[0]); }));
 }
 
-TEST(CompilerProcesses, ReplaceAProcessThatWasKilledWhileIdle) {
+TEST(CompilerProcesses, KilledIdleProcessIsReplaced) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const auto before = children_of(getpid());
   ASSERT_EQ(before.size(), 1u);
   kill(before[0], SIGKILL);
-  // Wait until the process has ended with all its threads. Until then its socket is open.
+  // Wait until all its threads have ended, since its socket stays open until then.
   siginfo_t info;
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(before[0]), &info, WEXITED | WNOWAIT), 0);
   EXPECT_TRUE(compile(processes).ok());
   EXPECT_THAT(children_of(getpid()), testing::Not(testing::ElementsAre(before[0])));
 }
 
-TEST(CompilerProcesses, KilledDuringARequestIsAnError) {
+TEST(CompilerProcesses, KilledBusyProcessFailsItsRequest) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const auto children = children_of(getpid());
@@ -180,7 +179,7 @@ TEST(CompilerProcesses, KilledDuringARequestIsAnError) {
   EXPECT_TRUE(compile(processes).ok());
 }
 
-TEST(CompilerProcesses, EndWhenIdle) {
+TEST(CompilerProcesses, EndWhenIdleForTooLong) {
   CompilerProcessOptions o = options();
   o.idle_seconds = 0.1;
   CompilerProcesses processes(o);
@@ -189,8 +188,8 @@ TEST(CompilerProcesses, EndWhenIdle) {
   EXPECT_TRUE(compile(processes).ok());
 }
 
-// Requests arrive when an idle process is about to end. If it has ended, another process serves the request.
-TEST(CompilerProcesses, RequestToAnEndingProcessGoesToAnother) {
+// A request that arrives after the goodbye goes to another process. With an idle time of 0 this is every request.
+TEST(CompilerProcesses, RequestAfterGoodbyeGoesToAnotherProcess) {
   CompilerProcessOptions o = options();
   o.idle_seconds = 0.02;
   CompilerProcesses processes(o);
@@ -201,9 +200,9 @@ TEST(CompilerProcesses, RequestToAnEndingProcessGoesToAnother) {
   }
 }
 
-TEST(CompilerProcesses, MissingProgramOrLibraryIsNotAvailable) {
+TEST(CompilerProcesses, AreNotAvailableWithoutExecutableOrLibrary) {
   CompilerProcessOptions o = options();
-  o.program = "/nowhere/lathe-compiler-process";
+  o.executable = "/nowhere/lathe-compiler-process";
   absl::Status status = compile(*std::make_unique<CompilerProcesses>(o)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), "compiler process /nowhere/lathe-compiler-process: No such file or directory");
@@ -215,7 +214,7 @@ TEST(CompilerProcesses, MissingProgramOrLibraryIsNotAvailable) {
   status = CompilerProcesses(options("other_codegen")).load();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("codegen id 0123456789abcdef"));
-  o.program = "/bin/false";
+  o.executable = "/bin/false";
   EXPECT_FALSE(CompilerProcesses(o).load().ok());
 }
 
@@ -230,7 +229,7 @@ TEST(CompilerProcesses, RepeatedCrashesCauseGrowingPauses) {
   EXPECT_TRUE(compile(processes).ok());
 }
 
-TEST(CompilerProcesses, ServeManyThreadsAtOnce) {
+TEST(CompilerProcesses, ServeManyThreads) {
   CompilerProcesses processes(options("slow"));
   std::vector<std::thread> threads;
   std::atomic<int> good{0};
@@ -259,19 +258,19 @@ TEST(CompilerProcesses, RunAtThePriorityOfTheCaller) {
   EXPECT_EQ(sched_getscheduler(niced), SCHED_OTHER);
 }
 
-TEST(CompilerProcesses, RunAtIdlePriorityForAnIdleThread) {
+TEST(CompilerProcesses, RunIdlyForAnIdleCaller) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const pid_t plain = children_of(getpid()).at(0);
-  run_idly([&] { EXPECT_TRUE(compile(processes).ok()); });  // the nice value is the same
+  run_idly([&] { EXPECT_TRUE(compile(processes).ok()); });  // same nice value, other policy
   const auto children = children_of(getpid());
   ASSERT_EQ(children.size(), 2u);
   EXPECT_EQ(sched_getscheduler(plain), SCHED_OTHER);
   EXPECT_EQ(sched_getscheduler(children[0] == plain ? children[1] : children[0]), SCHED_IDLE);
 }
 
-// The time limit is extended only for an idle process that gets no processor time, not for one that hangs.
-TEST(CompilerProcesses, TimeLimitHoldsForAHangAtIdlePriority) {
+// A process that waits is not starved, so its deadline is not extended.
+TEST(CompilerProcesses, HungIdleProcessGetsNoExtension) {
   CompilerProcessOptions o = options();
   o.request_seconds = 2;
   CompilerProcesses processes(o);
@@ -280,12 +279,12 @@ TEST(CompilerProcesses, TimeLimitHoldsForAHangAtIdlePriority) {
   EXPECT_LT(Clock::now() - before, std::chrono::seconds(10));
 }
 
-TEST(CompilerProcesses, DoNotChangeTheHostsSignalsAndFiles) {
-  constexpr int kSignals = 32;  // later signals are real-time signals, which the C library uses or nobody
+TEST(CompilerProcesses, DoNotChangeTheHostsSignalsOrFiles) {
+  constexpr int kSignals = 32;  // higher numbers are real-time signals
   struct sigaction before[kSignals], after[kSignals];
   for (int i = 1; i < kSignals; ++i) sigaction(i, nullptr, &before[i]);
   int leaks[2];
-  ASSERT_EQ(pipe(leaks), 0);  // without O_CLOEXEC, so a child that does not close it holds it open
+  ASSERT_EQ(pipe(leaks), 0);  // without O_CLOEXEC: a child inherits it unless it closes it
   CompilerProcesses processes(options());
   EXPECT_FALSE(compile(processes, kAborts).ok());
   ASSERT_TRUE(compile(processes).ok());
@@ -302,7 +301,7 @@ TEST(CompilerProcesses, DoNotChangeTheHostsSignalsAndFiles) {
       EXPECT_NE(fcntl(std::atoi(file.path().filename().c_str()), F_GETFD) & FD_CLOEXEC, 0) << file.path();
 }
 
-// The host ignores SIGCHLD, so the system reaps its children. The same happens if a handler waits for every child.
+// A host whose SIGCHLD handler reaps every child, or that ignores SIGCHLD.
 TEST(CompilerProcesses, WorkIfTheHostReapsChildren) {
   struct sigaction ignore = {}, before;
   ignore.sa_handler = SIG_IGN;
@@ -312,7 +311,7 @@ TEST(CompilerProcesses, WorkIfTheHostReapsChildren) {
     EXPECT_TRUE(compile(processes).ok());
     const absl::Status status = compile(processes, kAborts).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("has gone"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is gone"));
     EXPECT_TRUE(compile(processes).ok());
   }
   sigaction(SIGCHLD, &before, nullptr);
@@ -321,11 +320,11 @@ TEST(CompilerProcesses, WorkIfTheHostReapsChildren) {
 TEST(CompilerProcesses, EndWithTheContext) {
   { EXPECT_TRUE(compile(*std::make_unique<CompilerProcesses>(options())).ok()); }
   EXPECT_TRUE(children_of(getpid()).empty());
-  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "none is left to be waited for";
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "no child is left";
 }
 
-// A compiler process ends when its host is killed, whether it is idle or compiling.
-TEST(CompilerProcesses, DieWithTheirHost) {
+// A compiler process does not outlive its host, whether it is idle or busy.
+TEST(CompilerProcesses, EndWithTheirHost) {
   for (const bool at_work : {false, true}) {
     int pipe_of_pids[2];
     ASSERT_EQ(pipe(pipe_of_pids), 0);
@@ -334,7 +333,7 @@ TEST(CompilerProcesses, DieWithTheirHost) {
       CompilerProcesses processes(options());
       if (!compile(processes).ok()) _exit(1);
       const pid_t pid = children_of(getpid()).at(0);
-      // A child that the host forks holds the socket too. It must not keep the compiler process alive.
+      // Another child of the host that inherits the socket must not keep the process alive.
       const pid_t holder = fork();
       if (holder == 0) {
         pause();
@@ -358,7 +357,7 @@ TEST(CompilerProcesses, DieWithTheirHost) {
   }
 }
 
-TEST(CompilerProcesses, ForkedChildStartsItsOwn) {
+TEST(CompilerProcesses, ForkedHostStartsItsOwn) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const auto mine = children_of(getpid());
@@ -374,10 +373,11 @@ TEST(CompilerProcesses, ForkedChildStartsItsOwn) {
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(compile(processes).ok());
-  EXPECT_EQ(children_of(getpid()), mine) << "the child's end left the parent's alone";
+  EXPECT_EQ(children_of(getpid()), mine) << "the end of the child did not end the parent's processes";
 }
 
-// A fake device whose context compiles in a separate process.
+// The same through a context: a crash fails the request, and the background of LATHE_MISS_FALLBACK compiles in
+// processes too.
 struct IsolatedDevice {
   explicit IsolatedDevice(const std::string& way, const std::string& fallback_bundle = "",
                           bool compiles_in_process = false) {
@@ -406,7 +406,7 @@ struct IsolatedDevice {
   FakeDriver* driver = nullptr;
 };
 
-TEST(CompilerProcesses, CrashFailsOneCallButNotTheNext) {
+TEST(CompilerProcesses, CrashFailsOneCallAndNotTheNext) {
   IsolatedDevice isolated("misbehaves");
   MatmulRequest bad(7, kAborts, 33), good(7, 40, 33);
   EXPECT_EQ(lathe_matmul(isolated.device.get(), nullptr, &bad.desc), LATHE_COMPILE_FAILED);
@@ -420,8 +420,8 @@ TEST(CompilerProcesses, CrashFailsOneCallButNotTheNext) {
   EXPECT_EQ(s.compiler_loaded, 0u);
 }
 
-// Also for a context that compiles in its own process, a user's pipeline is read in a separate one.
-TEST(CompilerProcesses, ReadAUsersPipelineInASeparateProcess) {
+// Also for a context that compiles in its own process.
+TEST(CompilerProcesses, ReadThePipelineForADump) {
   IsolatedDevice isolated("misbehaves", "", /*compiles_in_process=*/true);
   lathe_device described(*isolated.context, "described", isolated.device->facts, nullptr);
   std::string text;
@@ -438,7 +438,7 @@ TEST(CompilerProcesses, ReadAUsersPipelineInASeparateProcess) {
   };
   ASSERT_EQ(dump(40), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(text, "payload\nmy: yaml\n");
-  ASSERT_EQ(children_of(getpid()).size(), 1u) << "else what follows ends this process";
+  ASSERT_EQ(children_of(getpid()).size(), 1u) << "otherwise the pipeline below would end this process";
   EXPECT_EQ(dump(kAborts), LATHE_COMPILE_FAILED);
   EXPECT_THAT(lathe_last_error(), HasSubstr("the compiler process was ended by signal 6 (Aborted)"));
 }
@@ -458,7 +458,7 @@ class FallbackBundle {
   std::string directory_;
 };
 
-TEST(CompilerProcesses, FallbackCompilesAtIdlePriority) {
+TEST(CompilerProcesses, FallbackCompilesInAnIdleProcess) {
   const FallbackBundle bundle;
   IsolatedDevice isolated("slow", bundle.path());
   MatmulRequest m(7, 40, 33);
@@ -476,8 +476,8 @@ TEST(CompilerProcesses, FallbackCompilesAtIdlePriority) {
   EXPECT_EQ(s.compiler_loaded, 0u);
 }
 
-// With LATHE_MISS_FALLBACK a crash of the compiler is no error of the call. The class keeps its generic kernel.
-TEST(CompilerProcesses, FallbackKeepsTheGenericKernelAfterACrash) {
+// If the compiler crashes in the background, calls keep running on the generic kernel.
+TEST(CompilerProcesses, FallbackSurvivesACrashingCompiler) {
   const FallbackBundle bundle;
   IsolatedDevice isolated("misbehaves", bundle.path());
   uint64_t failures = 0;
@@ -493,7 +493,7 @@ TEST(CompilerProcesses, FallbackKeepsTheGenericKernelAfterACrash) {
   EXPECT_TRUE(comes_true([&] {
     return lathe_matmul(isolated.device.get(), nullptr, &good.desc) == LATHE_OK && !isolated.ran_generic();
   }));
-  EXPECT_EQ(isolated.statistics().compile_failures, failures) << "each is tried once";
+  EXPECT_EQ(isolated.statistics().compile_failures, failures) << "each class is tried once";
 }
 
 TEST(CompilerProcesses, WarmUpUsesSeveralProcesses) {

@@ -17,7 +17,7 @@ void append(void* user, const char*, const char* text, size_t size) {
   static_cast<std::string*>(user)->append(text, size);
 }
 
-// A new private directory for a disk cache, removed at the end of the test.
+// A new private directory for a disk cache; the test removes it.
 struct FreshDirectory {
   FreshDirectory() { EXPECT_NE(mkdtemp(path.data()), nullptr); }
   ~FreshDirectory() { std::filesystem::remove_all(path); }
@@ -40,8 +40,8 @@ TEST(Context, CreatesAndDestroys) {
   EXPECT_EQ(context, nullptr);
 }
 
-// While another process compiles the key, a caller waits as long as a compile may take.
-TEST(Context, LockTimeoutIsTheCompileTimeout) {
+// The cache waits for another process that compiles a key for as long as a compile may take.
+TEST(Context, CacheWaitsAsLongAsACompileMayTake) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   const auto none = [](const char*) { return nullptr; };
   EXPECT_EQ(cache_options(read_options(&options, none).value(), Logger()).lock_timeout_seconds, 120);
@@ -49,10 +49,10 @@ TEST(Context, LockTimeoutIsTheCompileTimeout) {
   EXPECT_EQ(cache_options(read_options(&options, none).value(), Logger()).lock_timeout_seconds, 7);
 }
 
-TEST(Context, DestroyIsRefusedWhileDevicesAreOpen) {
+TEST(Context, DestroyFailsWhileDevicesAreOpen) {
   FakeDevice fake;
   lathe_context_destroy(fake.context.get());
-  // The context still exists. The destroy was refused and logged the reason.
+  // The context still works, and an error says that it was not destroyed.
   ASSERT_FALSE(fake.log.empty());
   EXPECT_NE(fake.log.back().find("2 devices are open"), std::string::npos) << fake.log.back();
   EXPECT_EQ(fake.context->devices.load(), 2);
@@ -76,7 +76,7 @@ TEST(Context, CountsMissesAndHits) {
   EXPECT_GT(s.link_milliseconds, 0.0);
   EXPECT_GT(s.artifact_bytes, 0u);
 
-  // The same class on another device of the context: the artifact is in memory.
+  // The same class on another device of the context is in memory.
   auto driver = std::make_unique<FakeDriver>(fake.device->facts);
   lathe_device second(*fake.context, "second", fake.device->facts, std::move(driver));
   ASSERT_EQ(lathe_matmul(&second, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
@@ -119,7 +119,7 @@ TEST(Context, ListsAndClearsTheDiskCache) {
   EXPECT_GT(list["bytes"].get<uint64_t>(), 0u);
   EXPECT_EQ(list["rejected"], 0);
 
-  // A context without a compiler, as in another process: the disk serves it.
+  // A context without a compiler, as in another process, is served from disk.
   ContextOptions bare = options;
   bare.compiler_library = "/nowhere/liblathe-compiler.so";
   {
@@ -143,7 +143,7 @@ TEST(Context, ListsAndClearsTheDiskCache) {
   EXPECT_EQ(lathe_cache_clear(nullptr, nullptr), LATHE_INVALID_ARGUMENT);
 }
 
-// Packs a store into a bundle. Contexts of another machine use the bundle and import it.
+// A store is packed into a bundle, which contexts on another machine use and import.
 TEST(Context, BundlesServeWithoutACompilerAndCanBeImported) {
   const FreshDirectory own, others;
   const std::string &directory = own.path, &elsewhere = others.path;
@@ -165,7 +165,7 @@ TEST(Context, BundlesServeWithoutACompilerAndCanBeImported) {
   EXPECT_EQ(report.payloads, 1u);
   EXPECT_EQ(report.defects + report.duplicates, 0u);
   ASSERT_EQ(lathe_bundle_write(none.c_str(), sources, 1, "sm_90a", &report), LATHE_OK);
-  EXPECT_EQ(report.entries, 0u) << "it was made for another target";
+  EXPECT_EQ(report.entries, 0u) << "it is for another target";
   ASSERT_EQ(lathe_bundle_write(none.c_str(), sources, 1, facts.target.arch.c_str(), &report), LATHE_OK);
   EXPECT_EQ(report.entries, 1u);
 
@@ -193,7 +193,7 @@ TEST(Context, BundlesServeWithoutACompilerAndCanBeImported) {
   }
   EXPECT_EQ(report.entries, 1u);
 
-  // Now the directory serves without the bundle. Then it is pruned.
+  // Now served from the directory only, and then pruned.
   shipped.bundles.clear();
   lathe_context context(shipped);
   lathe_device device(context, "fake", facts, std::make_unique<FakeDriver>(facts));
@@ -212,7 +212,7 @@ TEST(Context, BundlesServeWithoutACompilerAndCanBeImported) {
   EXPECT_EQ(s.evictions, 1u);
 }
 
-TEST(Context, BundleErrorsNameTheCause) {
+TEST(Context, BundleCallsNameTheDefect) {
   const FreshDirectory fresh;
   const std::string &directory = fresh.path, path = directory + "/out.bundle";
   const char* const absent[] = {"/nonexistent/source"};

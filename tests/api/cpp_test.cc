@@ -1,4 +1,4 @@
-// Tests lathe.hpp with the shared library, as a user's program uses them.
+// lathe.hpp and the shared library, as a user's program uses them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -32,7 +32,7 @@ TEST(Cpp, HandlesMoveAndDoNotCopy) {
   EXPECT_EQ(first.get(), nullptr);
 }
 
-TEST(Cpp, BuffersAndStreamsOwnWhatTheyHold) {
+TEST(Cpp, BuffersAndStreamsOwnTheirMemory) {
   static_assert(!std::is_copy_constructible_v<lathe::Buffer> &&
                 std::is_nothrow_move_assignable_v<lathe::Buffer>);
   static_assert(!std::is_copy_constructible_v<lathe::Stream> &&
@@ -95,7 +95,7 @@ TEST(Cpp, MatmulFillsTheDescriptor) {
   EXPECT_EQ(d.math, LATHE_MATH_TF32);
 }
 
-TEST(Cpp, Int8ProductsAreExactSums) {
+TEST(Cpp, IntegerProductsAreExact) {
   const std::vector<int8_t> x(2 * 3), w(3 * 4);
   std::vector<int32_t> y(2 * 4);
   const lathe_matmul_desc d = lathe::matmul_desc(
@@ -105,7 +105,7 @@ TEST(Cpp, Int8ProductsAreExactSums) {
   EXPECT_EQ(d.d.dtype, LATHE_I32);
 }
 
-TEST(Cpp, ShapesThatDoNotFitThrow) {
+TEST(Cpp, MismatchedShapesThrow) {
   float data[64] = {};
   const auto matrix = [&](int64_t rows, int64_t columns) { return lathe::row_major(data, rows, columns); };
   EXPECT_NO_THROW(lathe::matmul_desc(matrix(2, 3), matrix(3, 4), matrix(2, 4)));
@@ -123,7 +123,7 @@ TEST(Cpp, ShapesThatDoNotFitThrow) {
   }
 }
 
-TEST(Cpp, ArgmaxWithABatchThrows) {
+TEST(Cpp, ArgmaxOfABatchThrows) {
   float data[64] = {};
   int32_t indices[8] = {};
   const lathe::Matrix x = lathe::row_major(data, 2, 4), w = lathe::row_major(data, 4, 3);
@@ -162,7 +162,7 @@ TEST(Cpp, ErrorsCarryStatusAndMessage) {
   EXPECT_THROW(context.describe("/nowhere.json"), lathe::Error);
 }
 
-TEST(Cpp, PackedBatchStrideIsAWholeWeight) {
+TEST(Cpp, PackedBatchesAreOneWholeWeightApart) {
   lathe::Context context(options());
   const lathe::Device cpu = context.open("cpu");
   const std::pair<lathe_dtype, int64_t> dtypes[] = {
@@ -211,14 +211,14 @@ TEST(Cpp, Elementwise) {
   manifest.add(desc, "scaled");
   EXPECT_EQ(device.classes(manifest).size(), 3u) << "one for each alignment";
   EXPECT_EQ(device.warm(manifest).compiled, 3u);
-  // Another context reads the manifest and knows nothing else of the program.
+  // The manifest's text is all that another device needs.
   lathe::Context other(options());
   lathe::Manifest read;
   read.parse(manifest.text());
   EXPECT_EQ(other.describe(LATHE_FACTS_DIR "/h200.json").warm(read).compiled, 3u);
 }
 
-TEST(Cpp, PlansExplainsDumpsAndWarmsADescribedDevice) {
+TEST(Cpp, PlansExplainsDumpsAndWarmsUpADescribedDevice) {
   lathe::Context context(options());
   lathe::Device device = context.describe(LATHE_FACTS_DIR "/h200.json");
   float data[64] = {};
@@ -234,8 +234,7 @@ TEST(Cpp, PlansExplainsDumpsAndWarmsADescribedDevice) {
   EXPECT_THROW(plan.workspace_bytes(), lathe::Error);
   lathe::Manifest manifest;
   manifest.add(desc, 3, "weight");
-  // Three M with rows aligned to 16 bytes, three M with other rows, and one class for pointers that are not even
-  // aligned to an element.
+  // Three classes of M with rows aligned to 16 bytes, three with other rows, and one for unaligned pointers.
   EXPECT_EQ(device.classes(manifest).size(), 3u + 3 + 1);
   const lathe_warmup_report report = device.warm(desc, 3);
   EXPECT_EQ(report.compiled, 3u + 3 + 1);
@@ -250,7 +249,7 @@ TEST(Cpp, PlansExplainsDumpsAndWarmsADescribedDevice) {
   EXPECT_NE(context.devices().find("\"cuda"), std::string::npos);
 }
 
-TEST(Cpp, MissesAreRefusedAndReported) {
+TEST(Cpp, MissesFailAndCallTheCallback) {
   lathe::Context context(options());
   lathe::Device cpu = context.open("cpu");
   std::string problem;
@@ -269,7 +268,7 @@ TEST(Cpp, MissesAreRefusedAndReported) {
   EXPECT_NE(context.metrics().find("# TYPE lathe_"), std::string::npos) << context.metrics();
 }
 
-TEST(Cpp, BundlesAreWrittenAndListed) {
+TEST(Cpp, WritesAndListsBundles) {
   const std::string path = testing::TempDir() + "lathe_cpp_test.bundle";
   EXPECT_EQ(lathe::write_bundle(path, {}).entries, 0u);
   EXPECT_NE(lathe::list_bundle(path).find("\"entries\":[]"), std::string::npos) << lathe::list_bundle(path);
@@ -279,7 +278,7 @@ TEST(Cpp, BundlesAreWrittenAndListed) {
   EXPECT_THROW(lathe::list_bundle(path), lathe::Error);
 }
 
-TEST(Cpp, PayloadsAreInspected) {
+TEST(Cpp, InspectsPayloads) {
   lathe::Context context(options());
   EXPECT_EQ(context.inspect("p.mlir", "{\"functions\":[]}"), "{\"functions\":[]}")
       << "the fake compiler's answer is the text";

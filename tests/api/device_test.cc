@@ -25,7 +25,7 @@ TEST(Device, OpensByName) {
   lathe_context* context = fake.context.get();
   lathe_device* device = nullptr;
   ASSERT_EQ(lathe_device_open(context, "cpu", &device), LATHE_OK) << lathe_last_error();
-  EXPECT_EQ(device->workers, 2) << "the context's option";
+  EXPECT_EQ(device->workers, 2) << "the option of the context";
   lathe_device_close(device);
   EXPECT_EQ(lathe_device_open(context, "abacus", &device), LATHE_INVALID_ARGUMENT);
   EXPECT_EQ(device, nullptr);
@@ -35,9 +35,9 @@ TEST(Device, OpensByName) {
   lathe_device_close(nullptr);
 }
 
-// PTX is assembled at compile time only for a described device. The assembler's complaints are logged each time; that
-// there is no assembler is logged once.
-TEST(Device, AsksForAnAssemblerWithoutADriver) {
+// PTX is assembled at compile time only for a described device. The assembler's complaints are logged, and a missing
+// assembler is logged once.
+TEST(Device, AssemblesPtxOnlyWithoutADriver) {
   std::vector<std::string> log;
   ContextOptions options;
   options.compiler_library = fake_compiler();
@@ -49,7 +49,7 @@ TEST(Device, AsksForAnAssemblerWithoutADriver) {
   lathe_device driven(context, "driven", facts, std::make_unique<FakeDriver>(facts));
   const auto compile = [&](lathe_device& device, int64_t n) {
     const DispatchKey key = key_of_request(MatmulRequest(2, n, 4).desc);
-    const auto result = get_artifact(device, key.problem, choose_plan(device, key).value());
+    const auto result = find_or_compile(device, key.problem, choose_plan(device, key).value());
     return Json::parse(result.value().artifact->code);
   };
   EXPECT_FALSE(compile(driven, 8).contains("assemble"));
@@ -82,7 +82,7 @@ TEST(Device, ListsEveryBackend) {
   EXPECT_EQ(prefixes, (std::set<std::string>{"cpu", "cuda", "hip", "spirv"}));
 }
 
-TEST(Device, DescribesFromFacts) {
+TEST(Device, CanBeDescribedByFacts) {
   FakeDevice fake;
   lathe_context* context = fake.context.get();
   lathe_device* device = nullptr;
@@ -129,7 +129,7 @@ TEST(Device, NamedAssemblerMustExist) {
             LATHE_INVALID_ARGUMENT);
   EXPECT_EQ(device, nullptr);
   EXPECT_STREQ(lathe_last_error(), "LATHE_PTXAS: /nowhere/ptxas: No such file or directory");
-  // AMD's kernels are not PTX, so they need no assembler.
+  // AMD devices use no PTX.
   ASSERT_EQ(lathe_device_describe(context, facts_file("mi300x.json").c_str(), nullptr, &device), LATHE_OK)
       << lathe_last_error();
   lathe_device_close(device);
@@ -143,7 +143,7 @@ TEST(Device, DescribedDeviceCannotRun) {
   EXPECT_EQ(lathe_argmax(fake.described.get(), nullptr, &a.desc), LATHE_NOT_AVAILABLE);
 }
 
-TEST(Device, FingerprintDependsOnFactsWorkersAndTarget) {
+TEST(Device, FingerprintCoversFactsWorkersAndTarget) {
   FakeDevice fake;
   uint64_t first = 0;
   ASSERT_EQ(lathe_device_fingerprint(fake.device.get(), &first), LATHE_OK);
@@ -162,7 +162,7 @@ TEST(Device, FingerprintDependsOnFactsWorkersAndTarget) {
   EXPECT_EQ(lathe_device_fingerprint(fake.device.get(), nullptr), LATHE_INVALID_ARGUMENT);
 }
 
-TEST(Device, ForcedCandidateIsUsedOrRefused) {
+TEST(Device, TakesOrRefusesForcedCandidates) {
   FakeDevice fake;
   DispatchKey key = key_of_request(MatmulRequest(7, 40, 33).desc);
   const absl::StatusOr<Choice> best = choose_plan(*fake.device, key);
@@ -196,7 +196,7 @@ TEST(Device, KeepsTheFirstKernelOfAKey) {
   EXPECT_EQ(kernels.find(key), first);
 }
 
-// What an entry fixes must equal what the formulas give for every M and batch of the class.
+// A fixed launch config equals what the formulas give for every M and batch of the class.
 TEST(Device, FixesTheLaunchIfTheClassDeterminesIt) {
   ProblemClass c;
   c.n = 40;
@@ -239,7 +239,7 @@ TEST(Device, FixesTheLaunchIfTheClassDeterminesIt) {
   rows.row_lo = 1;
   rows.row_hi = 1024;
   const FakeKernel kernel{Artifact()};
-  EXPECT_FALSE(make_entry({rows, 0, 0}, &kernel, 1).launch_is_fixed) << "the row's length varies";
+  EXPECT_FALSE(make_entry({rows, 0, 0}, &kernel, 1).launch_is_fixed) << "the length of the rows varies";
 }
 
 }  // namespace

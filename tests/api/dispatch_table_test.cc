@@ -16,7 +16,7 @@ DispatchKey key(int64_t n, int32_t split_k = 0, int32_t candidate = 0) {
   return k;
 }
 
-// The table never dereferences a kernel.
+// The table does not dereference kernels.
 const LoadedKernel* kernel(int64_t n) { return reinterpret_cast<const LoadedKernel*>(n * 16); }
 
 TEST(DispatchTable, FindsInsertedEntries) {
@@ -30,7 +30,7 @@ TEST(DispatchTable, FindsInsertedEntries) {
   EXPECT_EQ(table.find(key(2)), nullptr);
 }
 
-TEST(DispatchTable, OverriddenRequestsHaveOtherKeys) {
+TEST(DispatchTable, OverridesHaveTheirOwnEntries) {
   DispatchTable table;
   table.insert({key(1), kernel(1), 1, false, {}});
   EXPECT_EQ(table.find(key(1, 7)), nullptr);
@@ -41,7 +41,7 @@ TEST(DispatchTable, OverriddenRequestsHaveOtherKeys) {
   EXPECT_EQ(table.find(key(1, 0, 7)), nullptr);
 }
 
-TEST(DispatchTable, FirstInsertWins) {
+TEST(DispatchTable, FirstInsertOfAKeyStays) {
   DispatchTable table;
   const DispatchEntry* first = table.insert({key(1), kernel(1), 1, false, {}});
   EXPECT_EQ(table.insert({key(1), kernel(2), 2, false, {}}), first);
@@ -49,10 +49,10 @@ TEST(DispatchTable, FirstInsertWins) {
   EXPECT_EQ(table.size(), 1u);
 }
 
-TEST(DispatchTable, EveryByteOfTheKeyCounts) {
+TEST(DispatchTable, EveryFieldOfTheKeyMatters) {
   DispatchTable table;
   table.insert({key(4096), kernel(1), 1, false, {}});
-  // If any byte of the key changes, it must be another key: no padding is compared, and no field is left out.
+  // Flipping any byte gives another key, so there is no padding and no field is ignored.
   for (size_t i = 0; i < sizeof(DispatchKey); ++i) {
     DispatchKey other = key(4096);
     reinterpret_cast<unsigned char*>(&other)[i] ^= 1;
@@ -72,7 +72,7 @@ TEST(DispatchTable, GrowsAndKeepsEntriesInPlace) {
   EXPECT_EQ(table.size(), 5000u);
 }
 
-TEST(DispatchTable, ReadersWorkWhileWritersGrowIt) {
+TEST(DispatchTable, ReadersRunWhileWritersGrowIt) {
   DispatchTable table;
   constexpr int64_t kPerWriter = 2000;
   constexpr int kWriters = 2, kReaders = 2;
@@ -82,7 +82,7 @@ TEST(DispatchTable, ReadersWorkWhileWritersGrowIt) {
   for (int w = 0; w < kWriters; ++w) {
     threads.emplace_back([&, w] {
       for (int64_t i = 0; i < kPerWriter; ++i) {
-        // All writers insert every second key; the others are each writer's own.
+        // Every second key is inserted by all writers.
         const int64_t n = i % 2 == 0 ? i : i + kPerWriter * w;
         if (table.insert({key(n), kernel(n), 1, false, {}})->kernel != kernel(n)) ++wrong;
         if (table.find(key(n)) == nullptr) ++wrong;

@@ -22,7 +22,7 @@ TEST(Dispatch, LaunchesWithTheTrueSizes) {
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &large.desc), LATHE_OK) << lathe_last_error();
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &small.desc), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(fake.driver->launches.load(), 2);
-  EXPECT_EQ(fake.driver->loads.load(), 1) << "both are of the bucket (32, 64]";
+  EXPECT_EQ(fake.driver->loads.load(), 1) << "both are in the bucket (32, 64]";
   EXPECT_EQ(fake.driver->last.dims.m, 33);
   EXPECT_EQ(fake.driver->last_args.m, 33);
   EXPECT_EQ(fake.driver->last_args.d, small.d.data());
@@ -56,7 +56,7 @@ TEST(Dispatch, ForcedSplitsHaveTheirOwnEntry) {
   EXPECT_EQ(fake.device->table.size(), 2u);
 }
 
-TEST(Dispatch, MissPolicyErrorChangesNothing) {
+TEST(Dispatch, MissPolicyErrorPreparesNothing) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
   m.desc.miss_policy = LATHE_MISS_ERROR;
@@ -67,10 +67,10 @@ TEST(Dispatch, MissPolicyErrorChangesNothing) {
   m.desc.miss_policy = LATHE_MISS_BLOCK;
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK);
   m.desc.miss_policy = LATHE_MISS_ERROR;
-  EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << "loaded by now";
+  EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << "the kernel is loaded now";
 }
 
-TEST(Dispatch, DefaultPolicyIsThatOfTheContext) {
+TEST(Dispatch, PolicyOfTheContextIsTheDefault) {
   FakeDevice fake(fake_compiler(), MissPolicy::kError);
   MatmulRequest m(7, 40, 33);
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_MISS);
@@ -116,7 +116,7 @@ TEST(Dispatch, ErrorsNameTheRequest) {
   }
 }
 
-TEST(Dispatch, NullDevicesAreRefused) {
+TEST(Dispatch, RefusesNullDevices) {
   MatmulRequest m(7, 40, 33);
   ArgmaxRequest a(3, 100);
   FakeDevice fake;
@@ -158,14 +158,15 @@ TEST(Dispatch, ChecksTheCallersWorkspace) {
   tuning.split_k = 7;
   lathe_workspace workspace = LATHE_WORKSPACE_INIT;
   workspace.next = reinterpret_cast<const lathe_chain*>(&tuning);
-  // The formula of the fake kernel: 4 bytes for each of M * N * splits, and 128 bytes for each worker.
+  // The formula of the fake kernel: 4 * M * N * splits, and 128 per worker.
   const size_t needed = 4 * 7 * 40 * 7 + 2 * 128;
   std::vector<char> memory(needed + 64);
   workspace.data = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   workspace.bytes = needed - 1;
   m.desc.next = reinterpret_cast<const lathe_chain*>(&workspace);
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_INVALID_ARGUMENT);
-  EXPECT_TRUE(last_error_says(std::to_string(needed - 1) + " bytes of " + std::to_string(needed)))
+  EXPECT_TRUE(
+      last_error_says(std::to_string(needed - 1) + " bytes, but the launch needs " + std::to_string(needed)))
       << lathe_last_error();
   workspace.bytes = needed;
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
@@ -173,7 +174,7 @@ TEST(Dispatch, ChecksTheCallersWorkspace) {
   EXPECT_EQ(fake.driver->last.workspace_bytes, needed);
 }
 
-TEST(Dispatch, ManyThreadsCompileAClassOnce) {
+TEST(Dispatch, ManyThreadsThatMissOneClassCompileOnce) {
   FakeDevice fake;
   constexpr int kThreads = 4, kClasses = 6, kRounds = 20;
   std::vector<std::thread> threads;

@@ -10,7 +10,7 @@
 namespace lathe {
 namespace {
 
-// The value of an f16 or bf16 number as double, from the definition of the format.
+// The value of a half or bfloat16 as a double, from the definition of the format.
 double value_of(uint16_t bits, int exponent_bits, int fraction_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const double sign = bits >> 15 ? -1.0 : 1.0;
@@ -24,7 +24,7 @@ double value_of(uint16_t bits, int exponent_bits, int fraction_bits) {
   return sign * (1.0 + fraction * unit) * std::ldexp(1.0, exponent - bias);
 }
 
-// Computes beta * C with beta = 1 for one row of `in`, and returns D in the type `Out`.
+// Converts one row of elements from `in` to `out`, as beta * C with beta = 1.
 template <typename In, typename Out>
 std::vector<Out> convert(const std::vector<In>& in, DType in_type, DType out_type) {
   std::vector<Out> out(in.size());
@@ -64,8 +64,8 @@ TEST(EmptyProduct, WidensEveryHalfAndBfloat16) {
   }
 }
 
-// For every finite value, the midpoint to the next value, and the floats next to that midpoint: the result is the
-// nearest value. At the midpoint it is the one with the even fraction.
+// Tests every finite value, the midpoint to its neighbour, and the floats next to the midpoint. The result is the
+// nearest value; in a tie, the one with the even fraction.
 TEST(EmptyProduct, RoundsToNearestEven) {
   struct {
     DType type;
@@ -77,7 +77,7 @@ TEST(EmptyProduct, RoundsToNearestEven) {
     std::vector<uint16_t> want;
     for (uint16_t bits = 0; bits < f.infinity; ++bits) {
       const double low = value_of(bits, f.exponent_bits, f.fraction_bits);
-      // Above the largest finite value: the next value if the format had larger exponents.
+      // The value that would follow the largest finite one if the exponent were unbounded.
       const double high =
           bits + 1 < f.infinity
               ? value_of(static_cast<uint16_t>(bits + 1), f.exponent_bits, f.fraction_bits)
@@ -89,7 +89,7 @@ TEST(EmptyProduct, RoundsToNearestEven) {
         const uint16_t top = sign < 0 ? 0x8000 : 0;
         in.push_back(sign * static_cast<float>(low));
         want.push_back(bits == 0 ? 0 : bits | top);  // the product's +0 plus -0 is +0
-        if (tie != middle) continue;                 // the midpoint is no f32 (subnormals of bf16)
+        if (tie != middle) continue;  // subnormals of bfloat16: f32 cannot represent the midpoint
         in.push_back(sign * tie);
         want.push_back(even | top);
         in.push_back(sign * std::nextafter(tie, 0.0f));

@@ -1,4 +1,4 @@
-// Requests for external libraries, on a fake driver that claims to have one.
+// Requests that external libraries should run, on a fake driver that claims to have a library.
 #include <gtest/gtest.h>
 
 #include "dispatch/dispatch.h"
@@ -25,12 +25,11 @@ struct Asked {
 
 size_t warnings(const FakeDevice& fake) {
   size_t count = 0;
-  for (const std::string& line : fake.log)
-    count += line.find("Lathe's own kernel instead") != std::string::npos;
+  for (const std::string& line : fake.log) count += line.find("Lathe's own kernel ") != std::string::npos;
   return count;
 }
 
-TEST(ExternalRequest, DoesNotSearchLibrariesUnlessAsked) {
+TEST(ExternalRequest, NoLibraryIsSearchedUnlessAsked) {
   FakeDevice fake;
   MatmulRequest m(40, 48, 333);
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
@@ -38,7 +37,7 @@ TEST(ExternalRequest, DoesNotSearchLibrariesUnlessAsked) {
   EXPECT_EQ(fake.driver->external_launches.load(), 0);
 }
 
-TEST(ExternalRequest, HasItsOwnDispatchEntry) {
+TEST(ExternalRequest, HasItsOwnEntry) {
   FakeDevice fake;
   Asked prefer(LATHE_EXTERNAL_PREFER), off(LATHE_EXTERNAL_OFF);
   ASSERT_EQ(prefer.run(fake), LATHE_OK) << lathe_last_error();
@@ -61,8 +60,8 @@ TEST(ExternalRequest, AbsentLibraryFailsOnlyIfRequired) {
   EXPECT_NE(std::string(lathe_last_error()).find("no such file"), std::string::npos) << lathe_last_error();
 }
 
-// The library was there when the plan was made, perhaps on another machine.
-TEST(ExternalRequest, LibraryRemovedAfterPlanningFailsOnlyIfRequired) {
+// The library was present when the plan was made, or on the machine that made the artifact.
+TEST(ExternalRequest, LibraryThatFailsToLoadFailsOnlyIfRequired) {
   FakeDevice fake;
   fake.driver->external_load_error = absl::UnavailableError("libopenblas.so.0 has no cblas_sgemm");
   Asked prefer(LATHE_EXTERNAL_PREFER), require(LATHE_EXTERNAL_REQUIRE);
@@ -75,7 +74,7 @@ TEST(ExternalRequest, LibraryRemovedAfterPlanningFailsOnlyIfRequired) {
       << lathe_last_error();
 }
 
-TEST(ExternalRequest, FailingLibraryFailsOnlyIfRequired) {
+TEST(ExternalRequest, LibraryThatFailsToLaunchFailsOnlyIfRequired) {
   FakeDevice fake;
   fake.driver->external_launch_error = absl::UnavailableError("status 13");
   Asked prefer(LATHE_EXTERNAL_PREFER), require(LATHE_EXTERNAL_REQUIRE);
@@ -84,13 +83,13 @@ TEST(ExternalRequest, FailingLibraryFailsOnlyIfRequired) {
   EXPECT_EQ(fake.driver->launches.load(), 6);
   EXPECT_EQ(warnings(fake), 1u);
   EXPECT_EQ(require.run(fake), LATHE_NOT_AVAILABLE);
-  // The library may have overwritten an input, so no other kernel may run instead.
+  // If the failed launch may have overwritten an input, no other kernel runs.
   fake.driver->external_launch_error = absl::InternalError("half written");
   EXPECT_EQ(prefer.run(fake), LATHE_INTERNAL);
 }
 
-// The library's plan needs no scratch memory, so the caller's workspace is too small for Lathe's own kernel.
-TEST(ExternalRequest, OwnKernelIgnoresATooSmallWorkspace) {
+// The library's plan needs no workspace, so the caller's may be too small for Lathe's kernel.
+TEST(ExternalRequest, LathesKernelDoesNotUseAWorkspaceThatIsTooSmall) {
   FakeDevice fake;
   fake.driver->external_launch_error = absl::UnavailableError("status 13");
   Asked prefer(LATHE_EXTERNAL_PREFER);
@@ -120,7 +119,7 @@ TEST(ExternalRequest, ChecksTheChain) {
   EXPECT_EQ(bad.run(fake), LATHE_INVALID_ARGUMENT);
 }
 
-// A plan runs only requests with the options that it was made for.
+// A plan keeps the choice that it was made with.
 TEST(ExternalRequest, PlanKeepsItsChoice) {
   FakeDevice fake;
   Asked prefer(LATHE_EXTERNAL_PREFER), off(LATHE_EXTERNAL_OFF);

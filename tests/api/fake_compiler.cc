@@ -1,5 +1,4 @@
-// A fake compiler library. It works, or misbehaves in the way that FAKE_COMPILER_<WAY> names. Only fake drivers launch
-// its artifacts.
+// A fake compiler library. FAKE_COMPILER_<WAY> makes it misbehave in one way. Only fake drivers launch its artifacts.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,7 +21,7 @@ namespace {
   sink(user, output, name, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
-// The code in the format of the fake HIP driver (tests/runtime/drivers): the target in HSA's form, and the kernel.
+// What the fake HIP reads: the target in HSA's notation, and the kernel (tests/runtime/drivers).
 [[maybe_unused]] std::string hsaco_for(const lathe::Json& target) {
   std::string isa = target["arch"];
   for (const char* mode : {"sramecc", "xnack"}) {
@@ -33,8 +32,8 @@ namespace {
   return "hsaco " + isa + "\nkernel fake threads=1024 shared=0 maps=0\n";
 }
 
-// Workspace: 4 bytes for each element of each split, and 128 bytes for each worker except in a library's artifact.
-// Code: the request, so that tests can look at it.
+// Workspace: 4 bytes for each element of each split, and 128 bytes per worker unless it is a library's. The code is
+// the request, so that tests can inspect it.
 [[maybe_unused]] std::string artifact_for(const std::string& request, int steps) {
   using namespace lathe;
   Artifact artifact;
@@ -89,9 +88,9 @@ EXPORTED const char* lathe_compiler_codegen_id() {
 }
 
 #ifdef FAKE_COMPILER_MISBEHAVES
-// Misbehaves in the way that the request's N selects, if it selects one.
+// Misbehaves for certain N of the request.
 #ifdef __clang__
-__attribute__((no_sanitize("address", "undefined", "thread")))  // the fault is intended
+__attribute__((no_sanitize("address", "undefined", "thread")))  // the undefined behaviour is intended
 #endif
 void misbehave(int64_t n, lathe_compiler_sink sink, void* user) {
   volatile char* nowhere = nullptr;
@@ -100,7 +99,7 @@ void misbehave(int64_t n, lathe_compiler_sink sink, void* user) {
   if (n == 1003) pause();
   if (n == 1004) _exit(3);
   if (n == 1005) {
-    // Takes all memory and then aborts, as LLVM does.
+    // Like LLVM when memory runs out.
     for (;;) {
       static volatile char* block;
       block = static_cast<char*>(malloc(1 << 20));
@@ -109,7 +108,7 @@ void misbehave(int64_t n, lathe_compiler_sink sink, void* user) {
     }
   }
   if (n == 1006) {
-    // Sends half of a frame on the socket and ends.
+    // Half an answer, written to the socket itself.
     if (send(STDIN_FILENO, "LFRM half a frame", 17, 0) < 0) abort();
     _exit(0);
   }
@@ -140,16 +139,16 @@ EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_c
 #endif
   const lathe::Json json = lathe::Json::parse(text);
   if (json.contains("inspect")) {
-    // Returns the payload's text as the program.
+    // The answer is the payload's text.
 #ifdef FAKE_COMPILER_MISBEHAVES
     const lathe::Json answer = lathe::Json::parse(json["inspect"]["text"].get<std::string>());
     misbehave(answer.value("n", int64_t{0}), sink, user);
 #endif
-    pass(sink, user, LATHE_COMPILER_PROGRAM, "program", json["inspect"]["text"]);
+    pass(sink, user, LATHE_COMPILER_JSON, "program", json["inspect"]["text"]);
     return 0;
   }
   if (json.contains("ukernel")) {
-    pass(sink, user, LATHE_COMPILER_PROGRAM, "ukernel", json["ukernel"]["description"]);
+    pass(sink, user, LATHE_COMPILER_JSON, "ukernel", json["ukernel"]["description"]);
     return 0;
   }
 #ifdef FAKE_COMPILER_MISBEHAVES

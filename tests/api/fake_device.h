@@ -1,4 +1,4 @@
-// A context whose compiler is a fake, and a device whose driver records launches instead of running them.
+// A context with a fake compiler, and a device whose fake driver notes launches instead of running them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "dispatch/device.h"
+#include "dispatch/externals.h"
+#include "dispatch/prepare.h"
 #include "runtime/cpu/host_memory.h"
 #include "runtime/driver.h"
 
@@ -86,9 +88,9 @@ class FakeDriver : public Driver {
   std::atomic<int> searches{0}, external_launches{0};
   std::string refused_code = "none", finished_code;
   absl::Status refusal = absl::DataLossError("a cubin of another time");
-  void* captured_stream = this;  // no stream of a test
+  void* captured_stream = this;  // equal to no stream of a test
   size_t reserved_bytes = 0, reserved_counters = 0;
-  Launch last;  // its pointers point to the copies below
+  Launch last;  // points to the two members below
   ArgumentBlock last_args;
   ProblemClass last_problem;
   std::vector<Slice> slices;
@@ -152,7 +154,7 @@ struct FakeDevice {
   std::unique_ptr<lathe_device> device, described;
 };
 
-// D = A B in f32, M by K times K by N, with B column-major. Owns its operands.
+// An f32 matmul (M by K times K by N, B column-major) with buffers that it owns.
 struct MatmulRequest {
   MatmulRequest(int64_t m, int64_t n, int64_t k)
       : a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)), d(static_cast<size_t>(m * n)) {

@@ -1,4 +1,4 @@
-// LATHE_MISS_FALLBACK with a fake driver and fake compilers: who compiles, and which kernel runs until then.
+// LATHE_MISS_FALLBACK with a fake driver and fake compilers: which kernel runs, and what is compiled where.
 #include "dispatch/fallback.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ class Fallback : public testing::Test {
   static bool ran_generic(const FakeDevice& fake) {
     return fake.driver->last.kernel->recipe().steps[0].symbol == "generic";
   }
-  // Runs the request until the class's own kernel runs. Fails after two minutes.
+  // Repeats the call until the class's own kernel runs. Fails after two minutes.
   static void wait_for_own_kernel(FakeDevice& fake, MatmulRequest& m) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     do {
@@ -62,12 +62,12 @@ class Fallback : public testing::Test {
   std::string directory_, path_;
 };
 
-TEST_F(Fallback, FirstCallRunsTheGenericKernelLaterCallsTheirOwn) {
+TEST_F(Fallback, FirstCallRunsTheGenericKernelAndLaterOnesTheirOwn) {
   auto fake = open(fake_compiler("slow"));
   MatmulRequest m(7, 40, 33);
   ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
   EXPECT_TRUE(ran_generic(*fake));
-  EXPECT_EQ(fake->statistics().compiles, 0u) << "the slow compiler cannot have ended";
+  EXPECT_EQ(fake->statistics().compiles, 0u) << "the slow compiler cannot be done yet";
   EXPECT_EQ(fake->statistics().fallback_runs, 1u);
   EXPECT_EQ(fake->statistics().dispatch_misses, 1u);
   EXPECT_EQ(fake->driver->last_args.form, form_of(fake->driver->last_problem));
@@ -97,11 +97,11 @@ TEST_F(Fallback, PolicyOfACallOverridesTheContexts) {
   EXPECT_TRUE(ran_generic(other));
 }
 
-// A background compile runs at idle priority and may take very long. A blocking call does not wait for it; it compiles
-// the kernel itself.
+// A background compile runs at idle priority, so a call that must have the kernel compiles it itself.
 TEST_F(Fallback, BlockingCallDoesNotWaitForTheBackground) {
   auto fake = open(fake_compiler("slow"));
-  // Repeat until a blocking call comes while the background compiles. If the call is first, the background joins it.
+  // Repeats until a call arrives while the background compiles its class. If the call is first, the background waits
+  // for it instead.
   uint64_t classes = 0;
   while (classes < 200 && fake->statistics().compiles == classes) {
     MatmulRequest m(7, 40 + static_cast<int64_t>(classes++), 33);
@@ -117,7 +117,7 @@ TEST_F(Fallback, BlockingCallDoesNotWaitForTheBackground) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
   while (fake->statistics().compiles == classes && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_GT(fake->statistics().compiles, classes) << "one was made twice";
+  EXPECT_GT(fake->statistics().compiles, classes) << "one kernel was compiled twice";
 }
 
 TEST_F(Fallback, NeedsNoCompiler) {
@@ -160,7 +160,7 @@ TEST_F(Fallback, ForcedCandidatesAndPlansBlock) {
   EXPECT_EQ(fake->statistics().fallback_runs, 0u);
 }
 
-TEST_F(Fallback, RequiredLibraryIsNotReplacedByAGenericKernel) {
+TEST_F(Fallback, ContextThatRequiresALibraryBlocks) {
   FakeDevice fake(fake_compiler(), MissPolicy::kFallback, "ryzen-7-5800u.json", path_, 1024,
                   {ExternalUse::kRequire, ExternalId::kOpenBlas});
   fake.driver->absent_openblas = "no such file";
@@ -170,9 +170,9 @@ TEST_F(Fallback, RequiredLibraryIsNotReplacedByAGenericKernel) {
   EXPECT_EQ(fake.statistics().fallback_runs, 0u);
 }
 
-TEST_F(Fallback, UnusableBundleMakesMissesBlockWithOneWarning) {
+TEST_F(Fallback, WithoutAUsableBundleMissesBlockAndWarnOnce) {
   std::string damaged = generic_bundle_bytes();
-  damaged.back() ^= 1;  // in the last payload, which all kernels of this backend share
+  damaged.back() ^= 1;  // in the payload that all kernels of the last target share
   const std::tuple<const char*, std::string, const char*> bundles[] = {
       {"ryzen-7-5800u.json", "", "fallback.bundle: "},
       {"ryzen-7-5800u.json", generic_bundle_bytes().substr(0, 1000), "fallback.bundle: "},
@@ -197,11 +197,11 @@ TEST_F(Fallback, UnusableBundleMakesMissesBlockWithOneWarning) {
     write(generic_bundle_bytes());
     MatmulRequest next(7, 43, 33);
     EXPECT_EQ(run(*fake, next), LATHE_OK) << lathe_last_error();
-    EXPECT_TRUE(ran_generic(*fake)) << "a file that appears later is found";
+    EXPECT_TRUE(ran_generic(*fake)) << "a bundle that appears later is found";
   }
 }
 
-TEST_F(Fallback, WithoutABundleUsesTheStoresOrReportsBothCauses) {
+TEST_F(Fallback, WithoutBundleAndCompilerTheErrorHasBothCauses) {
   fs::remove(path_);
   ContextOptions options;
   options.cache_dir = directory_ + "/cache";
@@ -226,7 +226,7 @@ TEST_F(Fallback, WithoutABundleUsesTheStoresOrReportsBothCauses) {
   }
 }
 
-TEST_F(Fallback, ClosingWaitsOnlyForTheCompileInProgress) {
+TEST_F(Fallback, ClosingWaitsForTheRunningCompileOnly) {
   for (int i = 0; i < 3; ++i) {
     auto fake = open(fake_compiler("slow"));
     std::vector<MatmulRequest> requests;
@@ -237,7 +237,7 @@ TEST_F(Fallback, ClosingWaitsOnlyForTheCompileInProgress) {
     fake->device.reset();
     fake->described.reset();
     fake->context.reset();
-    // 50 jobs of 100 ms each are queued. Only the one in progress may delay the end.
+    // 50 jobs of 100 ms each wait, and one runs.
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
   }
 }
@@ -259,7 +259,7 @@ TEST_F(Fallback, ManyThreadsSubmitAClassOnce) {
   EXPECT_EQ(fake->statistics().compiles, 1u);
 }
 
-TEST_F(Fallback, FailedCompileStaysGenericAndIsNotRepeated) {
+TEST_F(Fallback, ClassThatFailsToCompileStaysGenericAndIsNotRetried) {
   auto fake = open(fake_compiler("fails"));
   MatmulRequest m(7, 40, 33);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
@@ -267,14 +267,14 @@ TEST_F(Fallback, FailedCompileStaysGenericAndIsNotRepeated) {
     ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
   for (int i = 0; i < 100; ++i) ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
   EXPECT_TRUE(ran_generic(*fake));
-  MatmulRequest next(9, 40, 33);  // other classes are still compiled
+  MatmulRequest next(9, 40, 33);  // the queue continues
   ASSERT_EQ(run(*fake, next), LATHE_OK) << lathe_last_error();
   while (fake->statistics().compile_failures < 2 && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(fake->statistics().compile_failures, 2u) << "one a class";
+  EXPECT_EQ(fake->statistics().compile_failures, 2u) << "one per class";
 }
 
-TEST_F(Fallback, GenericKernelIgnoresATooSmallWorkspace) {
+TEST_F(Fallback, GenericKernelDoesNotUseAWorkspaceThatIsTooSmall) {
   auto fake = open(fake_compiler("slow"));
   MatmulRequest m(7, 40, 33);
   alignas(64) char memory[256];
@@ -284,10 +284,10 @@ TEST_F(Fallback, GenericKernelIgnoresATooSmallWorkspace) {
   m.desc.next = reinterpret_cast<const lathe_chain*>(&workspace);
   ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
   EXPECT_TRUE(ran_generic(*fake));
-  EXPECT_EQ(fake->driver->last.workspace, nullptr) << "7 x 40 x 4 bytes do not fit it";
+  EXPECT_EQ(fake->driver->last.workspace, nullptr) << "7 x 40 x 4 bytes do not fit into it";
 }
 
-TEST_F(Fallback, DriverFinishesGenericPtxOnAGpu) {
+TEST_F(Fallback, OnAGpuTheDriverAssemblesThePtx) {
   auto fake = open(fake_compiler("slow"), "h200.json");
   fake->driver->finished_code = "cubin";
   MatmulRequest m(7, 40, 33);
@@ -299,19 +299,19 @@ TEST_F(Fallback, DriverFinishesGenericPtxOnAGpu) {
   EXPECT_EQ(fake->statistics().fallback_runs, 2u);
 }
 
-TEST_F(Fallback, EveryAmdGpuHasAGenericKernel) {
+TEST_F(Fallback, EveryAmdDeviceHasAGenericKernel) {
   for (const char* facts :
        {"mi210.json", "mi250x.json", "mi300x.json", "mi355x.json", "rx-7900-xtx.json", "rx-9070-xt.json"}) {
     auto fake = open("/nonexistent/liblathe-compiler.so", facts);
     MatmulRequest m(7, 40, 33);
     ASSERT_EQ(run(*fake, m), LATHE_OK) << facts << ": " << lathe_last_error();
     EXPECT_TRUE(ran_generic(*fake)) << facts;
-    EXPECT_EQ(fake->driver->finishes.load(), 0) << "hsaco is finished";
+    EXPECT_EQ(fake->driver->finishes.load(), 0) << "an hsaco needs no assembling";
   }
 }
 
-// The background thread exists only in the parent.
-TEST_F(Fallback, ForkedChildCanDestroyItsContext) {
+// The background thread runs in the parent and does not exist in the child.
+TEST_F(Fallback, ForkedChildCanDestroyItsCopyOfTheContext) {
   auto fake = open();
   MatmulRequest m(7, 40, 33);
   wait_for_own_kernel(*fake, m);
@@ -319,7 +319,7 @@ TEST_F(Fallback, ForkedChildCanDestroyItsContext) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      alarm(20);  // ends a child that hangs
+      alarm(20);  // fails the test if the child hangs
       const bool served = run(*fake, m) == LATHE_OK;
       fake.reset();
       _exit(served ? 0 : 1);
@@ -330,7 +330,7 @@ TEST_F(Fallback, ForkedChildCanDestroyItsContext) {
   }
 }
 
-TEST_F(Fallback, ForkedChildCompilesInItsOwnBackground) {
+TEST_F(Fallback, ForkedChildHasItsOwnBackground) {
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
   GTEST_SKIP() << "ThreadSanitizer ends a child that starts a thread";
@@ -354,8 +354,7 @@ TEST_F(Fallback, ForkedChildCompilesInItsOwnBackground) {
   EXPECT_EQ(status, 0);
 }
 
-// Loads generic kernels at once, and other kernels only while the gate is open. So the test decides what is in
-// progress.
+// Loads generic kernels at once and others when the gate opens, so that the test controls which job runs.
 class GatedDriver : public FakeDriver {
  public:
   GatedDriver(DeviceFacts facts, std::mutex* gate) : FakeDriver(std::move(facts)), gate_(*gate) {}
@@ -378,7 +377,7 @@ class Queue : public Fallback {
                                              std::make_unique<GatedDriver>(fake_->device->facts, &gate_));
     closed_ = std::unique_lock<std::mutex>(gate_);
     miss(1);
-    wait_until([&] { return fake_->statistics().background_waiting == 0; });  // its compile is in progress
+    wait_until([&] { return fake_->statistics().background_waiting == 0; });  // its job runs
   }
   void miss(int64_t n) {
     MatmulRequest m(3, n, 33);
@@ -403,11 +402,11 @@ class Queue : public Fallback {
   std::unique_lock<std::mutex> closed_;
 };
 
-TEST_F(Queue, RefusesClassesWhenFullAndTakesThemLater) {
+TEST_F(Queue, RefusesJobsWhenFullAndTakesThemLater) {
   for (int64_t n = 2; n <= 10; ++n) miss(n);
   EXPECT_EQ(fake_->statistics().background_waiting, 3u);
   EXPECT_EQ(fake_->statistics().background_refused, 6u);
-  EXPECT_EQ(fake_->statistics().fallback_runs, 10u) << "what is refused runs all the same";
+  EXPECT_EQ(fake_->statistics().fallback_runs, 10u) << "refused calls run too";
   open_gate(4);
   miss(10);
   wait_until([&] { return fake_->statistics().background_compiles == 5; });
@@ -416,7 +415,7 @@ TEST_F(Queue, RefusesClassesWhenFullAndTakesThemLater) {
   EXPECT_EQ(lathe_matmul(device_.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
 }
 
-TEST_F(Queue, CompilesTheMostFrequentClassFirst) {
+TEST_F(Queue, CompilesMostRequestedFirst) {
   for (int64_t n : {2, 3, 4}) miss(n);
   for (int64_t n : {3, 4, 4}) miss(n);
   open_gate(4);
@@ -430,12 +429,11 @@ TEST_F(Queue, CompilesTheMostFrequentClassFirst) {
         ready.push_back(line.substr(line.find(" n=") + 3, 1));
     return ready.size() == 4;
   });
-  EXPECT_EQ(ready, (std::vector<std::string>{"1", "4", "3", "2"}))
-      << "1 was under way; 4 was met three times";
+  EXPECT_EQ(ready, (std::vector<std::string>{"1", "4", "3", "2"})) << "1 was running; 4 missed three times";
 }
 
-// A HIP runtime that is older than generic targets.
-TEST_F(Fallback, WarnsIfTheRuntimeHasNoGenericTargets) {
+// A HIP version that does not know generic targets.
+TEST_F(Fallback, ErrorNamesARuntimeWithoutGenericTargets) {
   MatmulRequest m(7, 40, 33);
   auto fake = open(fake_compiler(), "mi300x.json");
   fake->driver->refused_code = "generic";
@@ -444,7 +442,7 @@ TEST_F(Fallback, WarnsIfTheRuntimeHasNoGenericTargets) {
   ASSERT_EQ(fake->warnings().size(), 1u);
   const std::string said = fake->warnings()[0];
   EXPECT_TRUE(says(said, path_) && says(said, "gfx9-4-generic") && says(said, "ROCm 6.4")) << said;
-  // A lack of memory does not show that the code is bad. The next call tries it again.
+  // A lack of memory does not mean that the device refuses the code.
   MatmulRequest other(7, 41, 33);
   fake->driver->refused_code = "none";
   fake->driver->load_error = absl::ResourceExhaustedError("no memory for the module");
@@ -455,7 +453,7 @@ TEST_F(Fallback, WarnsIfTheRuntimeHasNoGenericTargets) {
   EXPECT_TRUE(ran_generic(*fake));
 }
 
-TEST_F(Fallback, RefusedGenericCodeMakesMissesBlock) {
+TEST_F(Fallback, BlocksIfTheDeviceRefusesTheBundlesCode) {
   auto fake = open();
   fake->driver->refused_code = "generic";
   fake->driver->refusal = absl::InvalidArgumentError("cannot link kernel object");
@@ -466,7 +464,7 @@ TEST_F(Fallback, RefusedGenericCodeMakesMissesBlock) {
   EXPECT_TRUE(says(fake->warnings()[0], "cannot link kernel object")) << fake->warnings()[0];
 }
 
-// A driver whose finish() waits until the gate is open.
+// A driver that assembles PTX only when a gate opens.
 class SlowFinish : public FakeDriver {
  public:
   SlowFinish(DeviceFacts facts, std::mutex* gate, std::atomic<int>* arrived)
@@ -483,9 +481,8 @@ class SlowFinish : public FakeDriver {
   std::atomic<int>& arrived_;
 };
 
-// The context keeps the generic kernel as the driver finished it (the cubin). While one call finishes it, another call
-// does not wait.
-TEST_F(Fallback, CallDoesNotWaitForAnotherThatFinishesTheKernel) {
+// The assembled code of a generic kernel is kept in the cache. No call waits for another caller that assembles it.
+TEST_F(Fallback, OnAGpuNoCallWaitsForAnothersAssembly) {
   ContextOptions options;
   options.cache_dir = directory_ + "/cache";
   options.compiler_library = "/nonexistent/liblathe-compiler.so";
@@ -521,8 +518,8 @@ TEST_F(Fallback, CallDoesNotWaitForAnotherThatFinishesTheKernel) {
   EXPECT_TRUE(says(events, R"("cat":"load")") && says(events, R"("symbol":"generic")")) << events;
 }
 
-// The kept cubin is from an older driver. The kernel is finished again from the bundle's PTX and replaces it.
-TEST_F(Fallback, ReplacesACubinOfAnOlderDriver) {
+// If the cached cubin is for another driver version, the bundle's PTX is assembled again and replaces it.
+TEST_F(Fallback, OnAGpuAStaleCubinIsReplaced) {
   auto fake = open(fake_compiler("slow"), "h200.json");
   fake->driver->finished_code = "an old cubin";
   MatmulRequest m(7, 40, 33);
@@ -539,7 +536,7 @@ TEST_F(Fallback, ReplacesACubinOfAnOlderDriver) {
   }
 }
 
-TEST_F(Fallback, MissDuringACaptureChangesNothing) {
+TEST_F(Fallback, MissDuringACapturePreparesNothing) {
   for (const char* facts : {"h200.json", "mi300x.json"}) {
     auto fake = open(fake_compiler("slow"), facts);
     fake->driver->captured_stream = nullptr;
@@ -550,8 +547,8 @@ TEST_F(Fallback, MissDuringACaptureChangesNothing) {
   }
 }
 
-// Column tiles lie along y, and a GPU's grid has at most 65535 of them.
-TEST_F(Fallback, TooManyTilesForAGridMakeTheMissBlock) {
+// Column tiles are along y of the grid, which has at most 65535 workgroups on a GPU.
+TEST_F(Fallback, GridWithTooManyTilesBlocks) {
   auto fake = open(fake_compiler(), "h200.json");
   MatmulRequest m(1, 5 * 65535, 1);
   ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();

@@ -37,7 +37,7 @@ class FrameTest : public testing::Test {
   int ends_[2] = {-1, -1};
 };
 
-TEST_F(FrameTest, CarriesBodiesLargerThanTheSocketBuffer) {
+TEST_F(FrameTest, CarriesMoreThanTheSocketBuffers) {
   const std::string body(8 << 20, 'b');
   std::thread sender(
       [&] { EXPECT_TRUE(send_frame(ends_[0], FrameKind::kOutput, -3, "name", body, kNoDeadline).ok()); });
@@ -69,7 +69,7 @@ TEST_F(FrameTest, RefusesEveryFlippedBitAndEveryTruncation) {
   EXPECT_TRUE(received(whole).ok());
 }
 
-TEST_F(FrameTest, RefusesHugeSizesWithoutAllocating) {
+TEST_F(FrameTest, DoesNotAllocateAbsurdSizes) {
   for (const size_t at : {12u, 16u, 20u}) {
     std::string bytes = sent("n", "b");
     bytes[at + 3] = '\x7f';
@@ -79,14 +79,14 @@ TEST_F(FrameTest, RefusesHugeSizesWithoutAllocating) {
   }
 }
 
-TEST_F(FrameTest, ClosedSocketIsAnErrorWithoutASignal) {
+TEST_F(FrameTest, ClosedSocketRaisesNoSignal) {
   close_end(1);
   EXPECT_EQ(send_frame(ends_[0], FrameKind::kRequest, 0, "", "x", in(1000)).code(),
             absl::StatusCode::kUnavailable);
   EXPECT_EQ(receive_frame(ends_[0], in(1000)).status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(FrameTest, SendEndsAtTheDeadlineIfNobodyReads) {
+TEST_F(FrameTest, SendingToNobodyEndsAtTheDeadline) {
   EXPECT_EQ(send_frame(ends_[0], FrameKind::kRequest, 0, "", std::string(32 << 20, 'x'), in(50)).code(),
             absl::StatusCode::kDeadlineExceeded);
 }

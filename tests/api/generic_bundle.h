@@ -1,4 +1,4 @@
-// The fallback bundle of the fake devices: the generic kernels that LATHE_MISS_FALLBACK runs.
+// The fallback bundle for tests with a fake device.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace lathe {
 
-// The bytes of a bundle with all generic kernels. Their code is "generic".
+// A bundle with all generic kernels. Their code is the text "generic".
 inline std::string generic_bundle_bytes(const std::string& codegen = std::string(codegen_id())) {
   std::vector<std::pair<std::string, std::string>> artifacts;
   for (const Target& target : generic_targets())

@@ -1,4 +1,4 @@
-// What a request does on a GPU but not on the CPU: captures, code that a driver refuses, empty products, launch memory.
+// What differs on a GPU: stream captures, code that the driver refuses, empty products, launch memory.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -47,7 +47,7 @@ TEST(Gpu, DependentLaunchIsPartOfTheClassIfTheDeviceHasIt) {
   EXPECT_TRUE(last_error_says("dependent_launch 3 is unknown")) << lathe_last_error();
 }
 
-TEST(Gpu, MissOnACapturedStreamChangesNothing) {
+TEST(Gpu, MissOnACapturedStreamFailsUnderEveryPolicy) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 33);
   int stream = 0;
@@ -64,19 +64,20 @@ TEST(Gpu, MissOnACapturedStreamChangesNothing) {
   EXPECT_EQ(fake.statistics().dispatch_misses, 3u);
 
   m.desc.miss_policy = LATHE_MISS_BLOCK;
-  ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << "another stream is not captured";
+  ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK)
+      << "the other stream is not captured";
   ASSERT_EQ(lathe_matmul(fake.device.get(), &stream, &m.desc), LATHE_OK) << "a hit launches inside a capture";
   EXPECT_EQ(fake.driver->last.stream, &stream);
   ArgmaxRequest a(3, 100);
   EXPECT_EQ(lathe_argmax(fake.device.get(), &stream, &a.desc), LATHE_CAPTURE_MISS);
 }
 
-TEST(Gpu, PlanRunsInACaptureButMissesAtAnotherAlignment) {
+TEST(Gpu, PlanRunsInACaptureButMissesWithAnotherAlignment) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 32);
   lathe_plan* plan = nullptr;
   int stream = 0;
-  fake.driver->captured_stream = nullptr;  // the default stream is captured; planning works during a capture
+  fake.driver->captured_stream = nullptr;  // the default stream; planning works during a capture
   ASSERT_EQ(lathe_plan_matmul(fake.device.get(), &m.desc, &plan), LATHE_OK) << lathe_last_error();
   fake.driver->captured_stream = &stream;
   EXPECT_EQ(lathe_plan_run_matmul(plan, &stream, &m.desc), LATHE_OK) << lathe_last_error();
@@ -84,11 +85,11 @@ TEST(Gpu, PlanRunsInACaptureButMissesAtAnotherAlignment) {
   m.desc.a.data = reinterpret_cast<void*>(misaligned);
   EXPECT_EQ(lathe_plan_run_matmul(plan, &stream, &m.desc), LATHE_CAPTURE_MISS);
   EXPECT_EQ(lathe_plan_run_matmul(plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
-  EXPECT_EQ(lathe_plan_run_matmul(plan, &stream, &m.desc), LATHE_OK) << "by now it is loaded";
+  EXPECT_EQ(lathe_plan_run_matmul(plan, &stream, &m.desc), LATHE_OK) << "now it is loaded";
   lathe_plan_destroy(plan);
 }
 
-TEST(Gpu, CacheKeepsTheFinishedCode) {
+TEST(Gpu, CacheKeepsTheCodeThatTheDriverAssembled) {
   FakeGpuDevice fake;
   fake.driver->finished_code = "a cubin";
   MatmulRequest m(7, 40, 33);
@@ -98,18 +99,18 @@ TEST(Gpu, CacheKeepsTheFinishedCode) {
   EXPECT_EQ(fake.context->cache->get(choice.key).value().artifact->code, "a cubin");
 }
 
-TEST(Gpu, FinishesPtxFromTheCacheAndKeepsIt) {
+TEST(Gpu, PtxFromTheCacheIsAssembledAndKept) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 33);
   const DispatchKey key = key_of_request(fake, m.desc);
   const Choice choice = choose_plan(*fake.device, key).value();
-  Artifact ptx = *get_artifact(*fake.described, key.problem, choice).value().artifact;
+  Artifact ptx = *find_or_compile(*fake.described, key.problem, choice).value().artifact;
   ptx.format = CodeFormat::kPtx;
   fake.context->cache->replace(choice.key, ptx);
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(fake.driver->finishes.load(), 1);
   EXPECT_EQ(fake.context->cache->get(choice.key).value().artifact->format, CodeFormat::kPtx)
-      << "the driver loads what it cannot link";
+      << "PTX that the driver cannot assemble is loaded as it is";
   auto second = std::make_unique<FakeDriver>(fake.device->facts);
   second->finished_code = "a cubin";
   lathe_device device(*fake.context, "second", fake.device->facts, std::move(second));
@@ -121,7 +122,7 @@ TEST(Gpu, FinishesPtxFromTheCacheAndKeepsIt) {
 TEST(Gpu, RefusedCodeIsCompiledAgainOnce) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 33);
-  // Another device of this process stores a cubin that this device's driver refuses.
+  // Another device of the process has stored a cubin that this device's driver refuses.
   fake.driver->finished_code = "an old cubin";
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK);
   auto second = std::make_unique<FakeDriver>(fake.device->facts);
@@ -135,7 +136,7 @@ TEST(Gpu, RefusedCodeIsCompiledAgainOnce) {
   EXPECT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK);
   EXPECT_EQ(driver->loads.load(), 2);
 
-  // If the driver refuses code that was just compiled for it, that is an error, and it is not compiled again.
+  // If freshly compiled code is refused too, that is an error; it is not compiled again.
   driver->refused_code = driver->finished_code = "never";
   m.desc.n = 20;
   EXPECT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_INTERNAL);
@@ -144,8 +145,9 @@ TEST(Gpu, RefusedCodeIsCompiledAgainOnce) {
   EXPECT_EQ(driver->loads.load(), 3);
 }
 
-// D = epilogue of zero. It runs as a product with K = 1 whose operands are a zero that the driver owns.
-TEST(Gpu, EmptyProductRunsWithAZero) {
+// D is the epilogue of zero. It is computed as a product with K = 1, whose operands are one zero in the driver's
+// memory.
+TEST(Gpu, EmptyProductMultipliesZeros) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 0);
   m.desc.a.data = m.desc.b.data = nullptr;
@@ -160,7 +162,7 @@ TEST(Gpu, EmptyProductRunsWithAZero) {
   EXPECT_EQ(args.k, 1);
   EXPECT_EQ(args.a, nullptr);
   EXPECT_EQ(args.b, nullptr);
-  EXPECT_EQ(args.lda | args.ldb | args.stride_a | args.stride_b, 0) << "every element is the first";
+  EXPECT_EQ(args.lda | args.ldb | args.stride_a | args.stride_b, 0) << "all elements are at the same address";
   EXPECT_EQ(args.d, m.d.data());
   EXPECT_EQ(args.ldd, 40);
   MatmulRequest one(7, 40, 1);
@@ -172,10 +174,10 @@ TEST(Gpu, EmptyProductRunsWithAZero) {
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_MISS);
   EXPECT_TRUE(last_error_says("m=7 n=41 k=0 ")) << "the caller's sizes: " << lathe_last_error();
   m.desc.m = 0;
-  EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << "nothing to do";
+  EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << "there is nothing to do";
 }
 
-TEST(Gpu, EmptyMatmulArgmaxRunsWithAZero) {
+TEST(Gpu, EmptyMatmulArgmaxMultipliesZeros) {
   FakeGpuDevice fake;
   std::vector<float> bias(40);
   std::vector<int64_t> indices(7);
@@ -194,7 +196,7 @@ TEST(Gpu, EmptyMatmulArgmaxRunsWithAZero) {
   EXPECT_EQ(fake.driver->last_args.bias, bias.data());
 }
 
-TEST(Gpu, EmptyProductCanBeWarmedAndPlanned) {
+TEST(Gpu, EmptyProductCanBeWarmedUpAndPlanned) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 0);
   lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
@@ -217,13 +219,13 @@ TEST(Gpu, WarmUpReservesLaunchMemory) {
   tuning.split_k = 4;
   m.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
   ASSERT_EQ(warm_weight(fake.device.get(), m.desc, 600), LATHE_OK) << lathe_last_error();
-  EXPECT_EQ(fake.driver->reserved_bytes, 4u * 4 * 48 * 600) << "the open bucket up to m_max";
+  EXPECT_EQ(fake.driver->reserved_bytes, 4u * 4 * 48 * 600) << "the open bucket, up to m_max";
   ASSERT_EQ(warm_weight(fake.device.get(), m.desc, 20), LATHE_OK) << lathe_last_error();
-  EXPECT_EQ(fake.driver->reserved_bytes, 4u * 4 * 48 * 20) << "found in the table, and counted all the same";
+  EXPECT_EQ(fake.driver->reserved_bytes, 4u * 4 * 48 * 20) << "classes in the table count too";
   EXPECT_EQ(fake.driver->reserved_counters, 0u);
 }
 
-TEST(Gpu, LaunchHasTheProblemOfItsRequest) {
+TEST(Gpu, LaunchesPassTheProblemClass) {
   FakeGpuDevice fake;
   ArgmaxRequest a(3, 100);
   ASSERT_EQ(lathe_argmax(fake.device.get(), nullptr, &a.desc), LATHE_OK) << lathe_last_error();

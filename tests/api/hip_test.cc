@@ -1,4 +1,4 @@
-// Requests with the fake HIP driver, which records its calls: captures, devices, refused code, lack of memory.
+// Requests on a fake HIP that records its calls: captures, several devices, refused code, lack of memory.
 #include <gtest/gtest.h>
 
 #include "fake_device.h"
@@ -42,7 +42,7 @@ class HipRequests : public FakeHip {
   MatmulRequest request_{7, 40, 33};
 };
 
-TEST_F(HipRequests, HitLaunchesInACaptureAndMissIsReported) {
+TEST_F(HipRequests, HitLaunchesInACaptureAndMissFails) {
   fake_driver::Stream* stream = stream_of(0);
   stream->capturing = true;
   EXPECT_EQ(run(stream), LATHE_CAPTURE_MISS);
@@ -61,8 +61,8 @@ TEST_F(HipRequests, HitLaunchesInACaptureAndMissIsReported) {
   EXPECT_FALSE(stream->invalidated);
 }
 
-// A miss must not disturb the capture of another stream.
-TEST_F(HipRequests, MissDoesNotDisturbAnotherStreamsCapture) {
+// A capture on another stream stays valid during a miss.
+TEST_F(HipRequests, MissDoesNotInvalidateAnotherCapture) {
   fake_driver::Stream *captured = stream_of(0), *own = stream_of(0);
   captured->capturing = true;
   ASSERT_EQ(run(own), LATHE_OK) << lathe_last_error();
@@ -71,23 +71,24 @@ TEST_F(HipRequests, MissDoesNotDisturbAnotherStreamsCapture) {
   EXPECT_FALSE(captured->invalidated);
 }
 
-TEST_F(HipRequests, DevicesShareOnlyTheCode) {
+TEST_F(HipRequests, DevicesShareOnlyCode) {
   auto second = open_device(1);
   set_device(5);
   ASSERT_EQ(run(), LATHE_OK) << lathe_last_error();
   ASSERT_EQ(lathe_matmul(second.get(), nullptr, &request_.desc), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(compiles(), 1u);
-  EXPECT_EQ(state_->modules.size(), 2u) << "one a device";
+  EXPECT_EQ(state_->modules.size(), 2u) << "one per device";
   EXPECT_EQ(state_->launches[0].context, primary(0));
   EXPECT_EQ(state_->launches[1].context, primary(1));
-  EXPECT_EQ(current_device(), 5) << "the thread's own";
+  EXPECT_EQ(current_device(), 5) << "the thread's device does not change";
   EXPECT_EQ(lathe_matmul(second.get(), stream_of(0), &request_.desc), LATHE_INVALID_ARGUMENT);
   EXPECT_THAT(lathe_last_error(), HasSubstr("the stream belongs to another device"));
   EXPECT_EQ(current_device(), 5);
 }
 
-// The cache has a code object that this device refuses, for example one of another mode. It is compiled again once.
-TEST_F(HipRequests, RefusedCodeInTheCacheIsCompiledAgain) {
+// A cached code object that this device cannot run (for example, built for another xnack mode) is compiled again,
+// once.
+TEST_F(HipRequests, ForeignCodeInTheCacheIsCompiledAgain) {
   ASSERT_EQ(run(), LATHE_OK) << lathe_last_error();
   int ordinal = 0;
   for (int refusal : {209, 303}) {
@@ -97,26 +98,26 @@ TEST_F(HipRequests, RefusedCodeInTheCacheIsCompiledAgain) {
     EXPECT_EQ(compiles(), 1u + ordinal);
     EXPECT_TRUE(state_->fail_once.empty());
   }
-  // If code that was just compiled is refused, that is an error: the device is not what it reported.
+  // If freshly compiled code is refused, that is an error: the device is not what it claims to be.
   auto last = open_device(3);
   state_->agents[3].isas[0] = "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-";
   EXPECT_EQ(lathe_matmul(last.get(), nullptr, &request_.desc), LATHE_INTERNAL);
   EXPECT_THAT(lathe_last_error(), AllOf(HasSubstr("on hip:3"), HasSubstr("hipError209")));
 }
 
-TEST_F(HipRequests, ReportsLackOfMemory) {
+TEST_F(HipRequests, ReportsALackOfMemory) {
   void* memory = this;
   state_->fail_always["hipMalloc"] = 2;
   EXPECT_EQ(lathe_device_alloc(device_.get(), 1 << 20, &memory), LATHE_OUT_OF_MEMORY);
   EXPECT_EQ(memory, nullptr);
   EXPECT_THAT(lathe_last_error(), HasSubstr("hipError2"));
   lathe_tuning tuning = LATHE_TUNING_INIT;
-  tuning.split_k = 3;  // its partial sums need a workspace
+  tuning.split_k = 3;  // the partial sums need a workspace
   request_.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
   EXPECT_EQ(run(), LATHE_OUT_OF_MEMORY);
   EXPECT_THAT(lathe_last_error(), AllOf(HasSubstr("m=7 n=40 k=33"), HasSubstr("workspace")));
   state_->fail_always.clear();
-  EXPECT_EQ(run(), LATHE_OK) << "once there is some: " << lathe_last_error();
+  EXPECT_EQ(run(), LATHE_OK) << "when memory is free again: " << lathe_last_error();
   state_->fail_once["hipModuleLoadDataEx"] = 2;
   MatmulRequest other(7, 41, 33);
   EXPECT_EQ(lathe_matmul(device_.get(), nullptr, &other.desc), LATHE_OUT_OF_MEMORY);

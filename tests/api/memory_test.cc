@@ -1,4 +1,4 @@
-// A device's memory and streams through the C API.
+// Device memory and streams in the C API.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -23,7 +23,7 @@ TEST(Memory, RoundTripsBytes) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 64, 0u);
   lathe_stream stream = &fake;
   ASSERT_EQ(lathe_stream_create(device, &stream), LATHE_OK);
-  EXPECT_EQ(stream, nullptr) << "the CPU's only stream";
+  EXPECT_EQ(stream, nullptr) << "the only stream of the CPU";
   const size_t n = source.size();
   EXPECT_EQ(lathe_device_copy(device, stream, first, source.data(), n, LATHE_COPY_TO_DEVICE), LATHE_OK);
   EXPECT_EQ(lathe_device_copy(device, stream, second, first, n, LATHE_COPY_ON_DEVICE), LATHE_OK);
@@ -35,7 +35,7 @@ TEST(Memory, RoundTripsBytes) {
   EXPECT_EQ(lathe_device_free(device, second), LATHE_OK);
 }
 
-TEST(Memory, ZeroBytesAreLegal) {
+TEST(Memory, AcceptsZeroBytes) {
   FakeDevice fake;
   void* memory = &fake;
   EXPECT_EQ(lathe_device_alloc(fake.device.get(), 0, &memory), LATHE_OK);
@@ -44,13 +44,13 @@ TEST(Memory, ZeroBytesAreLegal) {
   EXPECT_EQ(lathe_device_copy(fake.device.get(), nullptr, nullptr, nullptr, 0, LATHE_COPY_TO_HOST), LATHE_OK);
 }
 
-TEST(Memory, RefusesInvalidArguments) {
+TEST(Memory, RefusesWrongArguments) {
   FakeDevice fake;
   lathe_device* device = fake.device.get();
   int byte = 0;
   void* memory = &byte;
   EXPECT_EQ(lathe_device_alloc(nullptr, 1, &memory), LATHE_INVALID_ARGUMENT);
-  EXPECT_EQ(memory, nullptr) << "a failure leaves no stale pointer";
+  EXPECT_EQ(memory, nullptr) << "a failure sets the pointer to NULL";
   EXPECT_TRUE(last_error_is("lathe_device_alloc: device is NULL")) << lathe_last_error();
   EXPECT_EQ(lathe_device_alloc(device, 1, nullptr), LATHE_INVALID_ARGUMENT);
   EXPECT_TRUE(last_error_is("lathe_device_alloc on fake: memory is NULL")) << lathe_last_error();

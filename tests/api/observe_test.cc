@@ -1,4 +1,4 @@
-// What a context reports: misses to a callback, statistics as metrics, the trace, and log lines.
+// What a context reports: misses to the callback, statistics as metrics, the trace, log lines.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,30 +70,30 @@ TEST_F(Observe, StrictModeNamesTheMissedClass) {
   Misses misses;
   ASSERT_EQ(lathe_context_set_miss(fake.context.get(), LATHE_MISS_ERROR, collect, &misses), LATHE_OK);
   for (int64_t m : {1, 4}) EXPECT_EQ(run(fake.device.get(), m), LATHE_OK) << lathe_last_error();
-  EXPECT_TRUE(misses.problems.empty()) << "hits are nobody's news";
+  EXPECT_TRUE(misses.problems.empty()) << "hits do not call the callback";
   EXPECT_EQ(run(fake.device.get(), 20), LATHE_MISS);
   ASSERT_EQ(misses.problems.size(), 1u);
   EXPECT_EQ(misses.problems[0], "matmul f32 a=n b=t m=20 n=40 k=33 batch=1");
   EXPECT_EQ(misses.policies[0], LATHE_MISS_ERROR);
   EXPECT_EQ(misses.threads[0], std::this_thread::get_id());
   EXPECT_EQ(misses.capturing[0], 0u);
-  // The entry is the class in the form of a manifest.
+  // The entry is the class, in the format of a manifest.
   const auto manifest = parse_manifest("{\"lathe_manifest\":1,\"classes\":[" + misses.entries[0] + "]}");
   ASSERT_TRUE(manifest.ok()) << manifest.status();
   EXPECT_EQ(manifest->entries[0].problem.m_lo, 17);
   EXPECT_EQ(manifest->entries[0].problem.m_hi, 32);
 
-  // The policy of a call overrides that of the context. The callback is called for every miss.
+  // The policy of a call overrides the context's. The callback is called for every miss.
   EXPECT_EQ(run(fake.device.get(), 20, LATHE_MISS_BLOCK), LATHE_OK) << lathe_last_error();
   ASSERT_EQ(misses.policies.size(), 2u);
   EXPECT_EQ(misses.policies[1], LATHE_MISS_BLOCK);
-  // During a capture every policy gives CAPTURE_MISS.
+  // During a capture a miss fails under every policy.
   fake.driver->captured_stream = nullptr;
   EXPECT_EQ(run(fake.device.get(), 50, LATHE_MISS_BLOCK), LATHE_CAPTURE_MISS);
   EXPECT_EQ(misses.capturing.back(), 1u);
   fake.driver->captured_stream = &fake;
 
-  // DEFAULT restores the policy with which the context was made, and removes the callback.
+  // DEFAULT restores the policy that the context was made with. The callback is no longer set.
   ASSERT_EQ(lathe_context_set_miss(fake.context.get(), LATHE_MISS_DEFAULT, nullptr, nullptr), LATHE_OK);
   EXPECT_EQ(run(fake.device.get(), 100), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(misses.problems.size(), 3u);
@@ -102,7 +102,7 @@ TEST_F(Observe, StrictModeNamesTheMissedClass) {
             LATHE_INVALID_ARGUMENT);
 }
 
-TEST_F(Observe, CallbackMayCallTheLibraryAndMiss) {
+TEST_F(Observe, CallbackMayCallLatheAndMiss) {
   FakeDevice fake;
   Misses misses;
   misses.device = fake.device.get();
@@ -110,15 +110,15 @@ TEST_F(Observe, CallbackMayCallTheLibraryAndMiss) {
     collect(user, miss);
     auto* all = static_cast<Misses*>(user);
     EXPECT_EQ(run(all->device, 30, LATHE_MISS_BLOCK), LATHE_OK)
-        << lathe_last_error();  // this is a miss the first time
+        << lathe_last_error();  // the first time it misses
     lathe_statistics s = LATHE_STATISTICS_INIT;
     EXPECT_EQ(lathe_context_statistics(&all->device->context, &s), LATHE_OK);
     EXPECT_EQ(lathe_context_set_miss(&all->device->context, LATHE_MISS_ERROR, nullptr, nullptr), LATHE_OK);
   };
   ASSERT_EQ(lathe_context_set_miss(fake.context.get(), LATHE_MISS_BLOCK, reenter, &misses), LATHE_OK);
   EXPECT_EQ(run(fake.device.get(), 5), LATHE_OK) << lathe_last_error();
-  EXPECT_EQ(misses.problems.size(), 1u) << "its own miss is not told";
-  EXPECT_EQ(run(fake.device.get(), 6), LATHE_MISS) << "it set the policy";
+  EXPECT_EQ(misses.problems.size(), 1u) << "a miss inside the callback does not call it again";
+  EXPECT_EQ(run(fake.device.get(), 6), LATHE_MISS) << "the callback set the policy";
   // An exception of the callback ends the call.
   const auto throws = [](void*, const lathe_miss*) { throw std::runtime_error("an alarm broke"); };
   ASSERT_EQ(lathe_context_set_miss(fake.context.get(), LATHE_MISS_BLOCK, throws, nullptr), LATHE_OK);
@@ -129,7 +129,7 @@ TEST_F(Observe, CallbackMayCallTheLibraryAndMiss) {
   EXPECT_EQ(misses.problems.size(), 2u);
 }
 
-// Parses Prometheus' text format: HELP and TYPE of each metric, then its only sample.
+// Parses Prometheus' text format. Each metric has HELP, TYPE and one sample, in this order.
 std::map<std::string, double> parse_metrics(const std::string& text) {
   std::map<std::string, double> values;
   std::istringstream lines(text);
@@ -148,7 +148,7 @@ std::map<std::string, double> parse_metrics(const std::string& text) {
   return values;
 }
 
-TEST_F(Observe, MetricsEqualTheStatistics) {
+TEST_F(Observe, EveryStatisticIsAMetric) {
   FakeDevice fake;
   for (int i = 0; i < 3; ++i) ASSERT_EQ(run(fake.device.get(), 5), LATHE_OK);
   ASSERT_EQ(run(fake.device.get(), 6), LATHE_OK);
@@ -170,11 +170,11 @@ TEST_F(Observe, MetricsEqualTheStatistics) {
   EXPECT_EQ(values.at("lathe_background_waiting"), 0);
   EXPECT_EQ(values.at("lathe_artifact_bytes"), static_cast<double>(s.artifact_bytes));
   EXPECT_NEAR(values.at("lathe_compile_seconds_total"), s.compile_milliseconds * 1e-3, 1e-12);
-  // Every statistic must have a metric. Each statistic has 8 bytes and follows the size and the chain.
+  // Counts the fields of the statistics, so that none lacks a metric. Each has 8 bytes; size and chain come first.
   EXPECT_EQ(values.size(), (sizeof(lathe_statistics) - 2 * sizeof(void*)) / 8);
 }
 
-TEST_F(Observe, MetricsFileIsCompleteAndUpToDateAtTheEnd) {
+TEST_F(Observe, MetricsFileIsCompleteAndWrittenAtTheEnd) {
   ContextOptions options;
   options.compiler_library = fake_compiler();
   options.metrics = directory_ + "/lathe-%p.prom";
@@ -188,7 +188,7 @@ TEST_F(Observe, MetricsFileIsCompleteAndUpToDateAtTheEnd) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_EQ(parse_metrics(*read_text_file(path)).at("lathe_compiles_total"), 0) << "written at once";
     ASSERT_EQ(run(&device, 5), LATHE_OK);
-    // A child that destroys its copy of the context writes nothing and waits for no thread.
+    // A child that destroys its copy of the context writes nothing and does not wait for a thread.
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
@@ -202,11 +202,11 @@ TEST_F(Observe, MetricsFileIsCompleteAndUpToDateAtTheEnd) {
   }
   EXPECT_EQ(parse_metrics(*read_text_file(path)).at("lathe_compiles_total"), 1) << "written at the end";
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1)
-      << "no temporaries";
+      << "no temporary files are left";
 }
 
-// If the disk is full or the directory does not exist yet, only these writes are lost.
-TEST_F(Observe, MetricsFileIsTriedAgainAfterAFailure) {
+// If the disk is full or the directory does not exist yet, later writes still succeed.
+TEST_F(Observe, RetriesAMetricsFileThatCannotBeWritten) {
   const std::string later = directory_ + "/later", path = later + "/lathe.prom";
   std::atomic<int> tried{0}, warnings{0};
   const Logger logger(LogLevel::kWarning, [&](LogLevel, const std::string&) { ++warnings; });
@@ -224,7 +224,7 @@ TEST_F(Observe, MetricsFileIsTriedAgainAfterAFailure) {
   EXPECT_EQ(warnings.load(), 1);
 }
 
-// The events of a trace; the array's end may be missing, the last comma be one too many.
+// Parses the events of a trace. The end of the array may be missing, and there may be a comma after the last event.
 std::vector<Json> events_of(const std::string& path) {
   std::string text = *read_text_file(path);
   EXPECT_EQ(text.substr(0, 2), "[\n");
@@ -236,7 +236,7 @@ std::vector<Json> events_of(const std::string& path) {
 
 TEST_F(Observe, TraceHasMissesCompilationsAndLoads) {
   ContextOptions options;
-  options.compiler_library = fake_compiler("slow");  // 100 ms a kernel
+  options.compiler_library = fake_compiler("slow");  // 100 ms per kernel
   options.trace = directory_ + "/trace.json";
   const DeviceFacts facts = *load_facts(facts_file("ryzen-7-5800u.json"));
   lathe_context context(options);
@@ -244,7 +244,7 @@ TEST_F(Observe, TraceHasMissesCompilationsAndLoads) {
   for (int i = 0; i < 3; ++i) ASSERT_EQ(run(&device, 20), LATHE_OK);
   EXPECT_EQ(run(&device, 5, LATHE_MISS_ERROR), LATHE_MISS);
   const std::vector<Json> events = events_of(options.trace);
-  ASSERT_EQ(events.size(), 4u) << "hits leave none";
+  ASSERT_EQ(events.size(), 4u) << "hits are not traced";
   std::map<std::string, std::vector<Json>> by;
   for (const Json& e : events) {
     EXPECT_EQ(e["ph"], "X");
@@ -257,12 +257,13 @@ TEST_F(Observe, TraceHasMissesCompilationsAndLoads) {
   ASSERT_EQ(by["miss"].size(), 2u);
   const Json &compile = by["compile"][0], &load = by["load"][0], &miss = by["miss"][0];
   EXPECT_EQ(miss["name"], "matmul f32 a=n b=t m=20 n=40 k=33 batch=1");
-  EXPECT_EQ(compile["name"], "matmul f32 a=n b=t m=32 n=40 k=33 batch=1") << "the class, to its bucket's end";
+  EXPECT_EQ(compile["name"], "matmul f32 a=n b=t m=32 n=40 k=33 batch=1")
+      << "the class, with the largest M of its bucket";
   EXPECT_EQ(miss["args"]["outcome"], "compiled");
   EXPECT_EQ(by["miss"][1]["args"]["outcome"], "refused");
   EXPECT_EQ(load["args"]["symbol"], "fake");
   EXPECT_GE(compile["dur"].get<double>(), 90e3);
-  // The miss contains the compilation, and after it the load.
+  // Events are nested: the miss contains the compilation, then the load.
   const auto begin = [](const Json& e) { return e["ts"].get<double>(); };
   const auto end = [](const Json& e) { return e["ts"].get<double>() + e["dur"].get<double>(); };
   EXPECT_LE(begin(miss), begin(compile));
@@ -300,8 +301,8 @@ TEST_F(Observe, ThreadsAndProcessesShareATrace) {
   EXPECT_EQ(threads.size(), size_t{kProcesses} * kThreads);
 }
 
-// Events past the limit are lost, but the signal of a write past the limit must not end the process.
-TEST_F(Observe, FileSizeLimitLosesOnlyTheTrace) {
+// The event is lost, but the signal of a write beyond the limit does not end the process.
+TEST_F(Observe, FileSizeLimitLosesOnlyTraceEvents) {
   const std::string path = directory_ + "/trace.json";
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -321,8 +322,8 @@ TEST_F(Observe, FileSizeLimitLosesOnlyTheTrace) {
   EXPECT_EQ(fs::file_size(path), 100u);
 }
 
-// If the reader of a pipe closes it, the signal of a write would end the process.
-TEST_F(Observe, RefusesToTraceIntoAPipe) {
+// If the reader of a pipe went away, the signal of the next write would end the process.
+TEST_F(Observe, DoesNotTraceToAPipe) {
   const std::string path = directory_ + "/pipe";
   ASSERT_EQ(mkfifo(path.c_str(), S_IRUSR | S_IWUSR), 0);
   const FileDescriptor reader = open_file(AT_FDCWD, path, O_RDONLY);
@@ -330,10 +331,10 @@ TEST_F(Observe, RefusesToTraceIntoAPipe) {
   std::vector<std::string> log;
   const Logger logger(LogLevel::kWarning, [&](LogLevel, const std::string& m) { log.push_back(m); });
   EXPECT_FALSE(Trace(path, logger).enabled());
-  EXPECT_THAT(log, testing::ElementsAre("nothing is traced: " + path + ": it is no regular file"));
+  EXPECT_THAT(log, testing::ElementsAre("cannot trace: " + path + ": not a regular file"));
 }
 
-TEST_F(Observe, FilesThatCannotBeWrittenAreWarnings) {
+TEST_F(Observe, FilesThatCannotBeWrittenCauseWarnings) {
   ContextOptions options;
   options.compiler_library = fake_compiler();
   options.record = options.metrics = options.trace = "/nonexistent/file";
@@ -349,13 +350,13 @@ TEST_F(Observe, FilesThatCannotBeWrittenAreWarnings) {
     lathe_device device(context, "fake", facts, std::make_unique<FakeDriver>(facts));
     EXPECT_EQ(run(&device, 5), LATHE_OK) << lathe_last_error();
   }
-  for (const char* what : {"nothing is traced: ", "metrics: ", "recording ends: "})
+  for (const char* what : {"cannot trace: ", "metrics: ", "recording stopped: "})
     EXPECT_TRUE(std::any_of(log.begin(), log.end(), [&](const std::string& l) {
       return l.rfind(what, 0) == 0;
     })) << what;
 }
 
-TEST_F(Observe, LogLinesBeginWithTheirTopic) {
+TEST_F(Observe, LogLinesStartWithTheirTopic) {
   FakeDevice fake;
   ASSERT_EQ(run(fake.device.get(), 20), LATHE_OK);
   EXPECT_EQ(run(fake.device.get(), 5, LATHE_MISS_ERROR), LATHE_MISS);

@@ -20,7 +20,7 @@ absl::StatusOr<ContextOptions> read(const lathe_context_options* options, const 
   });
 }
 
-TEST(Options, CacheDirectoryComesFromTheFirstThatIsSet) {
+TEST(Options, TakeTheCacheDirectoryFromTheFirstSetVariable) {
   Variables all = {{"LATHE_CACHE_DIR", "/lathe"}, {"XDG_CACHE_HOME", "/xdg"}, {"HOME", "/home/u"}};
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.cache_dir = "/given";
@@ -29,7 +29,7 @@ TEST(Options, CacheDirectoryComesFromTheFirstThatIsSet) {
   EXPECT_EQ(read(&options, all)->cache_dir, "");
   EXPECT_EQ(read(nullptr, all)->cache_dir, "/lathe");
   all["LATHE_CACHE_DIR"] = "";
-  EXPECT_EQ(read(nullptr, all)->cache_dir, "") << "set but empty asks for no disk";
+  EXPECT_EQ(read(nullptr, all)->cache_dir, "") << "set but empty: no disk";
   all.erase("LATHE_CACHE_DIR");
   EXPECT_EQ(read(nullptr, all)->cache_dir, "/xdg/lathe");
   all["XDG_CACHE_HOME"] = "";
@@ -37,7 +37,7 @@ TEST(Options, CacheDirectoryComesFromTheFirstThatIsSet) {
   EXPECT_EQ(read(nullptr)->cache_dir, "");
 }
 
-TEST(Options, EnvironmentFillsInUnsetOptions) {
+TEST(Options, TakeTheRestFromTheEnvironmentUnlessGiven) {
   const Variables variables = {
       {"LATHE_COMPILER_LIBRARY", "/c.so"}, {"LATHE_WORKERS", "3"}, {"LATHE_LOG", "debug"}};
   const absl::StatusOr<ContextOptions> defaults = read(nullptr, variables);
@@ -64,7 +64,7 @@ TEST(Options, EnvironmentFillsInUnsetOptions) {
   EXPECT_EQ(logged, "told");
 }
 
-TEST(Options, SelectsWhereKernelsAreCompiled) {
+TEST(Options, SelectWhereKernelsAreCompiled) {
   EXPECT_TRUE(read(nullptr)->compiler_in_process);
   EXPECT_TRUE(read(nullptr, {{"LATHE_COMPILER", "inprocess"}})->compiler_in_process);
   const Variables process = {{"LATHE_COMPILER", "process"},
@@ -96,7 +96,7 @@ TEST(Options, SelectsWhereKernelsAreCompiled) {
   EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Options, ReadsTheRemoteStoresAddress) {
+TEST(Options, TakeTheAddressOfTheRemoteStore) {
   EXPECT_EQ(read(nullptr)->remote, "");
   const Variables variables = {{"LATHE_REMOTE", "redis://cache:1"}};
   EXPECT_EQ(read(nullptr, variables)->remote, "redis://cache:1");
@@ -107,7 +107,7 @@ TEST(Options, ReadsTheRemoteStoresAddress) {
   EXPECT_EQ(read(&options, variables).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Options, OptionOrEnvironmentTurnsOnValidation) {
+TEST(Options, ValidateIfTheOptionOrTheEnvironmentSaysSo) {
   EXPECT_FALSE(read(nullptr)->validate);
   EXPECT_TRUE(read(nullptr, {{"LATHE_VALIDATE", "1"}})->validate);
   EXPECT_FALSE(read(nullptr, {{"LATHE_VALIDATE", "0"}})->validate);
@@ -125,7 +125,7 @@ TEST(Options, OptionOrEnvironmentTurnsOnValidation) {
   EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kUnimplemented);
 }
 
-TEST(Options, ReadsRecordMetricsAndTraceFiles) {
+TEST(Options, NameTheFilesForRecordTraceAndMetrics) {
   const auto none = read(nullptr, {});
   EXPECT_EQ(none->record + none->metrics + none->trace + none->tuning, "");
   const std::map<std::string, std::string> all = {{"LATHE_RECORD", "/tmp/met.json"},
@@ -143,10 +143,10 @@ TEST(Options, ReadsRecordMetricsAndTraceFiles) {
   const auto given = read(&options, all);
   EXPECT_EQ(given->record, "/mine.json");
   EXPECT_EQ(given->metrics, "/tmp/%p.prom");
-  EXPECT_EQ(given->trace, "") << "empty asks for none";
+  EXPECT_EQ(given->trace, "") << "empty: none";
 }
 
-TEST(Options, ReadsTheCacheCap) {
+TEST(Options, LimitTheCache) {
   constexpr uint64_t kMega = 1 << 20;
   EXPECT_EQ(read(nullptr)->cache_bytes, 4096 * kMega);
   EXPECT_EQ(read(nullptr, {{"LATHE_CACHE_BYTES", ""}})->cache_bytes, 4096 * kMega);
@@ -170,7 +170,7 @@ TEST(Options, ReadsTheCacheCap) {
   EXPECT_EQ(read(&options, {{"LATHE_CACHE_BYTES", "5X"}})->cache_bytes, 77u) << "the option wins";
 }
 
-TEST(Options, ReadsTheBundles) {
+TEST(Options, NameTheBundles) {
   EXPECT_TRUE(read(nullptr)->bundles.empty());
   EXPECT_EQ(read(nullptr, {{"LATHE_BUNDLES", "/a:/b::/c"}})->bundles,
             (std::vector<std::string>{"/a", "/b", "/c"}));
@@ -180,7 +180,7 @@ TEST(Options, ReadsTheBundles) {
   options.bundle_count = 2;
   EXPECT_EQ(read(&options, {{"LATHE_BUNDLES", "/a"}})->bundles, (std::vector<std::string>{"/x", "/y:z"}));
   options.bundle_count = 0;
-  EXPECT_TRUE(read(&options, {{"LATHE_BUNDLES", "/a"}})->bundles.empty()) << "an empty list asks for none";
+  EXPECT_TRUE(read(&options, {{"LATHE_BUNDLES", "/a"}})->bundles.empty()) << "empty list: none";
   options.bundles = nullptr;
   options.bundle_count = 1;
   EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kInvalidArgument);
@@ -190,7 +190,7 @@ TEST(Options, ReadsTheBundles) {
   EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Options, ReadsWhereToSearchAssemblers) {
+TEST(Options, SayWhereToSearchAssemblers) {
   const AssemblerSearch bare = read(nullptr)->assembler.value();
   EXPECT_EQ(bare.ptxas, "");
   EXPECT_EQ(bare.directories, std::vector<std::string>{"/usr/local/cuda/bin"});
@@ -202,15 +202,15 @@ TEST(Options, ReadsWhereToSearchAssemblers) {
           ->assembler.value();
   EXPECT_EQ(full.temporary, (std::vector<std::string>{"/big", "/tmp", "/dev/shm"}));
   EXPECT_EQ(read(nullptr, {{"TMPDIR", "here"}})->assembler->temporary, bare.temporary)
-      << "a relative one would depend on where the process stands";
+      << "relative directories are ignored";
   EXPECT_EQ(full.ptxas, "/mine");
   EXPECT_EQ(full.directories, (std::vector<std::string>{"/a", "/b", "/cuda/bin"}));
   EXPECT_EQ(full.nvjitlink_directories, std::vector<std::string>{"/cuda/lib64"});
   EXPECT_FALSE(read(nullptr, {{"PATH", "/a"}, {"LATHE_PTXAS", ""}})->assembler.has_value())
-      << "set but empty asks for none";
+      << "set but empty: none";
 }
 
-TEST(Options, ReadsALowerCpuTarget) {
+TEST(Options, AcceptALesserProcessor) {
   EXPECT_FALSE(read(nullptr)->perf_map);
   EXPECT_TRUE(read(nullptr, {{"LATHE_PERF_MAP", "1"}})->perf_map);
   EXPECT_FALSE(read(nullptr, {{"LATHE_PERF_MAP", "0"}})->perf_map);
@@ -221,9 +221,9 @@ TEST(Options, ReadsALowerCpuTarget) {
   EXPECT_EQ(read(nullptr, {{"LATHE_CPU_TARGET", "x86-64-avx2"}})->cpu_target, "x86-64-avx2");
 }
 
-TEST(Options, ReadsTheUseOfExternalLibraries) {
+TEST(Options, SelectExternalLibraries) {
   using Choice = ExternalChoice;
-  EXPECT_EQ(read(nullptr)->external, Choice()) << "off unless asked for";
+  EXPECT_EQ(read(nullptr)->external, Choice()) << "off by default";
   EXPECT_EQ(Choice().use, ExternalUse::kOff);
   const auto of = [](const char* text) { return read(nullptr, {{"LATHE_EXTERNAL", text}}); };
   EXPECT_EQ(of("off")->external, Choice());
@@ -238,7 +238,7 @@ TEST(Options, ReadsTheUseOfExternalLibraries) {
   EXPECT_EQ(read(&options, {{"LATHE_EXTERNAL", "off"}})->external,
             (Choice{ExternalUse::kRequire, ExternalId::kOpenBlas}));
   options.external = LATHE_EXTERNAL_OFF;
-  EXPECT_TRUE(absl::IsInvalidArgument(read(&options).status())) << "off, and a library";
+  EXPECT_TRUE(absl::IsInvalidArgument(read(&options).status())) << "off together with a library";
   options.external = static_cast<lathe_external_use>(5);
   EXPECT_TRUE(absl::IsInvalidArgument(read(&options).status()));
   options.external = LATHE_EXTERNAL_ALLOW;
@@ -246,7 +246,7 @@ TEST(Options, ReadsTheUseOfExternalLibraries) {
   EXPECT_TRUE(absl::IsInvalidArgument(read(&options).status()));
 }
 
-TEST(Options, RefusesUnknownValues) {
+TEST(Options, RefuseUnknownValues) {
   const auto code = [](void (*change)(lathe_context_options*)) {
     lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
     change(&options);
@@ -277,7 +277,7 @@ TEST(Options, PipelinesAreAChainElement) {
   EXPECT_EQ(out->pipeline_parameters, "/p.json");
   const auto code = [&] { return read(&options).status().code(); };
   pipelines.count = 0;
-  EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument) << "parameters of nothing";
+  EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument) << "parameters without a pipeline";
   pipelines.parameters = nullptr;
   EXPECT_EQ(code(), absl::StatusCode::kOk);
   pipelines.count = 1;
@@ -291,7 +291,7 @@ TEST(Options, PipelinesAreAChainElement) {
   EXPECT_EQ(code(), absl::StatusCode::kUnimplemented);
 }
 
-TEST(Options, ParallelForNeedsItsNumberOfSlots) {
+TEST(Options, ParallelForNeedsItsNumberOfWorkers) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.parallel_for = [](void*, int64_t, lathe_task_fn, void*) {};
   for (const int32_t workers : {0, -1, 1025}) {
@@ -307,7 +307,7 @@ TEST(Options, ParallelForNeedsItsNumberOfSlots) {
   EXPECT_EQ(given->workers, 5);
 }
 
-TEST(Options, AcceptsUpTo1024Workers) {
+TEST(Options, AcceptUpTo1024Workers) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.workers = 1024;
   EXPECT_EQ(read(&options)->workers, 1024);
@@ -317,7 +317,7 @@ TEST(Options, AcceptsUpTo1024Workers) {
   EXPECT_EQ(read(nullptr, {{"LATHE_WORKERS", "0"}})->workers, 0);
 }
 
-TEST(Options, ErrorNamesTheBadVariable) {
+TEST(Options, NameABadVariable) {
   for (const char* text : {"many", "-1", "1025", "2x"}) {
     const absl::Status status = read(nullptr, {{"LATHE_WORKERS", text}}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
@@ -328,7 +328,7 @@ TEST(Options, ErrorNamesTheBadVariable) {
   EXPECT_NE(std::string(status.message()).find("loud"), std::string::npos) << status;
 }
 
-TEST(Options, ReadsTheMissPolicy) {
+TEST(Options, ReadTheMissPolicy) {
   EXPECT_EQ(*read_miss_policy(LATHE_MISS_DEFAULT, MissPolicy::kBlock), MissPolicy::kBlock);
   EXPECT_EQ(*read_miss_policy(LATHE_MISS_DEFAULT, MissPolicy::kError), MissPolicy::kError);
   EXPECT_EQ(*read_miss_policy(LATHE_MISS_BLOCK, MissPolicy::kError), MissPolicy::kBlock);

@@ -15,7 +15,7 @@ Region region(uintptr_t base, int64_t width, int64_t lines, int64_t pitch, int64
   return r;
 }
 
-// The bytes of a region, listed one by one. *twice: whether two lines share a byte.
+// All bytes of a region, byte by byte. *twice: two lines share a byte.
 std::set<uintptr_t> bytes_of(const Region& r, bool* twice) {
   std::set<uintptr_t> bytes;
   *twice = false;
@@ -45,9 +45,10 @@ TEST(Overlap, KnowsColumnSlicesOfOneBuffer) {
   EXPECT_TRUE(known_disjoint(left, right));
   EXPECT_TRUE(known_disjoint(right, left));
   EXPECT_FALSE(known_disjoint(left, region(1039, 60, 10, 100)));
-  EXPECT_FALSE(known_disjoint(left, region(1040, 61, 10, 100))) << "reaches into the next line";
-  EXPECT_FALSE(known_disjoint(left, region(1040, 60, 10, 101))) << "another pitch is not analysed";
-  EXPECT_TRUE(known_disjoint(left, region(2000, 60, 10, 101))) << "apart as wholes";
+  EXPECT_FALSE(known_disjoint(left, region(1040, 61, 10, 100))) << "it reaches into the next line";
+  EXPECT_FALSE(known_disjoint(left, region(1040, 60, 10, 101)))
+      << "regions with different pitches are not analysed";
+  EXPECT_TRUE(known_disjoint(left, region(2000, 60, 10, 101))) << "the whole ranges do not overlap";
 }
 
 // Matrices with one line each count as lines a stride apart; their pitch has no effect.
@@ -62,9 +63,8 @@ TEST(Overlap, KnowsSlicesOfOneLineEach) {
   EXPECT_FALSE(known_disjoint(left, region(1040, 11, 1, 16, 10, 50)));
 }
 
-// If known_disjoint says that two regions do not overlap, or disjoint_within that the lines of one do not, it must be
-// true.
-TEST(Overlap, ClaimsAreAlwaysTrue) {
+// If a function says that two regions do not overlap, or one does not overlap itself, that is true.
+TEST(Overlap, NeverClaimsTooMuch) {
   std::mt19937 random(20240601);
   const auto pick = [&](int64_t lo, int64_t hi) {
     return std::uniform_int_distribution<int64_t>(lo, hi)(random);

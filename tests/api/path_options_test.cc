@@ -170,7 +170,7 @@ TEST_F(PathOptionsTest, ErrorNamesTheOptionIfThereIsNoCurrentDirectory) {
   EXPECT_EQ(read(&options).status().message(), "lathe_context_options: bundles[1]: 'y'" + cause);
   EXPECT_EQ(read(nullptr, {{"LATHE_BUNDLES", "/x:y"}}).status().message(), "LATHE_BUNDLES: 'y'" + cause);
   EXPECT_TRUE(read(nullptr, {{"PATH", "bin:."}, {"HOME", "/h"}, {"TMPDIR", "t"}}).ok())
-      << "what nobody gave to Lathe is no error";
+      << "a path that was not given causes no error";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// lathe_payload_inspect: how the compiler's answer becomes a text or a status.
+// lathe_payload_inspect: the compiler's answer about a payload, as a status or a text.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -35,13 +35,13 @@ class Payload : public ::testing::Test {
   lathe_context* context_ = nullptr;
 };
 
-TEST_F(Payload, ReturnsTheProgram) {
+TEST_F(Payload, PassesTheSteps) {
   open("fake_compiler.so");
   ASSERT_EQ(inspect(R"({"functions":[{"name":"f"}]})"), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(Json::parse(text_), Json::parse(R"({"functions":[{"name":"f"}]})"));
 }
 
-TEST_F(Payload, RefusalIsAStatusWithTheLocation) {
+TEST_F(Payload, RefusalIsAStatusThatNamesThePlace) {
   open("fake_compiler.so");
   EXPECT_EQ(inspect(R"({"refused":{"location":"p.mlir:3:8","reason":"why","malformed":false}})"),
             LATHE_UNSUPPORTED);
@@ -51,19 +51,19 @@ TEST_F(Payload, RefusalIsAStatusWithTheLocation) {
   EXPECT_EQ(text_, "");
 }
 
-TEST_F(Payload, InvalidAnswersAreInternalErrors) {
+TEST_F(Payload, MalformedAnswersAreInternalErrors) {
   open("fake_compiler.so");
   for (const char* answer : {"", "{", "[]", "3", R"({"refused":3})", R"({"refused":{"location":"p"}})"})
     EXPECT_EQ(inspect(answer), LATHE_INTERNAL) << answer << ": " << lathe_last_error();
 }
 
-TEST_F(Payload, ReportsTheCompilersError) {
+TEST_F(Payload, ReportsTheCompilersMessage) {
   open("fake_compiler_fails.so");
   EXPECT_EQ(inspect("{}"), LATHE_COMPILE_FAILED);
   EXPECT_NE(std::string(lathe_last_error()).find("no such shape"), std::string::npos) << lathe_last_error();
 }
 
-TEST_F(Payload, CrashOfTheReaderFailsOnlyItsPayload) {
+TEST_F(Payload, PayloadThatCrashesItsReaderFailsAlone) {
   open("fake_compiler_misbehaves.so");
   for (const char* deadly : {R"({"n":1001})", R"({"n":1002})", R"({"n":1004})"}) {
     EXPECT_EQ(inspect(deadly), LATHE_COMPILE_FAILED) << deadly;
@@ -74,7 +74,7 @@ TEST_F(Payload, CrashOfTheReaderFailsOnlyItsPayload) {
   }
 }
 
-TEST_F(Payload, HangOfTheReaderIsATimeout) {
+TEST_F(Payload, PayloadThatHangsItsReaderTimesOut) {
   open("fake_compiler_misbehaves.so", /*seconds=*/1);
   EXPECT_EQ(inspect(R"({"n":1003})"), LATHE_TIMEOUT);
   EXPECT_NE(std::string(lathe_last_error()).find("payload p.mlir: the compiler process took more than 1 s"),
@@ -82,7 +82,7 @@ TEST_F(Payload, HangOfTheReaderIsATimeout) {
       << lathe_last_error();
 }
 
-TEST_F(Payload, NullArgumentsAreRefused) {
+TEST_F(Payload, RefusesNullArguments) {
   open("fake_compiler.so");
   EXPECT_EQ(lathe_payload_inspect(nullptr, "p", "", 0, append, &text_), LATHE_INVALID_ARGUMENT);
   EXPECT_EQ(lathe_payload_inspect(context_, "p", nullptr, 1, append, &text_), LATHE_INVALID_ARGUMENT);

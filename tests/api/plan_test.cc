@@ -47,12 +47,12 @@ TEST(Plan, RunsManyTimes) {
   ASSERT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &smaller.desc), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(fake.driver->last_args.m, 33);
   EXPECT_EQ(fake.driver->launches.load(), 2);
-  // A call without the plan is a hit of the same class.
+  // A request of the same class without the plan is a hit.
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK);
   EXPECT_EQ(fake.driver->loads.load(), 1);
 }
 
-TEST(Plan, AcceptsOtherPointersStridesAlphaAndBatch) {
+TEST(Plan, ServesAllPointersStridesAlphaAndBatchesOfItsClass) {
   FakeDevice fake;
   MatmulRequest m(2, 48, 33);
   OwnedPlan owned(fake.device.get(), m.desc);
@@ -65,7 +65,7 @@ TEST(Plan, AcceptsOtherPointersStridesAlphaAndBatch) {
   EXPECT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
 }
 
-TEST(Plan, RefusalOfAnotherClassNamesTheField) {
+TEST(Plan, RefusesOtherClassesAndNamesTheField) {
   FakeDevice fake;
   std::vector<float> extra(100000);
   struct {
@@ -162,7 +162,7 @@ TEST(Plan, DescribedDevicePlansWithoutACompiler) {
   EXPECT_EQ(fake.statistics().compiles, 0u);
 }
 
-TEST(Plan, ExplainsTheChoiceAndTheOtherCandidates) {
+TEST(Plan, ExplainsTheChoiceAndAllCandidates) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
   OwnedPlan owned(fake.device.get(), m.desc);
@@ -226,12 +226,12 @@ TEST(Plan, EmptySizesNeedNoKernel) {
   EXPECT_EQ(phases, 1);
   std::fill(m.d.begin(), m.d.end(), 7.0f);
   EXPECT_EQ(lathe_plan_run_matmul_slice(owned.plan, &m.desc, 0, 1, 2), LATHE_OK);
-  EXPECT_EQ(m.d, std::vector<float>(6, 7.0f)) << "worker 0 does it";
+  EXPECT_EQ(m.d, std::vector<float>(6, 7.0f)) << "worker 0 writes it";
   EXPECT_EQ(lathe_plan_run_matmul_slice(owned.plan, &m.desc, 0, 0, 2), LATHE_OK);
   EXPECT_EQ(m.d, std::vector<float>(6, 0.0f));
 }
 
-TEST(Plan, ArgmaxWithoutRowsPlansItsBucket) {
+TEST(Plan, EmptyArgmaxPlansItsBucket) {
   FakeDevice fake;
   ArgmaxRequest a(3, 100);
   lathe_argmax_desc nothing = a.desc;
@@ -261,7 +261,7 @@ TEST(Plan, RunsInSlices) {
   OwnedPlan owned(fake.device.get(), m.desc);
   int32_t phases = 0;
   ASSERT_EQ(lathe_plan_phases(owned.plan, &phases), LATHE_OK);
-  EXPECT_EQ(phases, 2) << "the splits, and their merge";
+  EXPECT_EQ(phases, 2) << "the splits, then their merge";
   size_t bytes = 0;
   ASSERT_EQ(lathe_plan_slice_workspace_bytes(owned.plan, 4, &bytes), LATHE_OK);
   EXPECT_EQ(bytes, size_t{4 * 7 * 40 * 3 + 4 * 128});
@@ -292,7 +292,7 @@ TEST(Plan, RunsInSlices) {
   EXPECT_NE(std::string(lathe_last_error()).find("1024"), std::string::npos) << lathe_last_error();
 }
 
-TEST(Plan, MissPolicyErrorRefusesToPlan) {
+TEST(Plan, PolicyErrorRefusesAMiss) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
   m.desc.miss_policy = LATHE_MISS_ERROR;
@@ -301,7 +301,7 @@ TEST(Plan, MissPolicyErrorRefusesToPlan) {
   EXPECT_EQ(plan, nullptr);
 }
 
-// The explanation without the fields that need a loaded kernel.
+// Removes what explain cannot know without a loaded kernel.
 Json as_of_choice(Json explained) {
   explained["launch"] = {{"wanted_splits", explained["launch"]["wanted_splits"]}};
   return explained;
@@ -323,7 +323,7 @@ TEST(Plan, ExplainsARequestWithoutPreparingIt) {
   EXPECT_EQ(fake.driver->loads.load(), 1);
   m.desc.miss_policy = LATHE_MISS_DEFAULT;
   EXPECT_EQ(Json::parse(text)["launch"].size(), 1u);
-  // A plan and an explanation have these fields once the kernel is loaded.
+  // Without a kernel, explain gives the same as a plan except for the launch. With a loaded kernel it gives the same.
   const Json planned = OwnedPlan(fake.device.get(), m.desc).explain();
   EXPECT_GT(planned["launch"].size(), 1u);
   EXPECT_EQ(Json::parse(text), as_of_choice(planned));
@@ -344,7 +344,7 @@ TEST(Plan, ExplainsARequestThatNeedsNoKernel) {
   EXPECT_TRUE(last_error_says("lathe_explain_matmul: text is NULL")) << lathe_last_error();
 }
 
-TEST(Plan, NullArgumentsAreRefused) {
+TEST(Plan, RefusesNullArguments) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
   ArgmaxRequest a(3, 100);

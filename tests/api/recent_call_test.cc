@@ -1,4 +1,4 @@
-// A call that repeats a recent call of its thread skips checks. It must do the same as a call with all checks.
+// RecentCall: a call that repeats an earlier one skips checks, but does the same as the whole path.
 #include "dispatch/recent_call.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class RecentCallTest : public testing::Test {
   const RecentCall<lathe_matmul_desc>* find(const lathe_matmul_desc& desc) {
     return RecentCall<lathe_matmul_desc>::find(*fake_.device, nullptr, &desc);
   }
-  // The first call loads the kernel. The second is a hit of the dispatch table and is kept.
+  // The first call makes the kernel. The second is a hit of the table and is kept.
   void keep(const lathe_matmul_desc& desc) {
     for (int i = 0; i < 2; ++i) ASSERT_EQ(run(desc), LATHE_OK) << lathe_last_error();
     ASSERT_NE(find(desc), nullptr);
@@ -30,7 +30,7 @@ class RecentCallTest : public testing::Test {
   FakeDevice fake_;
 };
 
-TEST_F(RecentCallTest, IsKeptByTheSecondCallAndFitsOtherPointers) {
+TEST_F(RecentCallTest, KeepsAHitAndServesOtherPointers) {
   MatmulRequest m(7, 40, 33), other(7, 40, 33);
   ASSERT_EQ(run(m.desc), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(find(m.desc), nullptr) << "a miss is not kept";
@@ -45,7 +45,7 @@ TEST_F(RecentCallTest, IsKeptByTheSecondCallAndFitsOtherPointers) {
   EXPECT_EQ(fake_.driver->last.workspace, nullptr);
 }
 
-TEST_F(RecentCallTest, BelongsToItsDeviceAndThread) {
+TEST_F(RecentCallTest, BelongsToOneDeviceAndOneThread) {
   MatmulRequest m(7, 40, 33);
   keep(m.desc);
   FakeDevice another;
@@ -53,7 +53,7 @@ TEST_F(RecentCallTest, BelongsToItsDeviceAndThread) {
   bool found = true;
   std::thread([&] { found = find(m.desc) != nullptr; }).join();
   EXPECT_FALSE(found);
-  // Another device, perhaps at the address of a device that was closed.
+  // A new device may have the address of a closed one.
   fake_.device.reset();
   const absl::StatusOr<DeviceFacts> facts = load_facts(facts_file("ryzen-7-5800u.json"));
   ASSERT_TRUE(facts.ok());
@@ -62,7 +62,7 @@ TEST_F(RecentCallTest, BelongsToItsDeviceAndThread) {
   EXPECT_EQ(find(m.desc), nullptr);
 }
 
-TEST_F(RecentCallTest, RefusedCallIsNotFound) {
+TEST_F(RecentCallTest, DoesNotFindInvalidRequests) {
   MatmulRequest m(7, 40, 33);
   keep(m.desc);
   EXPECT_EQ(RecentCall<lathe_matmul_desc>::find(*fake_.device, this, &m.desc), nullptr)
@@ -72,8 +72,8 @@ TEST_F(RecentCallTest, RefusedCallIsNotFound) {
   EXPECT_EQ(lathe_matmul(fake_.device.get(), nullptr, nullptr), LATHE_INVALID_ARGUMENT);
 }
 
-// On a GPU the alignment of pointers is part of the class, and a call may use any stream.
-TEST_F(RecentCallTest, FitsAlignedPointersAndAnyStreamOnAGpu) {
+// On a GPU the alignment of pointers is part of the class, and calls have streams.
+TEST_F(RecentCallTest, OnAGpuServesAlignedPointersInAnyStream) {
   const absl::StatusOr<DeviceFacts> facts = load_facts(facts_file("h200.json"));
   ASSERT_TRUE(facts.ok());
   auto driver = std::make_unique<FakeDriver>(*facts);
@@ -86,7 +86,7 @@ TEST_F(RecentCallTest, FitsAlignedPointersAndAnyStreamOnAGpu) {
     return RecentCall<lathe_matmul_desc>::find(*fake_.device, stream, &desc);
   };
   MatmulRequest m(7, 40, 33), other(7, 40, 33);
-  int one = 0, two = 0;  // only their addresses are used, as streams
+  int one = 0, two = 0;  // their addresses stand for streams
   for (int i = 0; i < 2; ++i) ASSERT_EQ(run_in(&one, m.desc), LATHE_OK) << lathe_last_error();
   ASSERT_NE(find_in(&two, other.desc), nullptr);
   ASSERT_EQ(run_in(&two, other.desc), LATHE_OK) << lathe_last_error();
@@ -96,19 +96,19 @@ TEST_F(RecentCallTest, FitsAlignedPointersAndAnyStreamOnAGpu) {
 
   other.desc.b.data = other.b.data() + 1;
   EXPECT_EQ(find_in(&one, other.desc), nullptr);
-  other.desc.b.data = reinterpret_cast<char*>(other.b.data()) + 1;  // not even aligned to an element
+  other.desc.b.data = reinterpret_cast<char*>(other.b.data()) + 1;  // not aligned to an element
   EXPECT_EQ(find_in(&one, other.desc), nullptr);
   for (int i = 0; i < 3; ++i) ASSERT_EQ(run_in(&one, other.desc), LATHE_OK) << lathe_last_error();
   EXPECT_NE(gpu->last.kernel, aligned);
   EXPECT_EQ(find_in(&one, other.desc), nullptr) << "a misaligned call is not kept";
 
-  MatmulRequest empty(7, 40, 0);  // A and B are zeros that the driver owns
+  MatmulRequest empty(7, 40, 0);  // A and B are replaced by a zero of the driver
   for (int i = 0; i < 3; ++i) ASSERT_EQ(run_in(&one, empty.desc), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(find_in(&one, empty.desc), nullptr);
 }
 
-// Running a plan finds and keeps recent calls too, but only for the kernel that calls without a plan use.
-TEST_F(RecentCallTest, IsSharedWithPlansThatAreNotTuned) {
+// Plans and calls share kept calls if they run the same kernel.
+TEST_F(RecentCallTest, PlanSharesKeptCallsUnlessItIsTuned) {
   MatmulRequest m(7, 40, 5123), other(7, 40, 5123);
   lathe_plan *plan = nullptr, *tuned = nullptr;
   ASSERT_EQ(lathe_plan_matmul(fake_.device.get(), &m.desc, &plan), LATHE_OK) << lathe_last_error();
@@ -134,7 +134,7 @@ TEST_F(RecentCallTest, IsSharedWithPlansThatAreNotTuned) {
   lathe_plan_destroy(tuned);
 }
 
-TEST_F(RecentCallTest, IsNotKeptWithAChainOrScale) {
+TEST_F(RecentCallTest, DoesNotKeepDescriptorsThatPointToOthers) {
   MatmulRequest m(7, 40, 33);
   lathe_tuning tuning = LATHE_TUNING_INIT;
   m.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
@@ -156,7 +156,7 @@ TEST_F(RecentCallTest, IsNotKeptWithAChainOrScale) {
   EXPECT_EQ(find(bytes.desc), nullptr);
 }
 
-TEST_F(RecentCallTest, DoesNotFitADescriptorOfAnotherSize) {
+TEST_F(RecentCallTest, DoesNotFindDescriptorsOfAnotherSize) {
   MatmulRequest m(7, 40, 33);
   keep(m.desc);
   m.desc.struct_size -= 8;
@@ -164,7 +164,7 @@ TEST_F(RecentCallTest, DoesNotFitADescriptorOfAnotherSize) {
   EXPECT_EQ(run(m.desc), LATHE_INVALID_ARGUMENT);
 }
 
-TEST_F(RecentCallTest, FailureNamesTheRequest) {
+TEST_F(RecentCallTest, FailureOfARepeatedCallNamesTheRequest) {
   MatmulRequest m(7, 40, 33);
   keep(m.desc);
   fake_.driver->launch_error = absl::ResourceExhaustedError("no memory");
@@ -172,7 +172,7 @@ TEST_F(RecentCallTest, FailureNamesTheRequest) {
   EXPECT_EQ(std::string(lathe_last_error()), "matmul f32 a=n b=t m=7 n=40 k=33 batch=1 on fake: no memory");
 }
 
-// Records the calls of a task on the caller's thread.
+// The arguments of the last call of the caller's task.
 struct Called {
   int times = 0;
   ArgumentBlock args;
@@ -182,7 +182,7 @@ void note_task(const ArgumentBlock* args, int64_t task) {
   called.args = *args;
 }
 
-// Random pointers into one buffer. Some are NULL, and operands may overlap.
+// Random pointers into one buffer; some are NULL and some overlap.
 class Anywhere {
  public:
   explicit Anywhere(std::mt19937* random) : random_(*random), buffer_(4096) {}
@@ -228,7 +228,7 @@ lathe_matmul_desc any_matmul(Anywhere& anywhere) {
   return d;
 }
 
-// The padding of the descriptor has random contents.
+// The padding of the descriptor is random too.
 lathe_argmax_desc any_argmax(Anywhere& anywhere) {
   lathe_argmax_desc d;
   std::memset(static_cast<void*>(&d), anywhere.pick(256), sizeof d);
@@ -268,8 +268,8 @@ lathe_status run(const lathe_argmax_desc& d, lathe_device* device) {
   return lathe_argmax(device, nullptr, &d);
 }
 
-// Runs random descriptors of a few kinds, sometimes with one field changed. Compares the arguments of each launch (or,
-// with on_caller, of each task) with those that reading the descriptor gives.
+// Runs random descriptors that often repeat with other pointers. The launch of each call must be that of its request,
+// read in full. on_caller: kept calls run their tasks on this thread instead of a launch.
 template <typename Desc>
 void expect_what_the_whole_path_does(Desc (*any)(Anywhere&), bool on_caller) {
   FakeDevice fake;
@@ -316,20 +316,20 @@ void expect_what_the_whole_path_does(Desc (*any)(Anywhere&), bool on_caller) {
     EXPECT_EQ(std::memcmp(&fake.driver->last.config, &config, sizeof config), 0);
     EXPECT_EQ(fake.driver->last_problem.op, expected.key.problem.op);
   }
-  EXPECT_GT(repeated, 3000) << "most of what is in order";
+  EXPECT_GT(repeated, 3000) << "most valid calls are repeats";
   EXPECT_GT(refused, 1000);
 }
 
-TEST(RecentCall, MatmulDoesTheSameAsTheFullPath) {
+TEST(RecentCall, MatmulsDoTheSameAsTheWholePath) {
   for (const bool on_caller : {false, true}) expect_what_the_whole_path_does(any_matmul, on_caller);
 }
 
-TEST(RecentCall, ArgmaxDoesTheSameAsTheFullPath) {
+TEST(RecentCall, ArgmaxesDoTheSameAsTheWholePath) {
   for (const bool on_caller : {false, true}) expect_what_the_whole_path_does(any_argmax, on_caller);
 }
 
-// A misaligned operand is checked in the launch, so the call must not run the task itself.
-TEST_F(RecentCallTest, MisalignedOperandIsLeftToTheLaunch) {
+// Tasks that need aligned operands are not called with misaligned ones; the call is launched.
+TEST_F(RecentCallTest, MisalignedOperandIsLaunched) {
   fake_.driver->tasks_of_caller.task = note_task;
   fake_.driver->tasks_of_caller.count = 1;
   fake_.driver->tasks_of_caller.misaligned = 15;

@@ -1,4 +1,4 @@
-// Complete cache entries with the right key whose code the device refuses. They count as a miss and are soon replaced.
+// Intact cache entries whose code the device refuses. Each is a miss, and is compiled again and replaced.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,16 +15,18 @@ using testing::HasSubstr;
 
 class RefusedCode : public Tune {
  protected:
-  // Stores this artifact for the class on disk only.
+  // Puts the artifact into the stores as that of the request's class. No context has it in memory.
   void leave(const MatmulRequest& m, const Artifact& artifact) {
     Host host(options());
     (void)host.context->cache->replace(key_on(host, m), artifact);
   }
-  // The artifact that the compiler makes for the class.
+  // The artifact that the compiler makes.
   Artifact compiled(const MatmulRequest& m) {
     Host host(options());
     const DispatchKey key = key_of_request(*host.device, m.desc);
-    return *get_artifact(*host.device, key.problem, choose_plan(*host.device, key).value()).value().artifact;
+    return *find_or_compile(*host.device, key.problem, choose_plan(*host.device, key).value())
+                .value()
+                .artifact;
   }
   static Key key_on(const Host& host, const MatmulRequest& m) {
     return choose_plan(*host.device, key_of_request(*host.device, m.desc)).value().key;
@@ -72,7 +74,7 @@ TEST_F(RefusedCode, IsAMissIfNothingMayBeCompiled) {
   EXPECT_TRUE(found.status().code() == kMissCode) << found.status();
   EXPECT_THAT(std::string(found.status().message()), HasSubstr("a cubin of another time"));
   EXPECT_EQ(host.statistics().compiles, 0u);
-  // If nothing can be compiled either, the error has both causes.
+  // Without a compiler, the error has both causes.
   ContextOptions without = options();
   without.compiler_library = "/nowhere/liblathe-compiler.so";
   Host alone(without);
@@ -82,7 +84,7 @@ TEST_F(RefusedCode, IsAMissIfNothingMayBeCompiled) {
   EXPECT_THAT(lathe_last_error(), HasSubstr("a cubin of another time"));
 }
 
-// If code that was just compiled is refused, that is an error. Later calls do not compile it again.
+// If freshly compiled code is refused, every call fails, but it is not compiled again.
 TEST_F(RefusedCode, IsNotCompiledTwiceForADevice) {
   const std::string code = compiled(m_).code;
   for (const bool stored : {true, false}) {
@@ -99,7 +101,7 @@ TEST_F(RefusedCode, IsNotCompiledTwiceForADevice) {
   }
 }
 
-TEST_F(RefusedCode, IsCompiledAgainByOnlyOneThread) {
+TEST_F(RefusedCode, IsCompiledAgainByOneThreadOnly) {
   Artifact junk = compiled(m_);
   junk.code = "junk";
   leave(m_, junk);
@@ -118,16 +120,15 @@ TEST_F(RefusedCode, IsCompiledAgainByOnlyOneThread) {
   EXPECT_EQ(host.statistics().compiles, 1u);
 }
 
-// As if no store had the artifact of the oracle's choice: the artifact that the plan record names is used before
-// anything is compiled.
-TEST_F(RefusedCode, IsReplacedByTheRecordedPlan) {
+// As if no store had the kernel: the kernel that a plan record names is used before anything is compiled.
+TEST_F(RefusedCode, KernelOfAPlanRecordIsUsedInstead) {
   Artifact junk = compiled(m_);
   junk.code = "junk";
   Host host(options());
   const DispatchKey key = key_of_request(*host.device, m_.desc);
   Choice other = choose_by_oracle(*host.device, key).value();
   take_rank(*host.device, key, 1, ChosenBy::kOracle, &other);
-  ASSERT_TRUE(get_artifact(*host.device, key.problem, other).ok());
+  ASSERT_TRUE(find_or_compile(*host.device, key.problem, other).ok());
   PlanRecord record = make_record(*host.device, RecordKind::kPlan, key.problem);
   record.config = other.plan().config;
   record.splits = other.plan().launch.splits;
@@ -156,8 +157,8 @@ class RefusedRemotely : public RemoteTest {
   }
 };
 
-// The server has a complete entry with the right key, but the device refuses its code.
-TEST_F(RefusedRemotely, IsReplacedOnTheServer) {
+// An intact entry on the server, with the right key but code that the compiler did not make.
+TEST_F(RefusedRemotely, IsReplacedOnTheServerToo) {
   NEEDS_REDIS();
   MatmulRequest m(7, 40, 33);
   Hosts::Host first(on("first"));

@@ -1,5 +1,5 @@
-// A process that changes its directory. It loads the library by a relative name in the first directory, gives options
-// as relative paths in the second, and works in the third, where nothing may be read or written.
+// A process that changes its directory. It loads the library by a relative name in the first directory, gives
+// relative paths as options in the second, and works in the third, where nothing may be read or written.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -157,30 +157,30 @@ class RelativePathsTest : public testing::Test {
   fs::path scratch_, loaded_, given_, later_;
 };
 
-TEST_F(RelativePathsTest, OptionsAreResolvedWhenGiven) {
+TEST_F(RelativePathsTest, OptionsAreRelativeToWhereTheyWereGiven) {
   expect_work_in_given(all_options(), all_variables(/*options_too=*/false));
 }
 
-TEST_F(RelativePathsTest, OptionsAreResolvedForCompilerProcesses) {
+TEST_F(RelativePathsTest, OptionsForCompilerProcessesAreRelativeToWhereTheyWereGiven) {
   expect_work_in_given(all_options() + Strings{"process"}, all_variables(/*options_too=*/false));
 }
 
-TEST_F(RelativePathsTest, VariablesAreResolvedWhenRead) {
+TEST_F(RelativePathsTest, VariablesAreRelativeToWhereTheyWereRead) {
   expect_work_in_given({}, all_variables(/*options_too=*/true));
 }
 
-TEST_F(RelativePathsTest, VariablesAreResolvedForCompilerProcesses) {
+TEST_F(RelativePathsTest, VariablesForCompilerProcessesAreRelativeToWhereTheyWereRead) {
   expect_work_in_given({}, all_variables(/*options_too=*/true) + Strings{"LATHE_COMPILER=process"});
 }
 
-TEST_F(RelativePathsTest, FindsFilesBesideTheLibrary) { expect_files_beside("lib/liblathe.so", {}); }
+TEST_F(RelativePathsTest, LibraryFindsTheFilesBesideIt) { expect_files_beside("lib/liblathe.so", {}); }
 
-TEST_F(RelativePathsTest, FindsFilesBesideASearchedLibrary) {
+TEST_F(RelativePathsTest, LibraryFoundBySearchFindsTheFilesBesideIt) {
   expect_files_beside("liblathe.so", {"LD_LIBRARY_PATH=lib"});
 }
 
-// A name without a slash asks for dlopen's own search.
-TEST_F(RelativePathsTest, DynamicLinkerSearchesAPlainCompilerLibraryName) {
+// dlopen searches a name without a slash.
+TEST_F(RelativePathsTest, DynamicLinkerSearchesACompilerLibraryWithoutASlash) {
   const Outcome outcome = run("lib/liblathe.so",
                               {"cache_dir=", "compiler_library=liblathe-compiler.so",
                                "chdir=" + later_.string(), "open", "product=16"},

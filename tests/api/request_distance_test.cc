@@ -10,7 +10,7 @@
 #include "core/packed.h"
 #include "dispatch/recent_call.h"
 #include "fake_device.h"
-#include "request/programs.h"
+#include "request/elementwise_programs.h"
 #include "request/request.h"
 #include "tests/warm_weight.h"
 
@@ -72,7 +72,7 @@ M in_blocks() {
 }
 M packed() {
   M d = product(LATHE_F32, LATHE_ROW_MAJOR);
-  d.b.packed_layout = packed_layout_id(packed_form_of(d.n), DType::kF32);
+  d.b.packed_layout = packed_layout_id(packed_layout_of(d.n), DType::kF32);
   return d;
 }
 C compared(lathe_layout layout) {

@@ -7,8 +7,8 @@
 
 #include "core/manifest.h"
 #include "fake_device.h"
-#include "observe/recorder.h"
-#include "request/programs.h"
+#include "observe/miss_manifest.h"
+#include "request/elementwise_programs.h"
 #include "request/request.h"
 
 namespace lathe {

@@ -1,4 +1,4 @@
-// Hosts (contexts with a device) that share one cache directory. Their devices only record launches.
+// Contexts that share one cache directory, with fake devices; and which candidates their classes took.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "dispatch/plan.h"
+#include "dispatch/plan_records.h"
 #include "dispatch/prepare.h"
-#include "dispatch/records.h"
 #include "fake_device.h"
 
 namespace lathe {
@@ -25,7 +25,7 @@ class Tune : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(scratch_); }
 
-  // A context over the directory, a device with the given facts, and the warnings of the log.
+  // A context with the cache directory, a device with given facts, and a log.
   struct Host {
     explicit Host(ContextOptions options, const std::string& facts_name = "ryzen-7-5800u.json") {
       if (options.compiler_library.empty()) options.compiler_library = fake_compiler();
@@ -51,7 +51,7 @@ class Tune : public testing::Test {
       return s;
     }
     std::mutex mutex;
-    std::vector<std::string> warnings;  // under mutex while another thread logs
+    std::vector<std::string> warnings;  // under mutex if another thread may log
     std::unique_ptr<lathe_context> context;
     DeviceFacts facts;
     FakeDriver* driver = nullptr;
@@ -67,7 +67,7 @@ class Tune : public testing::Test {
     EXPECT_TRUE(read_matmul(&desc, Purpose::kPlan, device.request_context(), nullptr, &request).ok());
     return request.key;
   }
-  // A tuning record of the class whose winner is the oracle's candidate ranked[rank].
+  // Writes a tuning record of the class whose winner is candidate `rank` of the oracle.
   static PlanRecord winner(const lathe_device& device, const DispatchKey& key, size_t rank) {
     const Choice oracle = choose_by_oracle(device, key).value();
     PlanRecord record = make_record(device, RecordKind::kTuned, key.problem);
@@ -83,7 +83,7 @@ class Tune : public testing::Test {
     EXPECT_EQ(lathe_matmul(host.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
     return host.device->table.find(key_of_request(*host.device, m.desc));
   }
-  // The rank, from 0, of the candidate that the class uses.
+  // The rank of the candidate that the class took.
   static size_t rank_of(const Host& host, const DispatchEntry* entry) {
     const Choice choice = choice_of(*host.device, *entry).value();
     EXPECT_TRUE(choice.plan().config == entry->plan.config);

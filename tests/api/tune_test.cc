@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/packed.h"
+#include "dispatch/prepare.h"
 #include "tune/tune_operands.h"
 #include "tune_fixture.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST_F(Tune, DispatchUsesTheTuningRecord) {
+TEST_F(Tune, DispatchFollowsATuningRecord) {
   const MatmulRequest m(7, 40, 33);
   Host host(options());
   const DispatchKey key = key_of_request(*host.device, m.desc);
@@ -31,21 +32,21 @@ TEST_F(Tune, DispatchUsesTheTuningRecord) {
   EXPECT_EQ(json["candidates"][0]["measured_seconds"], 2e-5);
   EXPECT_EQ(json["candidates"][1]["measured_seconds"], 1e-5);
   EXPECT_FALSE(json["candidates"][2].contains("measured_seconds"));
-  // A request that forces a candidate gets that candidate.
+  // A request that forces a candidate gets it.
   lathe_tuning forced = LATHE_TUNING_INIT;
   forced.candidate = 1;
   MatmulRequest other(7, 40, 33);
   other.desc.next = reinterpret_cast<const lathe_chain*>(&forced);
   EXPECT_EQ(explain(host, other)["chosen_by"], "request");
   EXPECT_EQ(explain(host, other)["rank"], 1);
-  // The record does not apply to a device with another name or another number of workers.
+  // A device with another name or number of workers ignores the record.
   Host named(options());
   named.facts.name = "another";
   named.open();
   EXPECT_EQ(run(named, m)->by, ChosenBy::kOracle);
 }
 
-TEST_F(Tune, TuningFileOverridesTheStore) {
+TEST_F(Tune, TuningFileGoesBeforeTheStore) {
   const MatmulRequest m(7, 40, 33);
   uint64_t plain = 0, with_file = 0;
   {
@@ -65,14 +66,14 @@ TEST_F(Tune, TuningFileOverridesTheStore) {
 
   std::ofstream(scratch_ + "/tuning.json") << "{\"lathe_tuning\": 1, \"rec";
   Host damaged(with);
-  EXPECT_EQ(rank_of(damaged, run(damaged, m)), 1u) << "the store's";
+  EXPECT_EQ(rank_of(damaged, run(damaged, m)), 1u) << "the record of the store";
   ASSERT_EQ(damaged.warnings.size(), 1u);
   EXPECT_THAT(damaged.warnings[0], HasSubstr("tuning.json"));
   with.tuning = scratch_ + "/nowhere.json";
   EXPECT_THAT(Host(with).warnings, testing::ElementsAre(HasSubstr("nowhere.json")));
 }
 
-TEST_F(Tune, IgnoresUnknownCandidatesAndDamagedRecords) {
+TEST_F(Tune, IgnoresDamagedRecordsAndUnknownCandidates) {
   const MatmulRequest m(7, 40, 33), more(8, 40, 33);
   Host host(options());
   for (const MatmulRequest* each : {&m, &more}) {
@@ -82,8 +83,8 @@ TEST_F(Tune, IgnoresUnknownCandidatesAndDamagedRecords) {
   }
   EXPECT_EQ(run(host, m)->by, ChosenBy::kOracle);
   EXPECT_EQ(rank_of(host, run(host, more)), 0u);
-  ASSERT_EQ(host.warnings.size(), 1u) << "one for all";
-  EXPECT_THAT(host.warnings[0], HasSubstr("no candidate here"));
+  ASSERT_EQ(host.warnings.size(), 1u) << "one warning for all";
+  EXPECT_THAT(host.warnings[0], HasSubstr("not a candidate here"));
 
   for (const auto& file : std::filesystem::directory_iterator(scratch_ + "/cache"))
     if (file.path().extension() == ".record") std::filesystem::resize_file(file, file.file_size() - 1);
@@ -92,7 +93,7 @@ TEST_F(Tune, IgnoresUnknownCandidatesAndDamagedRecords) {
   EXPECT_THAT(again.warnings, testing::Contains(HasSubstr("is refused")));
 }
 
-// Above FAST a tuning record must not change the numeric recipe.
+// If a class asks for more than FAST, a record must not change the numeric recipe.
 TEST_F(Tune, KeepsPromisesOfDeterminism) {
   MatmulRequest m(7, 40, 51234);
   m.desc.determinism = LATHE_DETERMINISM_RUN_TO_RUN;
@@ -105,7 +106,7 @@ TEST_F(Tune, KeepsPromisesOfDeterminism) {
   ASSERT_GT(other, 0u);
   ASSERT_TRUE(host.context->cache->write_record(winner(*host.device, key, other)).ok());
   EXPECT_EQ(rank_of(host, run(host, m)), 0u);
-  // All measured candidates have the recipe of the oracle's choice.
+  // All measured candidates have the numeric recipe of the first.
   std::vector<std::string> records;
   lathe_tune_options how = LATHE_TUNE_OPTIONS_INIT;
   how.candidates = 1000;
@@ -131,16 +132,16 @@ TEST_F(Tune, KeepsPromisesOfDeterminism) {
 TEST(TuneWinner, MustBeatTheFirstByTwoPercent) {
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}}), 0u);
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.9, 0.9, 0.9, 0.9, 0.9}}), 1u);
-  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.99, 0.99, 0.99, 0.99, 0.99}}), 0u) << "1 % is nothing";
-  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.8, 0.8, 0.8, 1.2, 1.2}}), 0u) << "two rounds of five disagree";
-  // A drift that affects both does not hide the difference.
+  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.99, 0.99, 0.99, 0.99, 0.99}}), 0u) << "1 % is too little";
+  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.8, 0.8, 0.8, 1.2, 1.2}}), 0u) << "it loses two rounds of five";
+  // Drift that affects both equally does not matter.
   EXPECT_EQ(winner_of({{1, 2, 4, 8, 16}, {0.9, 1.8, 3.6, 7.2, 14.4}}), 1u);
   EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.9, 0.9, 0.9, 0.9, 0.9}, {0.7, 0.7, 0.7, 0.7, 0.7}}), 2u);
-  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.1}}), 0u) << "measured once: hopeless";
+  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.1}}), 0u) << "measured once: it was too slow to continue";
 }
 
-// Operands can be made for every kind of class, and the request belongs to the class.
-TEST_F(Tune, MakesOperandsOfEveryKindOfClass) {
+// Operands can be made for every kind of class, and their request belongs to it.
+TEST_F(Tune, MakesOperandsForEveryKindOfClass) {
   Host host(options());
   const auto makes = [&](const ProblemClass& c) {
     const Dims dims = measured_dims(c);
@@ -207,7 +208,7 @@ TEST_F(Tune, MeasuresStoresAndReports) {
   ASSERT_EQ(lathe_manifest_add_matmul(manifest, "i", &invariant.desc, 1), LATHE_OK);
   lathe_tune_options how = LATHE_TUNE_OPTIONS_INIT;
   how.candidates = 3;
-  how.candidate_nanoseconds = 1000000;  // enough for more than the minimum number of calls, also under TSan
+  how.candidate_nanoseconds = 1000000;  // enough for more than the minimum of calls, also under TSan
   how.pool_bytes = 1 << 16;
   how.output = output.c_str();
   int told = 0;
@@ -226,26 +227,26 @@ TEST_F(Tune, MeasuresStoresAndReports) {
   EXPECT_EQ(report.candidates, 6u);
   EXPECT_EQ(told, 3);
   EXPECT_GT(host.driver->launches.load(), 6 * 7);
-  EXPECT_EQ(host.device->table.size(), 0u) << "nothing is dispatched by it";
+  EXPECT_EQ(host.device->table.size(), 0u) << "tuning adds nothing to the dispatch table";
   std::ifstream in(output);
   const absl::StatusOr<TuningFile> file = parse_tuning(std::string(std::istreambuf_iterator<char>(in), {}));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->records.size(), 2u);
   const CacheListing listing = host.context->cache->list().value();
   EXPECT_EQ(listing.records.size(), 2u) << "forced candidates leave no plan records";
-  // The record of one more class is added to the file.
+  // Another class is added to the file.
   how.run.progress = nullptr;
   ASSERT_EQ(lathe_tune_matmul(host.device.get(), &m.desc, &how, nullptr), LATHE_OK) << lathe_last_error();
   std::ifstream again(output);
   EXPECT_EQ(parse_tuning(std::string(std::istreambuf_iterator<char>(again), {}))->records.size(), 3u);
-  // If the run is cancelled, the other classes are skipped.
+  // A cancelled run skips the remaining classes.
   how.run.progress = [](void*, const lathe_warmup_progress*) -> int32_t { return 1; };
   EXPECT_EQ(lathe_tune(host.device.get(), manifest, &how, &report), LATHE_CANCELLED);
   EXPECT_EQ(report.skipped, 2u);
   lathe_manifest_destroy(manifest);
 }
 
-// The first candidate of each ukernel and of each allowed external library is measured, whatever its rank.
+// Besides the best, tuning measures the first candidate of each ukernel and of each allowed external library.
 TEST_F(Tune, MeasuresTheFirstOfEachKind) {
   const MatmulRequest m(33, 400, 330);
   ContextOptions allow = options();
@@ -281,7 +282,7 @@ TEST_F(Tune, MeasuresTheFirstOfEachKind) {
   EXPECT_EQ(measure(host), kinds);
   EXPECT_GT(host.driver->external_launches.load(), 0);
 
-  // If libraries are off, the explanation still shows their measured times.
+  // If libraries are off, explain still shows their measured times.
   Host off(options());
   const Json explained = explain(off, m);
   const auto openblas =
@@ -292,14 +293,14 @@ TEST_F(Tune, MeasuresTheFirstOfEachKind) {
   EXPECT_TRUE(openblas->contains("predicted_seconds"));
   EXPECT_TRUE(openblas->contains("measured_seconds"));
 
-  // A library that fails is left out.
+  // A candidate that fails is left out.
   host.driver->external_launch_error = absl::UnavailableError("status 13");
   kinds.erase(std::find(kinds.begin(), kinds.end(), "openblas"));
   EXPECT_EQ(measure(host), kinds);
   EXPECT_THAT(host.warnings, testing::Contains(HasSubstr("is left out: ")));
 }
 
-TEST_F(Tune, ErrorsNameTheCause) {
+TEST_F(Tune, ErrorsNameTheReason) {
   const MatmulRequest m(7, 40, 33);
   Host host(options());
   const auto tune_with = [&](const lathe_tune_options& how) {
@@ -340,12 +341,12 @@ TEST_F(Tune, ErrorsNameTheCause) {
   how.output = "/nonexistent/tuning.json";
   EXPECT_EQ(lathe_tune_matmul(nowhere.device.get(), &m.desc, &how, nullptr), LATHE_NOT_AVAILABLE);
   EXPECT_THAT(lathe_last_error(), HasSubstr("/nonexistent"));
-  // A file that Lathe did not write is not overwritten.
+  // A file that is not a tuning file is not changed.
   const std::string taken = scratch_ + "/taken";
   std::ofstream(taken) << "a diary";
   how.output = taken.c_str();
   EXPECT_EQ(lathe_tune_matmul(nowhere.device.get(), &m.desc, &how, nullptr), LATHE_INVALID_ARGUMENT);
-  EXPECT_THAT(lathe_last_error(), HasSubstr("left alone"));
+  EXPECT_THAT(lathe_last_error(), HasSubstr("not changed"));
 }
 
 }  // namespace

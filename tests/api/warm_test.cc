@@ -33,13 +33,13 @@ void append(void* user, const char*, const char* text, size_t size) {
   static_cast<std::vector<std::string>*>(user)->emplace_back(text, size);
 }
 
-// Adds a weight with M from 1 to m_max: up to 16 buckets of one M, and the ranges above them.
+// The number of buckets for M from 1 to m: up to 16 exact ones, and the ranges that begin below m.
 void add_weight(lathe_manifest* manifest, int64_t n, int64_t m_max, const char* name = nullptr) {
   const MatmulRequest weight(1, n, 33);
   ASSERT_EQ(lathe_manifest_add_matmul(manifest, name, &weight.desc, m_max), LATHE_OK) << lathe_last_error();
 }
 
-TEST(Warm, NoMCompilesAfterwards) {
+TEST(Warm, NoMCompilesAfterIt) {
   FakeDevice fake;
   MatmulRequest weight(1, 40, 33);
   weight.desc.m = 0;  // ignored
@@ -74,7 +74,7 @@ TEST(Warm, DescribedDeviceOnlyFillsTheCache) {
   EXPECT_EQ(fake.described->table.size(), 0u);
   ASSERT_EQ(warm_weight(fake.described.get(), weight.desc, 16, &report), LATHE_OK);
   EXPECT_EQ(report.loaded, 16u);
-  // The device with a driver has the same facts, so it finds these artifacts.
+  // The device with a driver has the same facts and finds the kernels.
   ASSERT_EQ(warm_weight(fake.device.get(), weight.desc, 16, &report), LATHE_OK);
   EXPECT_EQ(report.loaded, 16u);
   EXPECT_EQ(fake.statistics().compiles, 16u);
@@ -103,7 +103,7 @@ TEST(Warm, ReportsTheFirstErrorAndItsClass) {
   EXPECT_THAT(message, HasSubstr("llama qkv"));
   EXPECT_THAT(message, HasSubstr("n=40 k=33"));
   EXPECT_THAT(message, HasSubstr("stage vectorise"));
-  EXPECT_EQ(report.failed, report.classes) << "one failure does not keep the others from being tried";
+  EXPECT_EQ(report.failed, report.classes) << "the other classes are tried after a failure";
 
   lathe_warmup_options options = LATHE_WARMUP_OPTIONS_INIT;
   options.stop_on_failure = 1;
@@ -142,7 +142,7 @@ TEST(Warm, ListsTheClassesToPrepare) {
   EXPECT_GT(next, 40);
 }
 
-TEST(Warm, TextOfTheManifestWarmsTheSame) {
+TEST(Warm, ManifestTextGivesTheSameClasses) {
   FakeDevice fake;
   ManifestHandle manifest, read;
   add_weight(manifest, 40, 20, "one");
@@ -162,15 +162,15 @@ TEST(Warm, TextOfTheManifestWarmsTheSame) {
   ASSERT_EQ(lathe_warmup(fake.device.get(), read, nullptr, &second), LATHE_OK);
   EXPECT_EQ(second.present, first.classes);
 
-  // A text that cannot be parsed leaves the manifest unchanged.
+  // Fields that are not read have no effect.
   EXPECT_EQ(lathe_manifest_parse(read, text[0].data(), text[0].size() / 2), LATHE_INVALID_ARGUMENT);
   std::vector<std::string> after;
   ASSERT_EQ(lathe_manifest_text(read, append, &after), LATHE_OK);
   EXPECT_EQ(after, text);
 }
 
-// A GPU recorded these classes. The CPU prepares the classes that its own requests have.
-TEST(Warm, AcceptsClassesOfAnotherDevice) {
+// Classes recorded on a GPU are prepared as the CPU's requests have them.
+TEST(Warm, TakesClassesOfAnotherDevice) {
   FakeDevice fake;
   ManifestHandle manifest;
   const std::string text =
@@ -216,7 +216,7 @@ TEST(Warm, ReportsEachClassOnce) {
   EXPECT_EQ(told.problems.count("matmul f32 a=n b=t m=32 n=40 k=33 batch=1 on fake"), 1u);
 }
 
-// A signal handler of the host must not run on a thread that the host does not know.
+// A signal handler of the host must not run on Lathe's threads.
 TEST(Warm, ThreadsBlockSignals) {
   FakeDevice fake;
   ManifestHandle manifest;
@@ -233,7 +233,7 @@ TEST(Warm, ThreadsBlockSignals) {
     sigset_t blocked;
     pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
     if (std::this_thread::get_id() == all->caller) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // leaves classes to the others
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // leaves classes for the other threads
     } else {
       ++all->elsewhere;
       all->takes_signals += sigismember(&blocked, SIGTERM) == 0;
@@ -245,7 +245,7 @@ TEST(Warm, ThreadsBlockSignals) {
   EXPECT_EQ(seen.takes_signals, 0);
 }
 
-TEST(Warm, EndsIfTheCallbackOrFlagCancels) {
+TEST(Warm, EndsIfTheCallbackOrTheFlagSaysSo) {
   FakeDevice fake;
   ManifestHandle manifest;
   add_weight(manifest, 40, 600);
@@ -265,11 +265,11 @@ TEST(Warm, EndsIfTheCallbackOrFlagCancels) {
   EXPECT_EQ(report.skipped, report.classes);
   cancel = 0;
   EXPECT_EQ(lathe_warmup(fake.device.get(), manifest, &options, &report), LATHE_OK);
-  EXPECT_EQ(report.present, 3u) << "what was prepared stayed";
+  EXPECT_EQ(report.present, 3u) << "prepared classes stay";
 }
 
 TEST(Warm, KeepsTheDeadline) {
-  FakeDevice fake(fake_compiler("slow"));  // 100 ms for each kernel
+  FakeDevice fake(fake_compiler("slow"));  // 100 ms per kernel
   ManifestHandle manifest;
   add_weight(manifest, 40, 600);
   lathe_warmup_options options = LATHE_WARMUP_OPTIONS_INIT;
@@ -279,12 +279,12 @@ TEST(Warm, KeepsTheDeadline) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(lathe_warmup(fake.device.get(), manifest, &options, &report), LATHE_TIMEOUT);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500))
-      << "of 2200 ms for all";
+      << "all would take 2200 ms";
   EXPECT_GE(report.compiled, 1u);
   EXPECT_EQ(report.skipped, report.classes - report.compiled);
 }
 
-TEST(Warm, LoadsStoredKernelsWithoutACompiler) {
+TEST(Warm, WithoutACompilerLoadsStoredKernels) {
   FakeDevice fake;
   ManifestHandle manifest;
   add_weight(manifest, 40, 2);
@@ -300,7 +300,7 @@ TEST(Warm, LoadsStoredKernelsWithoutACompiler) {
   EXPECT_EQ(fake.statistics().compiles, 2u);
 }
 
-TEST(Warm, DoesNotCompileInPlaceOfALibrary) {
+TEST(Warm, WithoutACompilerALibraryIsNotReplaced) {
   FakeDevice fake(fake_compiler(), MissPolicy::kBlock, "ryzen-7-5800u.json", "", 1024,
                   {ExternalUse::kPrefer, ExternalId::kOpenBlas});
   ManifestHandle manifest;
@@ -315,7 +315,7 @@ TEST(Warm, DoesNotCompileInPlaceOfALibrary) {
   EXPECT_EQ(fake.statistics().compiles, compiles);
 }
 
-TEST(Warm, CallbackExceptionEndsIt) {
+TEST(Warm, ExceptionOfTheCallbackEndsIt) {
   FakeDevice fake;
   ManifestHandle manifest;
   add_weight(manifest, 40, 20);

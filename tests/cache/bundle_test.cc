@@ -171,14 +171,14 @@ class ForgedBundle {
     memcpy(&value, &bytes[at], sizeof(value));
     return value;
   }
-  // Offset of a field in record i. Fields: 16 key position, 24 key length, 28 codec, 32 payload position, 40
+  // Offset of a field in index row i. Fields: 16 key position, 24 key length, 28 codec, 32 payload position, 40
   // payload length, 48 checksum.
-  static size_t record(size_t i, size_t field) { return 56 + i * 64 + field; }
-  ForgedBundle& put_payload(const std::string& stored) {  // for a bundle with one record
-    bytes.resize(get<uint64_t>(record(0, 32)));
+  static size_t row(size_t i, size_t field) { return 56 + i * 64 + field; }
+  ForgedBundle& put_payload(const std::string& stored) {  // for a bundle with one row
+    bytes.resize(get<uint64_t>(row(0, 32)));
     bytes += stored;
-    set<uint64_t>(record(0, 40), stored.size()).set<uint64_t>(32, bytes.size());
-    return checksum(record(0, 48), stored);
+    set<uint64_t>(row(0, 40), stored.size()).set<uint64_t>(32, bytes.size());
+    return checksum(row(0, 48), stored);
   }
   std::string sealed() {
     const uint64_t index = std::min<uint64_t>(get<uint64_t>(16), bytes.size() - 56);
@@ -200,7 +200,7 @@ TEST_F(BundleTest, RejectsWrongIndexFieldsByName) {
   const auto refusal = [&](const std::string& bytes) {
     return std::string(Bundle::open(write(bytes)).status().message());
   };
-  const auto record = ForgedBundle::record;
+  const auto row = ForgedBundle::row;
   const std::string whole = three();
   ASSERT_EQ(refusal(ForgedBundle(whole).sealed()), "") << "the unchanged bundle is valid";
   using testing::HasSubstr;
@@ -213,23 +213,23 @@ TEST_F(BundleTest, RejectsWrongIndexFieldsByName) {
   EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(24, whole.size()).sealed()), HasSubstr(fit));
   for (const size_t field : {16, 32})
     for (const uint64_t at : {uint64_t{0}, uint64_t{whole.size() + 1}, UINT64_MAX})
-      EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(record(1, field), at).sealed()),
-                  HasSubstr("record 1 points outside"));
-  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint32_t>(record(2, 24), 1 << 30).sealed()),
-              HasSubstr("record 2 points outside"));
-  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(record(2, 40), UINT64_MAX).sealed()),
-              HasSubstr("record 2 points outside"));
-  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint32_t>(record(0, 28), 2).sealed()),
-              HasSubstr("record 0 has the unknown codec 2"));
-  // A key that does not match its fingerprint; two records in the wrong order; a record that occurs twice.
+      EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(row(1, field), at).sealed()),
+                  HasSubstr("index row 1 points outside"));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint32_t>(row(2, 24), 1 << 30).sealed()),
+              HasSubstr("index row 2 points outside"));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(row(2, 40), UINT64_MAX).sealed()),
+              HasSubstr("index row 2 points outside"));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint32_t>(row(0, 28), 2).sealed()),
+              HasSubstr("index row 0 has the unknown codec 2"));
+  // A key that does not match its fingerprint; two rows in the wrong order; a row that occurs twice.
   ForgedBundle other(whole);
-  ++other.bytes[other.get<uint64_t>(record(0, 16))];
-  EXPECT_THAT(refusal(other.sealed()), HasSubstr("record 0 is out of order"));
+  ++other.bytes[other.get<uint64_t>(row(0, 16))];
+  EXPECT_THAT(refusal(other.sealed()), HasSubstr("index row 0 is out of order"));
   ForgedBundle swapped(whole), twice(whole);
   std::swap_ranges(swapped.bytes.begin() + 56, swapped.bytes.begin() + 120, swapped.bytes.begin() + 120);
-  EXPECT_THAT(refusal(swapped.sealed()), HasSubstr("record 1 is out of order"));
+  EXPECT_THAT(refusal(swapped.sealed()), HasSubstr("index row 1 is out of order"));
   std::copy_n(twice.bytes.begin() + 56, 64, twice.bytes.begin() + 120);
-  EXPECT_THAT(refusal(twice.sealed()), HasSubstr("record 1 is out of order"));
+  EXPECT_THAT(refusal(twice.sealed()), HasSubstr("index row 1 is out of order"));
 }
 
 TEST_F(BundleTest, RejectsWrongPayloads) {
@@ -238,7 +238,7 @@ TEST_F(BundleTest, RejectsWrongPayloads) {
     const auto bundle = Bundle::open(write(forged.sealed()));
     return bundle.ok() ? std::string((*bundle)->read(key_from_text("one")).status().message()) : "not opened";
   };
-  const std::string frame = whole.substr(ForgedBundle(whole).get<uint64_t>(ForgedBundle::record(0, 32)));
+  const std::string frame = whole.substr(ForgedBundle(whole).get<uint64_t>(ForgedBundle::row(0, 32)));
   ASSERT_EQ(refusal(ForgedBundle(whole).put_payload(frame)), "") << "the unchanged bundle is valid";
   using testing::HasSubstr;
   EXPECT_THAT(refusal(ForgedBundle(whole).put_payload("garbage")),
@@ -249,9 +249,9 @@ TEST_F(BundleTest, RejectsWrongPayloads) {
       HasSubstr("its zstd frame has no valid size"));
   EXPECT_THAT(refusal(ForgedBundle(whole).put_payload(frame.substr(0, frame.size() - 3))),
               HasSubstr("cannot decompress"));
-  EXPECT_THAT(refusal(ForgedBundle(whole).put_payload(frame).set<uint32_t>(ForgedBundle::record(0, 28), 0)),
+  EXPECT_THAT(refusal(ForgedBundle(whole).put_payload(frame).set<uint32_t>(ForgedBundle::row(0, 28), 0)),
               HasSubstr("artifact: "));
-  EXPECT_THAT(refusal(ForgedBundle(whole).put_payload("").set<uint32_t>(ForgedBundle::record(0, 28), 0)),
+  EXPECT_THAT(refusal(ForgedBundle(whole).put_payload("").set<uint32_t>(ForgedBundle::row(0, 28), 0)),
               HasSubstr("0 bytes are less than a header"));
 }
 
@@ -283,8 +283,8 @@ TEST_F(BundleTest, StoresIncompressiblePayloadsUncompressed) {
 TEST_F(BundleTest, RejectsPayloadAboveTheSizeLimit) {
   ForgedBundle huge(make_bundle("", {{"one", serialize(artifact("code"))}}));
   const uint64_t payload = (uint64_t{1} << 28) + 1;
-  const uint64_t bytes = huge.get<uint64_t>(ForgedBundle::record(0, 32)) + payload;
-  const std::string path = write(huge.set(ForgedBundle::record(0, 40), payload).set(32, bytes).sealed());
+  const uint64_t bytes = huge.get<uint64_t>(ForgedBundle::row(0, 32)) + payload;
+  const std::string path = write(huge.set(ForgedBundle::row(0, 40), payload).set(32, bytes).sealed());
   ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(bytes)), 0);  // a sparse file, which takes no space
   EXPECT_THAT(std::string(Bundle::open(path).status().message()), testing::HasSubstr("points outside"));
 }

@@ -253,16 +253,16 @@ TEST_F(CacheTest, ManyThreadsAndCachesCompileEachKeyOnce) {
 }
 
 // A caller that will not wait is asked before it has to wait. Its refusal concerns that caller only.
-TEST_F(CacheTest, BeforeWaitMayCancelItsCaller) {
+TEST_F(CacheTest, BeforeWaitMayStopItsCaller) {
   const auto never = []() -> absl::StatusOr<Artifact> {
     ADD_FAILURE() << "no compile was expected";
     return artifact(key(1));
   };
   int asked = 0;
-  const auto goes = [&] { return ++asked, absl::CancelledError("I go"); };
-  const auto stays = [&] { return ++asked, absl::OkStatus(); };
+  const auto stops = [&] { return ++asked, OnMiss::kStop; };
+  const auto stays = [&] { return ++asked, OnMiss::kCompile; };
   const auto cache = make_cache(options());
-  EXPECT_TRUE(absl::IsCancelled(cache->get_or_create(key(1), never, goes).status()));
+  EXPECT_EQ(cache->get_or_create(key(1), never, stops)->outcome, CacheOutcome::kStopped);
   EXPECT_EQ(asked, 1);
   EXPECT_TRUE(names().empty()) << "no lock was taken";
   // The same while this process compiles the key, and while another cache does.
@@ -277,8 +277,8 @@ TEST_F(CacheTest, BeforeWaitMayCancelItsCaller) {
                        key(1)));
   });
   began.get_future().wait();
-  EXPECT_TRUE(absl::IsCancelled(cache->get_or_create(key(1), never, goes).status()));
-  EXPECT_TRUE(absl::IsCancelled(make_cache(options())->get_or_create(key(1), never, goes).status()));
+  EXPECT_EQ(cache->get_or_create(key(1), never, stops)->outcome, CacheOutcome::kStopped);
+  EXPECT_EQ(make_cache(options())->get_or_create(key(1), never, stops)->outcome, CacheOutcome::kStopped);
   EXPECT_EQ(asked, 3);
   std::thread waiting([&] {
     const auto result = cache->get_or_create(key(1), never, stays);
@@ -290,8 +290,8 @@ TEST_F(CacheTest, BeforeWaitMayCancelItsCaller) {
   waiting.join();
   // If a store has the key, before_wait is not called.
   asked = 0;
-  EXPECT_EQ(cache->get_or_create(key(1), never, goes)->outcome, CacheOutcome::kMemoryHit);
-  EXPECT_EQ(make_cache(options())->get_or_create(key(1), never, goes)->outcome, CacheOutcome::kDiskHit);
+  EXPECT_EQ(cache->get_or_create(key(1), never, stops)->outcome, CacheOutcome::kMemoryHit);
+  EXPECT_EQ(make_cache(options())->get_or_create(key(1), never, stops)->outcome, CacheOutcome::kDiskHit);
   EXPECT_EQ(asked, 0);
   EXPECT_TRUE(is_for(cache->get_or_create(
                          key(2), [] { return artifact(key(2)); }, stays),
@@ -315,10 +315,11 @@ TEST_F(CacheTest, CancelledLeaderDoesNotFailTheWaiters) {
           EXPECT_TRUE(is_for(cache->get_or_create(key(n), compile), key(n)));
           continue;
         }
-        const auto result =
-            cache->get_or_create(key(n), compile, [] { return absl::CancelledError("I go"); });
-        EXPECT_TRUE(is_for(result, key(n)) || absl::IsCancelled(result.status())) << result.status();
-        gone += !result.ok();
+        const auto result = cache->get_or_create(key(n), compile, [] { return OnMiss::kStop; });
+        ASSERT_TRUE(result.ok()) << result.status();
+        const bool stopped = result->outcome == CacheOutcome::kStopped;
+        EXPECT_TRUE(stopped ? result->artifact == nullptr : is_for(result, key(n)));
+        gone += stopped;
       }
     });
   for (std::thread& thread : threads) thread.join();

@@ -255,28 +255,28 @@ TEST_F(RemoteTest, WrongOrDamagedEntryIsAMissAndReplaced) {
   EXPECT_TRUE(serves(*machine("b", url()), key(3), CacheOutcome::kCompiled));
 }
 
-// A cancelled call does not wait for another machine's compile and takes no lease, but still finds an entry.
-TEST_F(RemoteTest, CancelledCallTakesNoLease) {
+// A call that stops does not wait for another machine's compile and takes no lease, but still finds an entry.
+TEST_F(RemoteTest, CallThatStopsTakesNoLease) {
   NEEDS_REDIS();
   RemoteStore other(parse_remote(url()).value(), Logger());
   ASSERT_TRUE(other.take_lease(key(1), Urgency::kNow).ok());
-  const auto goes = [] { return absl::CancelledError("cancelled"); };
+  const auto stops = [] { return OnMiss::kStop; };
   const auto never = []() -> absl::StatusOr<Artifact> {
     ADD_FAILURE() << "no compile was expected";
     return artifact(key(1));
   };
   const auto cache = machine("a", url());
-  EXPECT_TRUE(absl::IsCancelled(cache->get_or_create(key(1), never, goes).status()));
-  EXPECT_TRUE(absl::IsCancelled(cache->get_or_create(key(2), never, goes).status()));
+  EXPECT_EQ(cache->get_or_create(key(1), never, stops)->outcome, CacheOutcome::kStopped);
+  EXPECT_EQ(cache->get_or_create(key(2), never, stops)->outcome, CacheOutcome::kStopped);
   EXPECT_EQ(ask({"DBSIZE"})->integer, 1) << "only the other process's lease";
   ASSERT_TRUE(other.put(key(1), serialize(artifact(key(1)))).ok());
-  EXPECT_EQ(cache->get_or_create(key(1), never, goes)->outcome, CacheOutcome::kRemoteHit);
+  EXPECT_EQ(cache->get_or_create(key(1), never, stops)->outcome, CacheOutcome::kRemoteHit);
   EXPECT_TRUE(serves(*machine("a", ""), key(1), CacheOutcome::kDiskHit)) << "it was written to disk";
   // A damaged entry is reported once and replaced by a compile.
   ASSERT_TRUE(ask({"SET", entry_name(key(3)), "x"}).ok());
   EXPECT_EQ(cache
                 ->get_or_create(
-                    key(3), [] { return artifact(key(3)); }, [] { return absl::OkStatus(); })
+                    key(3), [] { return artifact(key(3)); }, [] { return OnMiss::kCompile; })
                 ->outcome,
             CacheOutcome::kCompiled);
   EXPECT_EQ(warnings_.size(), 1u);

@@ -23,7 +23,7 @@ void collect(void* user, int output, const char* name, const uint8_t* data, size
   auto* answer = static_cast<CompilerAnswer*>(user);
   std::string bytes(reinterpret_cast<const char*>(data), size);
   if (output == LATHE_COMPILER_ARTIFACT) answer->artifact = bytes, ++answer->artifacts;
-  if (output == LATHE_COMPILER_PROGRAM) answer->program = bytes, ++answer->programs;
+  if (output == LATHE_COMPILER_JSON) answer->program = bytes, ++answer->programs;
   if (output == LATHE_COMPILER_ERROR) answer->error = bytes, ++answer->errors;
   if (output == LATHE_COMPILER_DUMP) answer->dumps[name] = bytes;
 }

@@ -15,7 +15,7 @@ constexpr size_t kHeader = 56, kRecord = 64;
 
 bool lies_within(uint64_t at, uint64_t size, uint64_t end) { return at <= end && size <= end - at; }
 
-// Corrects every checksum and fingerprint whose bytes are in the file, up to the number of records that fit.
+// Corrects every checksum and fingerprint whose bytes are in the file, up to the number of index rows that fit.
 void repair(std::string* bytes) {
   if (bytes->size() < kHeader) return;
   const uint64_t size = bytes->size();

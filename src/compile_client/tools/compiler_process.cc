@@ -1,11 +1,10 @@
-// lathe-compiler-process: maps the compiler library and answers the requests that come on its standard input,
-// a socket, one after the other. Started by liblathe alone (compile_client/compiler_process.h).
+// lathe-compiler-process: loads the compiler library and answers requests, one after the other. Its standard input is
+// a socket. Only liblathe starts it (compile_client/compiler_process.h).
 //
 // usage: lathe-compiler-process LIBRARY MEMORY_BYTES IDLE_SECONDS PARENT_PID
 //
-// It ends when its parent does: also in the middle of a request, which a thread of its own watches for.
-// PR_SET_PDEATHSIG would not do: that is the death of the parent's thread, and a warm-up's threads come and
-// go.
+// It ends when its parent ends, even during a request; a separate thread watches the parent. PR_SET_PDEATHSIG is
+// not used, since it reacts to the end of the parent's thread, and the threads of a warm-up are short-lived.
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -27,7 +26,7 @@ namespace {
 
 constexpr int kSocket = STDIN_FILENO;
 
-// A sanitizer's shadow memory takes more than any limit.
+// The shadow memory of a sanitizer exceeds any limit.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define LATHE_UNLIMITED
@@ -43,9 +42,9 @@ void limit_memory([[maybe_unused]] uint64_t bytes) {
 #endif
 }
 
-// Returns when the parent is no more, or has closed its end.
+// Returns when the parent has ended or has closed its end of the socket.
 void wait_for_end(pid_t parent) {
-  constexpr int kLookAgain = 1000;  // ms, where the kernel has no pidfd_open
+  constexpr int kLookAgain = 1000;  // ms; used if the kernel has no pidfd_open
   const int process = static_cast<int>(syscall(SYS_pidfd_open, parent, 0));
   pollfd polled[] = {{kSocket, POLLRDHUP, 0}, {process, POLLIN, 0}};
   while (getppid() == parent) {
@@ -55,7 +54,7 @@ void wait_for_end(pid_t parent) {
 
 void pass_output(void*, int output, const char* name, const uint8_t* data, size_t size) {
   const absl::string_view body(reinterpret_cast<const char*>(data), size);
-  // Nobody is there to be told of an error.
+  // If the parent is gone, there is nobody to report an error to.
   if (!send_frame(kSocket, FrameKind::kOutput, output, name == nullptr ? "" : name, body, kNoDeadline).ok())
     _exit(0);
 }
@@ -70,7 +69,7 @@ int serve(CompilerLibrary& library, double idle_seconds) {
     const absl::StatusOr<Frame> request = receive_frame(kSocket, kNoDeadline);
     if (!request.ok() || request->kind != FrameKind::kRequest) return 0;
     const absl::StatusOr<int> result = library.ask(request->body, pass_output, nullptr);
-    // The library is loaded, so only the memory for its stack can be missing.
+    // The library is loaded, so the only possible error is that there is no memory for its stack.
     const int answer = result.ok() ? *result : LATHE_COMPILER_OUT_OF_MEMORY;
     if (!send_frame(kSocket, FrameKind::kResult, answer, "", "", kNoDeadline).ok()) return 0;
   }
@@ -83,7 +82,7 @@ int run(char** arguments) {
   if (!absl::SimpleAtoi(arguments[2], &memory) || !absl::SimpleAtod(arguments[3], &idle) ||
       !absl::SimpleAtoi(arguments[4], &parent))
     return 2;
-  syscall(SYS_close_range, 3u, ~0u, 0u);  // what the host left open to its children
+  syscall(SYS_close_range, 3u, ~0u, 0u);  // files that the host did not mark close-on-exec
   limit_memory(memory);
   std::thread([parent] {
     wait_for_end(parent);
@@ -107,7 +106,7 @@ int main(int count, char** arguments) {
   int type = 0;
   socklen_t size = sizeof(type);
   if (count != 5 || getsockopt(STDIN_FILENO, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
-    std::fprintf(stderr, "lathe-compiler-process: Lathe starts this where compiler=process is asked for\n");
+    std::fprintf(stderr, "lathe-compiler-process: only Lathe starts this program, with compiler=process\n");
     return 2;
   }
   int status = 1;
@@ -116,6 +115,6 @@ int main(int count, char** arguments) {
   } catch (const std::exception& e) {
     std::fprintf(stderr, "lathe-compiler-process: %s\n", e.what());
   }
-  // Without destructors: LLVM's may not survive the threads it has left.
+  // Skip destructors: LLVM's may crash while its threads still run.
   _exit(status);
 }

@@ -2,8 +2,8 @@
 //
 // usage: lathe_build_fallback COMPILER_LIBRARY OUTPUT [FEATURES]
 //
-// FEATURES: for this machine's CPU architecture with these features alone ("": its baseline), so that a test
-// runs code which a better processor would pass over.
+// With FEATURES, only the kernels for this machine's CPU architecture with exactly these features are compiled ("":
+// the baseline). A test can then run code that a newer processor would not choose.
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -32,7 +32,7 @@ absl::StatusOr<std::string> build(const std::string& compiler_library, const cha
         return absl::Status(artifact.status().code(),
                             absl::StrCat(describe(c, {}), " for ", target.arch, " ", target.features, ": ",
                                          artifact.status().message()));
-      artifact->metadata = "{}";  // times of this build: without them the same sources give the same file
+      artifact->metadata = "{}";  // it has the times of this build; the bundle must be reproducible
       artifacts.emplace_back(key_of(c, config, target, codegen_id()).text, serialize(*artifact));
     }
   }
@@ -46,7 +46,7 @@ int run(const char* compiler_library, const char* output, const char* features) 
     std::fprintf(stderr, "lathe_build_fallback: %s\n", std::string(bytes.status().message()).c_str());
     return 1;
   }
-  // Beside it first: a build that is cut short leaves no half of it under its name.
+  // Write a temporary file and rename it, so that an interrupted build leaves no partial bundle.
   const std::string temporary = absl::StrCat(output, ".tmp");
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
   file << *bytes;

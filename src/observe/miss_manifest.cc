@@ -1,4 +1,4 @@
-#include "observe/recorder.h"
+#include "observe/miss_manifest.h"
 
 #include <unistd.h>
 
@@ -35,23 +35,23 @@ absl::Status join_into(const std::string& path, const Manifest& met, double pati
 
 }  // namespace
 
-struct Recorder::State {
+struct MissManifest::State {
   const pid_t pid = getpid();
   std::mutex mutex;
-  std::unordered_set<DispatchKey, KeyHash> seen;  // under mutex, as what follows
+  std::unordered_set<DispatchKey, KeyHash> seen;  // under mutex, like the next two
   Manifest met;
   bool failed = false;
-  std::mutex writing;  // held while the file is written, so that later arrivals find their class in it
-  // Under `writing`, as what follows: how many of `met` are in the file for sure. Fewer than all only after a
-  // write without the lock.
+  std::mutex writing;  // held while the file is written; a thread that waits for it finds its class written
+  // Under `writing`, like the next two: how many entries of `met` are certainly in the file. Less than all only
+  // after a write without the file's lock.
   size_t written = 0;
   double patience = kPatienceSeconds;
-  bool told = false;  // that the lock is not to be had
+  bool told = false;  // the warning about the lock was logged
 };
 
-// The parent's state may be locked for ever by a thread that is not here, so a child has one of its own; the
-// parent's is never touched again.
-Recorder::State& Recorder::state() {
+// A child of a fork has a state of its own. The parent's may be locked by a thread that the child does not have,
+// so the child never touches it.
+MissManifest::State& MissManifest::state() {
   State* state = state_.load(std::memory_order_acquire);
   while (state == nullptr || state->pid != getpid()) {
     auto fresh = std::make_unique<State>();
@@ -61,11 +61,11 @@ Recorder::State& Recorder::state() {
   return *state;
 }
 
-Recorder::~Recorder() {
+MissManifest::~MissManifest() {
   State* state = state_.load(std::memory_order_acquire);
   if (state == nullptr || state->pid != getpid()) return;
   try {
-    // No caller waits for this one.
+    // No call waits now, so it may wait for the lock again.
     state->patience = kPatienceSeconds;
     if (!state->failed) write(*state);
     const size_t unsure = state->met.entries.size() - state->written;
@@ -73,18 +73,18 @@ Recorder::~Recorder() {
       logger_.log(
           LogLevel::kWarning,
           absl::StrCat("recording: ", unsure, unsure == 1 ? " class was" : " classes were", " written to ",
-                       path_, " without its lock: another process may have written over that"));
+                       path_, " without its lock; another process may have overwritten them"));
   } catch (...) {
-    // No memory, or what a log callback throws.
+    // Out of memory, or a log callback threw.
   }
   delete state;
 }
 
-void Recorder::note(const DispatchKey& key,
-                    const std::shared_ptr<const ElementwiseProgram>& program) noexcept {
+void MissManifest::add(const DispatchKey& key,
+                       const std::shared_ptr<const ElementwiseProgram>& program) noexcept {
   if (!enabled()) return;
   try {
-    // A request that no kernel can be of would spoil the file for all who share it.
+    // A class that no request can have would make the file invalid for all who share it.
     if (!check_class(key.problem).ok()) return;
     State& mine = state();
     {
@@ -94,11 +94,11 @@ void Recorder::note(const DispatchKey& key,
     }
     write(mine);
   } catch (...) {
-    // No memory, or what a log callback throws: the class is recorded when another process meets it.
+    // Out of memory, or a log callback threw. The class is added when another process misses it.
   }
 }
 
-void Recorder::write(State& mine) {
+void MissManifest::write(State& mine) {
   const std::lock_guard<std::mutex> writes(mine.writing);
   Manifest fresh;
   {
@@ -106,23 +106,23 @@ void Recorder::write(State& mine) {
     fresh.entries.assign(mine.met.entries.begin() + static_cast<ptrdiff_t>(mine.written),
                          mine.met.entries.end());
   }
-  if (fresh.entries.empty()) return;  // whoever wrote before took it along
+  if (fresh.entries.empty()) return;  // another thread has written it
   bool locked = false;
   const absl::Status status = join_into(path_, fresh, mine.patience, &locked);
   if (status.ok() && locked) mine.written += fresh.entries.size();
   if (status.ok() && !locked) {
     mine.patience = 0;
     if (!std::exchange(mine.told, true))
-      logger_.log(LogLevel::kWarning, absl::StrCat("recording: ", path_,
-                                                   ".lock is not to be had: no call waits for "
-                                                   "it again, and classes are written without it"));
+      logger_.log(LogLevel::kWarning, absl::StrCat("recording: cannot get ", path_,
+                                                   ".lock; from now on no call waits for it and "
+                                                   "classes are written without it"));
   }
   if (status.ok()) return;
   {
     const std::lock_guard<std::mutex> lock(mine.mutex);
     mine.failed = true;
   }
-  logger_.log(LogLevel::kWarning, absl::StrCat("recording ends: ", status.message()));
+  logger_.log(LogLevel::kWarning, absl::StrCat("recording stopped: ", status.message()));
 }
 
 }  // namespace lathe

@@ -1,4 +1,4 @@
-#include "compiler/run_program.h"
+#include "compiler/run_executable.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +57,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-absl::StatusOr<pid_t> start(const ProgramRun& run, const Pipe& pipe) {
+absl::StatusOr<pid_t> start(const ExecutableRun& run, const Pipe& pipe) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&files);
@@ -94,7 +94,7 @@ Reading read_some(int fd, std::string* output) {
   return n > 0 ? Reading::kSome : Reading::kEnd;
 }
 
-// Returns true if the program has ended, and sets *status (ProgramResult::status).
+// Returns true if the program has ended, and sets *status (ExecutableResult::status).
 bool has_ended(pid_t pid, int* status) {
   const pid_t waited = waitpid(pid, status, WNOHANG);
   if (waited == pid) return true;
@@ -104,7 +104,7 @@ bool has_ended(pid_t pid, int* status) {
 
 }  // namespace
 
-absl::StatusOr<ProgramResult> run_program(const ProgramRun& run) {
+absl::StatusOr<ExecutableResult> run_executable(const ExecutableRun& run) {
   Pipe pipe;
   if (!pipe.ok()) return errno_status(errno, "cannot create a pipe");
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(run.timeout_seconds);
@@ -112,7 +112,7 @@ absl::StatusOr<ProgramResult> run_program(const ProgramRun& run) {
   pipe.close_writer();
   fcntl(pipe.reader(), F_SETFL, O_NONBLOCK);
 
-  ProgramResult result;
+  ExecutableResult result;
   for (bool open = true;;) {
     pollfd ready = {pipe.reader(), POLLIN, 0};
     // Once the output has ended, the end of the program follows at once, so poll often.

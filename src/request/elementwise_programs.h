@@ -1,5 +1,5 @@
-// The programs of elementwise ops: the body of a lathe_program, and those that a context has met, by the
-// digest in their class. Who compiles a class later (another call, a warm-up, the background) finds it there.
+// Programs of elementwise ops: the body of a lathe_program, and the programs that a context knows. A class has only
+// the digest of its program; the context has the program itself for later compilations of the class.
 #pragma once
 
 #include <map>
@@ -15,11 +15,11 @@ struct lathe_program {
 
 namespace lathe {
 
-// Thread-safe. Nothing is forgotten: a process has as many programs as its models have kinds of steps.
-class Programs {
+// Thread-safe. Programs are never removed: a process has only as many as its models have kinds of steps.
+class ElementwisePrograms {
  public:
   void keep(const std::shared_ptr<const ElementwiseProgram>& program);
-  // Null: none of that digest was kept.
+  // The program with the digest of the class. Null if it was not kept.
   std::shared_ptr<const ElementwiseProgram> find(const ProblemClass& c) const;
 
  private:

@@ -1,4 +1,4 @@
-#include "dispatch/records.h"
+#include "dispatch/plan_records.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "dispatch/class_on_device.h"
 #include "dispatch/device.h"
 #include "observe/text_file.h"
 #include "oracle_id.h"
@@ -56,7 +57,7 @@ std::optional<PlanRecord> find_tuning(const lathe_device& device, const ProblemC
   const Key key = key_of(make_record(device, RecordKind::kTuned, problem));
   if (const PlanRecord* record = device.context.tuning.find(key)) return *record;
   absl::StatusOr<PlanRecord> record = device.context.cache->read_record(RecordKind::kTuned, key);
-  if (!record.ok()) return std::nullopt;  // said by the cache where it is more than a miss
+  if (!record.ok()) return std::nullopt;  // the cache has logged any defect
   return *std::move(record);
 }
 

@@ -1,4 +1,4 @@
-#include "observe/recorder.h"
+#include "observe/miss_manifest.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -26,15 +26,15 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-class Recording : public testing::Test {
+class MissManifestTest : public testing::Test {
  protected:
-  Recording() {
+  MissManifestTest() {
     std::string pattern = (fs::temp_directory_path() / "lathe-record-XXXXXX").string();
     EXPECT_NE(mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
     path_ = directory_ + "/met.json";
   }
-  ~Recording() override { fs::remove_all(directory_); }
+  ~MissManifestTest() override { fs::remove_all(directory_); }
 
   static DispatchKey key_for(int64_t n) {
     DispatchKey key;
@@ -67,8 +67,8 @@ class Recording : public testing::Test {
   std::vector<std::string> log_;
 };
 
-// The whole path: a context is warmed up with what another context recorded, and then has no miss.
-TEST_F(Recording, WarmUpPreparesExactlyTheRecordedClasses) {
+// The misses of one context warm up another one, which then has no misses.
+TEST_F(MissManifestTest, WarmUpFromItCoversExactlyTheMisses) {
   const DeviceFacts facts = *load_facts(facts_file("ryzen-7-5800u.json"));
   ContextOptions options;
   options.compiler_library = fake_compiler();
@@ -88,7 +88,7 @@ TEST_F(Recording, WarmUpPreparesExactlyTheRecordedClasses) {
       for (MatmulRequest& m : met)
         ASSERT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
     ASSERT_EQ(lathe_argmax(&device, nullptr, &rows.desc), LATHE_OK);
-    EXPECT_EQ(recorded().entries.size(), 4u + 1 + 1) << "each is in the file when its call returns";
+    EXPECT_EQ(recorded().entries.size(), 4u + 1 + 1) << "a class is in the file when its call returns";
   }
   options.record.clear();
   lathe_context context(options);
@@ -106,12 +106,13 @@ TEST_F(Recording, WarmUpPreparesExactlyTheRecordedClasses) {
   EXPECT_EQ(lathe_argmax(&device, nullptr, &rows.desc), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(context.counters.dispatch_misses.load(), 0u);
   MatmulRequest other(8, 40, 33);
-  EXPECT_EQ(lathe_matmul(&device, nullptr, &other.desc), LATHE_MISS) << "and no more than what was met";
+  EXPECT_EQ(lathe_matmul(&device, nullptr, &other.desc), LATHE_MISS)
+      << "only classes that missed are warmed up";
 }
 
-TEST_F(Recording, ThreadsAndProcessesRecordIntoOneFile) {
+TEST_F(MissManifestTest, ThreadsAndProcessesShareAFile) {
   const Logger log = logger();
-  // So few that no process waits as long as a recorder may, even on a busy machine with a sanitizer.
+  // Few enough that no process waits for kPatienceSeconds, even on a loaded machine with a sanitizer.
   constexpr int kProcesses = 4, kThreads = 2, kClasses = 4;
   std::vector<pid_t> children;
   for (int p = 0; p < kProcesses; ++p) {
@@ -122,11 +123,11 @@ TEST_F(Recording, ThreadsAndProcessesRecordIntoOneFile) {
       continue;
     }
     {
-      Recorder recorder(path_, log);
+      MissManifest manifest(path_, log);
       std::vector<std::thread> threads;
       for (int t = 0; t < kThreads; ++t)
         threads.emplace_back([&, t] {
-          for (int i = 0; i < kClasses; ++i) recorder.note(key_for(1 + i + kClasses * (t + kThreads * p)));
+          for (int i = 0; i < kClasses; ++i) manifest.add(key_for(1 + i + kClasses * (t + kThreads * p)));
         });
       for (std::thread& t : threads) t.join();
     }
@@ -142,25 +143,25 @@ TEST_F(Recording, ThreadsAndProcessesRecordIntoOneFile) {
   for (const ManifestEntry& e : all.entries) seen[static_cast<size_t>(e.problem.n)] = true;
   EXPECT_EQ(all.entries.size(), seen.size() - 1);
   for (size_t n = 1; n < seen.size(); ++n) EXPECT_TRUE(seen[n]) << n;
-  EXPECT_EQ(files(), std::vector<std::string>{"met.json"}) << "neither locks nor temporaries stay";
+  EXPECT_EQ(files(), std::vector<std::string>{"met.json"}) << "no lock or temporary file is left";
 }
 
-TEST_F(Recording, ForkedChildRecordsToo) {
+TEST_F(MissManifestTest, ForkedChildAddsItsOwnMisses) {
   const Logger log = logger();
-  Recorder recorder(path_, log);
-  recorder.note(key_for(1));
-  // At a fork a thread may hold the recorder's locks; the child does not have that thread.
+  MissManifest manifest(path_, log);
+  manifest.add(key_for(1));
+  // Threads that hold the manifest's locks during the fork do not exist in the child.
   std::atomic<bool> stop{false};
   std::thread busy([&] {
-    for (int64_t n = 100; !stop; n = n < 150 ? n + 1 : 100) recorder.note(key_for(n));
+    for (int64_t n = 100; !stop; n = n < 150 ? n + 1 : 100) manifest.add(key_for(n));
   });
   for (int64_t i = 0; i < 10; ++i) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      alarm(20);  // ends a child that hangs
-      recorder.note(key_for(2 + i));
-      recorder.note(key_for(2 + i));
+      alarm(20);  // fails the test on a deadlock
+      manifest.add(key_for(2 + i));
+      manifest.add(key_for(2 + i));
       _exit(0);
     }
     int status = 0;
@@ -169,15 +170,15 @@ TEST_F(Recording, ForkedChildRecordsToo) {
   }
   stop = true;
   busy.join();
-  recorder.note(key_for(50));
+  manifest.add(key_for(50));
   std::vector<int> counts(200);
   for (const ManifestEntry& e : recorded().entries) ++counts[static_cast<size_t>(e.problem.n)];
   for (size_t n = 1; n <= 11; ++n) EXPECT_EQ(counts[n], 1) << n;
   EXPECT_EQ(counts[50], 1);
 }
 
-// Another process holds the lock all the time. All calls together wait for it once, and every class is still written.
-TEST_F(Recording, HeldLockIsWaitedForOnlyOnce) {
+// If a process holds the lock and never releases it, all calls together wait once, and the classes are still written.
+TEST_F(MissManifestTest, CallsWaitForAHeldLockOnlyOnce) {
   const Logger log = logger();
   constexpr int64_t kClasses = 8;
   const auto hold = [&] {
@@ -192,40 +193,41 @@ TEST_F(Recording, HeldLockIsWaitedForOnlyOnce) {
   };
   int held = hold();
   {
-    Recorder recorder(path_, log);
+    MissManifest manifest(path_, log);
     const double waited = seconds_of([&] {
       std::vector<std::thread> threads;
-      for (int64_t n = 1; n <= kClasses; ++n) threads.emplace_back([&, n] { recorder.note(key_for(n)); });
+      for (int64_t n = 1; n <= kClasses; ++n) threads.emplace_back([&, n] { manifest.add(key_for(n)); });
       for (std::thread& t : threads) t.join();
     });
-    EXPECT_GE(waited, Recorder::kPatienceSeconds);
-    EXPECT_LT(waited, Recorder::kPatienceSeconds * 3) << "not once for each of " << kClasses;
-    EXPECT_EQ(recorded().entries.size(), static_cast<size_t>(kClasses)) << "written without it";
-    ASSERT_EQ(log_.size(), 1u) << "said once";
-    EXPECT_THAT(log_[0], HasSubstr(path_ + ".lock is not to be had"));
-    // If another process overwrites the file, the recorder writes its classes again.
+    EXPECT_GE(waited, MissManifest::kPatienceSeconds);
+    EXPECT_LT(waited, MissManifest::kPatienceSeconds * 3) << "not once for each of " << kClasses;
+    EXPECT_EQ(recorded().entries.size(), static_cast<size_t>(kClasses)) << "written without the lock";
+    ASSERT_EQ(log_.size(), 1u) << "logged once";
+    EXPECT_THAT(log_[0], HasSubstr("cannot get " + path_ + ".lock"));
+    // If another process overwrites the file, the next write adds the classes again.
     std::filesystem::remove(path_);
-    recorder.note(key_for(kClasses + 1));
+    manifest.add(key_for(kClasses + 1));
     EXPECT_EQ(recorded().entries.size(), static_cast<size_t>(kClasses) + 1);
     std::filesystem::remove(path_);
     close(held);
   }
-  EXPECT_EQ(recorded().entries.size(), static_cast<size_t>(kClasses) + 1) << "at the end, under the lock";
+  EXPECT_EQ(recorded().entries.size(), static_cast<size_t>(kClasses) + 1)
+      << "written at the end, with the lock";
   EXPECT_EQ(log_.size(), 1u);
 
   held = hold();
   log_.clear();
   {
-    Recorder recorder(path_, log);
-    recorder.note(key_for(100));
-    recorder.note(key_for(101));
+    MissManifest manifest(path_, log);
+    manifest.add(key_for(100));
+    manifest.add(key_for(101));
   }
   close(held);
   ASSERT_EQ(log_.size(), 2u);
   EXPECT_THAT(log_[1], HasSubstr("2 classes were written to " + path_ + " without its lock"));
 }
 
-TEST_F(Recording, ExtendsAManifestButNoOtherFile) {
+TEST_F(MissManifestTest, ContinuesAManifestAndDoesNotChangeOtherFiles) {
   const Logger log = logger();
   std::ofstream(path_) << manifest_text([] {
     Manifest m;
@@ -236,7 +238,7 @@ TEST_F(Recording, ExtendsAManifestButNoOtherFile) {
     m.add(e);
     return m;
   }());
-  Recorder(path_, log).note(key_for(8));
+  MissManifest(path_, log).add(key_for(8));
   const Manifest joined = recorded();
   ASSERT_EQ(joined.entries.size(), 2u);
   EXPECT_EQ(joined.entries[0].name, "qkv");
@@ -244,26 +246,26 @@ TEST_F(Recording, ExtendsAManifestButNoOtherFile) {
 
   const std::string letter = "Dear reader,";
   std::ofstream(path_, std::ios::trunc) << letter;
-  Recorder recorder(path_, log);
-  recorder.note(key_for(9));
-  recorder.note(key_for(10));
+  MissManifest manifest(path_, log);
+  manifest.add(key_for(9));
+  manifest.add(key_for(10));
   EXPECT_EQ(*read_text_file(path_), letter);
-  ASSERT_EQ(log_.size(), 1u) << "said once";
-  EXPECT_THAT(log_[0], HasSubstr("recording ends: " + path_ + ": left alone"));
+  ASSERT_EQ(log_.size(), 1u) << "logged once";
+  EXPECT_THAT(log_[0], HasSubstr("recording stopped: " + path_ + ": not changed"));
 }
 
-TEST_F(Recording, WriteErrorIsOnlyAWarning) {
+TEST_F(MissManifestTest, FailureToWriteDoesNotFailCalls) {
   const Logger log = logger();
-  Recorder nowhere("/nonexistent/met.json", log);
-  nowhere.note(key_for(1));
-  nowhere.note(key_for(2));
+  MissManifest nowhere("/nonexistent/met.json", log);
+  nowhere.add(key_for(1));
+  nowhere.add(key_for(2));
   ASSERT_EQ(log_.size(), 1u);
   EXPECT_THAT(log_[0], HasSubstr("/nonexistent"));
-  Recorder none("", log);
-  none.note(key_for(1));
+  MissManifest none("", log);
+  none.add(key_for(1));
   EXPECT_FALSE(none.enabled());
-  Recorder directory(directory_, log);
-  directory.note(key_for(1));
+  MissManifest directory(directory_, log);
+  directory.add(key_for(1));
   EXPECT_EQ(log_.size(), 2u);
 }
 
