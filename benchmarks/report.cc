@@ -49,7 +49,7 @@ void Table::write_csv(const std::string& directory, const std::string& file) {
 
 void Table::append(const std::vector<std::string>& row) {
   if (csv_path_.empty()) return;
-  csv_ << cli::csv_record(row) << std::endl;
+  csv_ << cli::csv_row(row) << std::endl;
   if (csv_) return;
   std::fprintf(stderr, "cannot write %s\n", csv_path_.c_str());
   csv_path_.clear();

@@ -16,7 +16,7 @@ CsvFile::CsvFile(const std::string& directory, const std::string& file,
 
 void CsvFile::add(const std::vector<std::string>& row) {
   if (path_.empty()) return;
-  stream_ << cli::csv_record(row) << std::endl;
+  stream_ << cli::csv_row(row) << std::endl;
   if (stream_) return;
   std::fprintf(stderr, "cannot write %s\n", path_.c_str());
   path_.clear();

@@ -19,7 +19,7 @@ std::string type_of(DType t) {
   if (t == DType::kF8E5M2) return "f8E5M2";
   if (t == DType::kF8E4M3Fnuz) return "f8E4M3FNUZ";
   if (t == DType::kF8E5M2Fnuz) return "f8E5M2FNUZ";
-  if (is_blocks(t)) return "i4";  // numbers of 4 bits, scaled where they are read
+  if (is_blocks(t)) return "i4";  // a stand-in; lathe.blocks names the format
   return std::string(name_of(t));
 }
 
@@ -39,7 +39,7 @@ class PayloadText {
     const std::string out = matrix(m, n_, c_.d);
     const std::string product = matrix(m, n_, sum_);
     argument("a", c_.trans_a ? matrix(k_, m, c_.a) : matrix(m, k_, c_.a));
-    argument("b", c_.trans_b ? matrix(n_, k_, c_.b) : matrix(k_, n_, c_.b));
+    argument("b", c_.trans_b ? matrix(n_, k_, c_.b) : matrix(k_, n_, c_.b), c_.b);
     epilogue_input("%product", product, "x", sum_, "#tile");
     value_ = "%x";
     if (c_.d != DType::kI32) scale(m);
@@ -72,8 +72,11 @@ class PayloadText {
   }
   std::string out_type(const std::string& m, DType t) const { return matrix(m, n_, t); }
 
-  void argument(const std::string& name, const std::string& type) {
-    arguments_.push_back(absl::StrCat("%", name, ": ", type, " {lathe.operand = \"", name, "\"}"));
+  void argument(const std::string& name, const std::string& type, DType t = DType::kNone) {
+    const std::string blocks =
+        is_blocks(t) ? absl::StrCat(", lathe.blocks = \"", name_of(t), "\"") : std::string();
+    arguments_.push_back(
+        absl::StrCat("%", name, ": ", type, " {lathe.operand = \"", name, "\"", blocks, "}"));
   }
   void index_argument(const std::string& name) {
     arguments_.push_back(absl::StrCat("%", name, ": index {lathe.operand = \"", name, "\"}"));

@@ -31,7 +31,7 @@ absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* de
   if (desc->b.packed_layout != 0) return refuse(absl::InvalidArgumentError("b is packed already"));
   if (!device.is_cpu || !lathe::is_packable(c.b))
     return refuse(absl::UnimplementedError(
-        absl::StrCat("packed weights are supported only for ", lathe::kPackableNames, " on the CPU")));
+        absl::StrCat("packed weights are supported only for ", lathe::packable_names(), " on the CPU")));
   if (c.zero_a != 0)
     return refuse(absl::UnimplementedError("packed weights cannot be used if A has a zero point"));
   out->size = size_of(c.b);

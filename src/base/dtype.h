@@ -25,36 +25,60 @@ enum class DType : int32_t {
   kQ4_0 = 11
 };
 
-// Bytes of one element, or of one block for a block format.
-constexpr size_t size_of(DType t) {
-  switch (t) {
-    case DType::kF32:
-    case DType::kI32: return 4;
-    case DType::kF16:
-    case DType::kBF16: return 2;
-    case DType::kI64: return 8;
-    case DType::kI8:
-    case DType::kF8E4M3:
-    case DType::kF8E5M2:
-    case DType::kF8E4M3Fnuz:
-    case DType::kF8E5M2Fnuz: return 1;
-    case DType::kQ4_0: return 18;
-    case DType::kNone: return 0;
-  }
-  return 0;
+// kF8: the 8-bit float formats. OCP's e4m3 has no infinity. The FNUZ formats (kF8Fnuz) have no infinity, one
+// NaN (0x80), and an exponent bias that is one higher.
+// kBlocks: elements are stored in blocks along K, each block with its own scales.
+enum class DTypeKind : int8_t { kNone, kFloat, kInteger, kF8, kF8Fnuz, kBlocks };
+
+// The properties of a dtype. Everything that depends on one dtype alone reads its row; what depends on the
+// dtypes of A and B together is in core/products.h.
+struct DTypeRow {
+  DType value;
+  const char* name;
+  DTypeKind kind;
+  int16_t bytes;            // of one element, or of one block
+  int16_t packed_word = 0;  // elements of K in a word of a packed weight (core/packed.h); 0: cannot be packed
+  int16_t elements = 1;     // of one block
+  // Block formats: the byte offset and number of the block's f16 scales.
+  int16_t scales_at = 0, scales = 0;
+  // Block formats: whether a kernel multiplies the block's numbers by A rounded to int8 (Math::kInt8).
+  bool has_int8 = false;
+};
+
+// Ordered by value. A new block format needs a row here; "To add a block format" in core/README.md names the
+// other files.
+inline constexpr DTypeRow kDTypes[] = {{DType::kNone, "none", DTypeKind::kNone, 0},
+                                       {DType::kF32, "f32", DTypeKind::kFloat, 4, 1},
+                                       {DType::kF16, "f16", DTypeKind::kFloat, 2, 1},
+                                       {DType::kBF16, "bf16", DTypeKind::kFloat, 2, 2},
+                                       {DType::kI32, "i32", DTypeKind::kInteger, 4},
+                                       {DType::kI64, "i64", DTypeKind::kInteger, 8},
+                                       {DType::kI8, "i8", DTypeKind::kInteger, 1, 4},
+                                       {DType::kF8E4M3, "f8e4m3", DTypeKind::kF8, 1},
+                                       {DType::kF8E5M2, "f8e5m2", DTypeKind::kF8, 1},
+                                       {DType::kF8E4M3Fnuz, "f8e4m3fnuz", DTypeKind::kF8Fnuz, 1},
+                                       {DType::kF8E5M2Fnuz, "f8e5m2fnuz", DTypeKind::kF8Fnuz, 1},
+                                       // An f16 scale, then 16 bytes of two 4-bit numbers each.
+                                       {DType::kQ4_0, "q4_0", DTypeKind::kBlocks, 18, 0, 32, 0, 1, true}};
+inline constexpr size_t kDTypeCount = sizeof(kDTypes) / sizeof(kDTypes[0]);
+
+constexpr bool has_row(DType t) { return static_cast<uint32_t>(t) < kDTypeCount; }
+// The row of kNone if the value is unknown.
+constexpr const DTypeRow& row_of(DType t) { return kDTypes[has_row(t) ? static_cast<size_t>(t) : 0]; }
+constexpr bool dtypes_are_ordered() {
+  for (size_t i = 0; i < kDTypeCount; ++i)
+    if (static_cast<size_t>(kDTypes[i].value) != i) return false;
+  return true;
 }
-constexpr bool is_float(DType t) { return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16; }
+static_assert(dtypes_are_ordered(), "kDTypes is indexed by the dtype's value");
 
-// The 8-bit float formats. OCP's e4m3 has no infinity. The FNUZ formats have no infinity, one NaN (0x80), and
-// an exponent bias that is one higher.
-constexpr bool is_fnuz(DType t) { return t == DType::kF8E4M3Fnuz || t == DType::kF8E5M2Fnuz; }
-constexpr bool is_f8(DType t) { return t == DType::kF8E4M3 || t == DType::kF8E5M2 || is_fnuz(t); }
-
-// Block formats store elements in blocks along K, each block with its own scale. A Q4_0 block holds one f16
-// scale, then 32 numbers of 4 bits, which start at byte kQ4Numbers.
-constexpr int64_t block_elements(DType t) { return t == DType::kQ4_0 ? 32 : 1; }
-constexpr bool is_blocks(DType t) { return block_elements(t) > 1; }
-constexpr int64_t kQ4Elements = block_elements(DType::kQ4_0), kQ4Numbers = 2;
+// Bytes of one element, or of one block for a block format.
+constexpr size_t size_of(DType t) { return static_cast<size_t>(row_of(t).bytes); }
+constexpr bool is_float(DType t) { return row_of(t).kind == DTypeKind::kFloat; }
+constexpr bool is_fnuz(DType t) { return row_of(t).kind == DTypeKind::kF8Fnuz; }
+constexpr bool is_f8(DType t) { return row_of(t).kind == DTypeKind::kF8 || is_fnuz(t); }
+constexpr bool is_blocks(DType t) { return row_of(t).kind == DTypeKind::kBlocks; }
+constexpr int64_t block_elements(DType t) { return row_of(t).elements; }
 constexpr double bytes_per_element(DType t) {
   return static_cast<double>(size_of(t)) / static_cast<double>(block_elements(t));
 }

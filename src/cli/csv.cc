@@ -6,12 +6,12 @@
 
 namespace lathe::cli {
 
-std::string csv_record(const std::vector<std::string>& fields) {
-  return absl::StrJoin(fields, ",", [](std::string* record, const std::string& field) {
+std::string csv_row(const std::vector<std::string>& fields) {
+  return absl::StrJoin(fields, ",", [](std::string* row, const std::string& field) {
     if (field.find_first_of(",\"\r\n") == std::string::npos)
-      absl::StrAppend(record, field);
+      absl::StrAppend(row, field);
     else
-      absl::StrAppend(record, "\"", absl::StrReplaceAll(field, {{"\"", "\"\""}}), "\"");
+      absl::StrAppend(row, "\"", absl::StrReplaceAll(field, {{"\"", "\"\""}}), "\"");
   });
 }
 

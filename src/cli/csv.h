@@ -6,7 +6,7 @@
 
 namespace lathe::cli {
 
-// One record without its line end. A field that contains a comma, a quote or a line end is quoted.
-std::string csv_record(const std::vector<std::string>& fields);
+// One row without its line end. A field that contains a comma, a quote or a line end is quoted.
+std::string csv_row(const std::vector<std::string>& fields);
 
 }  // namespace lathe::cli

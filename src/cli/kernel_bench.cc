@@ -212,7 +212,7 @@ std::string csv_of(const std::vector<Row>& rows, const std::string& device,
                                       "first_seconds", "median_seconds",   "least_seconds", "host_seconds",
                                       "gflops",        "gbytes_per_second"};
   for (const OpenedDevice& peer : peers) columns.push_back(peer.name + "_median_seconds");
-  std::string text = csv_record(columns) + "\n";
+  std::string text = csv_row(columns) + "\n";
   const auto seconds = [](double s) { return absl::StrFormat("%.9g", s); };
   for (const Row& r : rows) {
     if (!r.refused.empty()) continue;
@@ -231,7 +231,7 @@ std::string csv_of(const std::vector<Row>& rows, const std::string& device,
                                        absl::StrFormat("%.6g", r.gflops()),
                                        absl::StrFormat("%.6g", r.gbytes())};
     for (const double median : r.peers) fields.push_back(median > 0 ? seconds(median) : "");
-    absl::StrAppend(&text, csv_record(fields), "\n");
+    absl::StrAppend(&text, csv_row(fields), "\n");
   }
   return text;
 }

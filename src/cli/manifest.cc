@@ -17,7 +17,7 @@ namespace lathe::cli {
 namespace {
 
 // The dtypes and limits of a model's requests.
-struct Form {
+struct WeightSettings {
   lathe_dtype dtype = LATHE_BF16;  // weights and activations
   // Results and biases of the layers, and the whole output layer, which is never quantised.
   lathe_dtype result = LATHE_BF16;
@@ -32,28 +32,29 @@ lathe_dtype dtype_of_torch(const std::string& name) {
   return name == "bfloat16" ? LATHE_BF16 : LATHE_DTYPE_NONE;
 }
 
-absl::StatusOr<Form> read_form(const Arguments& arguments, const ModelLayers& model) {
+absl::StatusOr<WeightSettings> read_settings(const Arguments& arguments, const ModelLayers& model) {
   const std::string& path = arguments.words[0];
-  Form form;
+  WeightSettings settings;
   const lathe_dtype own = dtype_of_torch(model.dtype);
-  if (own != LATHE_DTYPE_NONE) form.result = own;
+  if (own != LATHE_DTYPE_NONE) settings.result = own;
   if (own == LATHE_DTYPE_NONE && !model.dtype.empty() && !arguments.has("dtype"))
     return absl::InvalidArgumentError(absl::StrCat(path, ": torch_dtype '", model.dtype,
                                                    "' is not float32, float16 or bfloat16: give --dtype T"));
-  form.dtype = form.result;
-  absl::Status s =
-      read_dtype(arguments, "dtype",
-                 {"f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"}, &form.dtype);
-  const bool is_float = form.dtype == LATHE_F32 || form.dtype == LATHE_F16 || form.dtype == LATHE_BF16;
-  if (is_float) form.result = form.dtype;
+  settings.dtype = settings.result;
+  absl::Status s = read_dtype(arguments, "dtype",
+                              {"f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"},
+                              &settings.dtype);
+  const bool is_float =
+      settings.dtype == LATHE_F32 || settings.dtype == LATHE_F16 || settings.dtype == LATHE_BF16;
+  if (is_float) settings.result = settings.dtype;
   if (s.ok() && own == LATHE_DTYPE_NONE && !(is_float && arguments.has("dtype")))
     std::fprintf(stderr, "lathe: %s has no known torch_dtype: results of the layers are bf16\n",
                  path.c_str());
-  if (s.ok()) s = read_choice(arguments, "determinism", kDeterminisms, &form.determinism);
-  if (s.ok()) s = read_integer(arguments, "max-m", 1, INT32_MAX, &form.m_max);
-  if (s.ok()) s = read_integer(arguments, "max-head-m", 1, INT32_MAX, &form.head_m_max);
+  if (s.ok()) s = read_choice(arguments, "determinism", kDeterminisms, &settings.determinism);
+  if (s.ok()) s = read_integer(arguments, "max-m", 1, INT32_MAX, &settings.m_max);
+  if (s.ok()) s = read_integer(arguments, "max-head-m", 1, INT32_MAX, &settings.head_m_max);
   if (!s.ok()) return s;
-  return form;
+  return settings;
 }
 
 absl::StatusOr<ParallelOptions> read_parallel(const Arguments& arguments) {
@@ -65,34 +66,34 @@ absl::StatusOr<ParallelOptions> read_parallel(const Arguments& arguments) {
   return parallel;
 }
 
-absl::Status add_layer(const ModelLayer& layer, const Form& form, lathe_manifest* manifest) {
+absl::Status add_layer(const ModelLayer& layer, const WeightSettings& settings, lathe_manifest* manifest) {
   MatmulRequest request;
   request.m = 1, request.n = layer.n, request.k = layer.k;
-  request.dtype = layer.is_head ? form.result : form.dtype;
-  request.out_dtype = form.result;
+  request.dtype = layer.is_head ? settings.result : settings.dtype;
+  request.out_dtype = settings.result;
   request.trans_b = layer.weight_is_nk;
   request.bias = layer.bias;
-  request.determinism = form.determinism;
+  request.determinism = settings.determinism;
   lathe_tuning tuning;
   const lathe_matmul_desc desc = descriptor(request, &tuning);
-  const int64_t m_max = layer.is_head ? form.head_m_max : form.m_max;
+  const int64_t m_max = layer.is_head ? settings.head_m_max : settings.m_max;
   absl::Status s = check(lathe_manifest_add_matmul(manifest, layer.name.c_str(), &desc, m_max));
   if (!s.ok() || !layer.is_head) return s;
   // Greedy decoding never stores the logits. With several ranks, the shards' maxima are compared by their values.
   MatmulArgmaxRequest greedy;
   greedy.m = 1, greedy.n = layer.n, greedy.k = layer.k;
-  greedy.dtype = greedy.logits_dtype = form.result;
-  greedy.values = form.ranks > 1;
-  greedy.determinism = form.determinism;
+  greedy.dtype = greedy.logits_dtype = settings.result;
+  greedy.values = settings.ranks > 1;
+  greedy.determinism = settings.determinism;
   const lathe_matmul_argmax_desc argmax = descriptor(greedy, &tuning);
   return check(lathe_manifest_add_matmul_argmax(manifest, absl::StrCat(layer.name, " greedy").c_str(),
                                                 &argmax, m_max));
 }
 
-absl::Status add_notes(const ModelLayers& model, const Form& form, lathe_manifest* manifest) {
+absl::Status add_notes(const ModelLayers& model, const WeightSettings& settings, lathe_manifest* manifest) {
   const std::pair<const char*, std::string> notes[] = {
       {"family", model.family},
-      {"tp", absl::StrCat(form.ranks)},
+      {"tp", absl::StrCat(settings.ranks)},
       {"vocabulary", model.vocabulary},
       {"kv_heads", model.replicates_kv ? "replicated: fewer than ranks" : ""},
       {"filled_in", model.filled_in},
@@ -103,12 +104,12 @@ absl::Status add_notes(const ModelLayers& model, const Form& form, lathe_manifes
   return s;
 }
 
-absl::StatusOr<std::string> manifest_text(const ModelLayers& model, const Form& form) {
+absl::StatusOr<std::string> manifest_text(const ModelLayers& model, const WeightSettings& settings) {
   lathe_manifest* made = nullptr;
   if (absl::Status s = check(lathe_manifest_create(&made)); !s.ok()) return s;
   const std::unique_ptr<lathe_manifest, HandleDelete<lathe_manifest, lathe_manifest_destroy>> manifest(made);
-  absl::Status s = add_notes(model, form, made);
-  for (size_t i = 0; s.ok() && i < model.layers.size(); ++i) s = add_layer(model.layers[i], form, made);
+  absl::Status s = add_notes(model, settings, made);
+  for (size_t i = 0; s.ok() && i < model.layers.size(); ++i) s = add_layer(model.layers[i], settings, made);
   std::vector<Text> pieces;
   if (s.ok()) s = check(lathe_manifest_text(made, collect_text, &pieces));
   if (!s.ok()) return s;
@@ -134,11 +135,11 @@ absl::Status manifest(const Arguments& arguments) {
   if (!parallel.ok()) return parallel.status();
   absl::StatusOr<ModelLayers> model = layers_of(*config, *parallel);
   if (!model.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", model.status().message()));
-  absl::StatusOr<Form> form = read_form(arguments, *model);
-  if (!form.ok()) return form.status();
-  form->ranks = parallel->tensor;
+  absl::StatusOr<WeightSettings> settings = read_settings(arguments, *model);
+  if (!settings.ok()) return settings.status();
+  settings->ranks = parallel->tensor;
   warn(arguments, *model);
-  absl::StatusOr<std::string> text = manifest_text(*model, *form);
+  absl::StatusOr<std::string> text = manifest_text(*model, *settings);
   if (!text.ok()) return text.status();
   if (!arguments.has("output")) {
     std::fputs(text->c_str(), stdout);

@@ -67,17 +67,17 @@ absl::Status PayloadTrial::make_values(const Json& function, int64_t rows) {
     value.dtype = dtype_named(values[i].at("dtype").get<std::string>());
     value.shape = (*shapes)[i];
     value.elements = *elements_in(value.shape);
-    OperandForm form;
-    form.dtype = value.dtype;
-    form.rows = 1;
-    form.columns = value.elements;
+    OperandSpec spec;
+    spec.dtype = value.dtype;
+    spec.rows = 1;
+    spec.columns = value.elements;
     // Arguments get random elements. Results of steps start as poison.
-    Operand operand(form);
+    Operand operand(spec);
     const Json& arguments = function.at("arguments");
     if (std::find(arguments.begin(), arguments.end(), Json(i)) != arguments.end())
       operand.fill(Fill::kNormal, &random_);
     const auto* first = static_cast<const uint8_t*>(operand.first_at(operand.image().data()));
-    value.image.assign(first, first + static_cast<size_t>(form.columns) * bytes_of(value.dtype));
+    value.image.assign(first, first + static_cast<size_t>(spec.columns) * bytes_of(value.dtype));
     absl::StatusOr<DeviceBuffer> memory = DeviceBuffer::make(device_, stream_.get(), value.image);
     if (!memory.ok()) return memory.status();
     value.memory = *std::move(memory);
@@ -183,16 +183,16 @@ Operand PayloadTrial::gather(const PayloadStep& step, const char* name, char row
     strides.emplace(from.dims[i], stride);  // keeps the innermost of several row dimensions of an argmax
     stride *= from.value->shape[i];
   }
-  OperandForm form;
-  form.dtype = from.value->dtype;
-  form.rows = from.dims.find(rows) == std::string::npos ? 1 : extent(step, rows);
-  form.columns = from.dims.find(columns) == std::string::npos ? 1 : extent(step, columns);
-  form.batch = extent(step, 'b');
-  form.broadcast = from.dims.find('b') == std::string::npos;
-  Operand operand(form);
-  for (int64_t b = 0; b < form.matrices(); ++b)
-    for (int64_t r = 0; r < form.rows; ++r)
-      for (int64_t c = 0; c < form.columns; ++c)
+  OperandSpec spec;
+  spec.dtype = from.value->dtype;
+  spec.rows = from.dims.find(rows) == std::string::npos ? 1 : extent(step, rows);
+  spec.columns = from.dims.find(columns) == std::string::npos ? 1 : extent(step, columns);
+  spec.batch = extent(step, 'b');
+  spec.broadcast = from.dims.find('b') == std::string::npos;
+  Operand operand(spec);
+  for (int64_t b = 0; b < spec.matrices(); ++b)
+    for (int64_t r = 0; r < spec.rows; ++r)
+      for (int64_t c = 0; c < spec.columns; ++c)
         operand.copy(b, r, c, from.value->image.data(),
                      b * strides['b'] + r * strides[rows] + c * strides[columns]);
   return operand;
@@ -224,13 +224,13 @@ CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_matmul_desc
 Operand PayloadTrial::gather_argmax(const PayloadStep& step) const {
   const auto copy = rows_.find(&step);
   if (copy == rows_.end()) return gather(step, "x", 'r', 'n');
-  OperandForm form;
-  form.dtype = copy->second.dtype;
-  form.rows = copy->second.shape[0];
-  form.columns = copy->second.shape[1];
-  Operand operand(form);
+  OperandSpec spec;
+  spec.dtype = copy->second.dtype;
+  spec.rows = copy->second.shape[0];
+  spec.columns = copy->second.shape[1];
+  Operand operand(spec);
   for (int64_t i = 0; i < copy->second.elements; ++i)
-    operand.copy(0, i / form.columns, i % form.columns, copy->second.image.data(), i);
+    operand.copy(0, i / spec.columns, i % spec.columns, copy->second.image.data(), i);
   return operand;
 }
 

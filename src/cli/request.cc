@@ -16,7 +16,7 @@ namespace {
 const std::vector<std::string> kInPlace = {"none", "c", "residual"};
 const std::vector<std::string> kBroadcasts = {"none", "a", "b", "ab"};
 
-constexpr char kEpilogueForm[] = "alpha=X,beta=X,bias,relu|gelu|gelu_tanh|silu,residual";
+constexpr char kEpilogueSyntax[] = "alpha=X,beta=X,bias,relu|gelu|gelu_tanh|silu,residual";
 
 absl::Status parse_epilogue(const std::string& text, MatmulRequest* r) {
   std::set<std::string> kinds;
@@ -37,14 +37,14 @@ absl::Status parse_epilogue(const std::string& text, MatmulRequest* r) {
     } else {
       const std::string name = nearest(word, {"bias", "residual", "relu", "gelu", "gelu_tanh", "silu"});
       return absl::InvalidArgumentError(
-          absl::StrCat("--epilogue takes a list like ", kEpilogueForm, ", not '", word, "'",
+          absl::StrCat("--epilogue takes a list like ", kEpilogueSyntax, ", not '", word, "'",
                        name.empty() ? "" : absl::StrCat("; did you mean '", name, "'?")));
     }
   }
   return absl::OkStatus();
 }
 
-// The epilogue in the form that parse_epilogue reads.
+// The epilogue in the syntax that parse_epilogue reads.
 std::string epilogue_text(const MatmulRequest& r) {
   std::vector<std::string> parts;
   if (r.alpha != 1) parts.push_back(absl::StrFormat("alpha=%.9g", r.alpha));
@@ -74,32 +74,42 @@ absl::Status read_places(const Arguments& arguments, MatmulRequest* r) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const std::string& form) {
-  const size_t wanted = std::count(form.begin(), form.end(), 'x') + 1;
+absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const std::string& pattern) {
+  const size_t wanted = std::count(pattern.begin(), pattern.end(), 'x') + 1;
   const std::string example = wanted == 3 ? "123x456x51234" : "4x151936";
   std::vector<int64_t> sizes;
   for (absl::string_view part : absl::StrSplit(text, 'x')) {
     int64_t size = 0;
     if (!absl::SimpleAtoi(part, &size) || size < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("bad shape '", text, "': expected ", form, ", such as ",
-                                                     example, "; '", part,
+      return absl::InvalidArgumentError(absl::StrCat("bad shape '", text, "': expected ", pattern,
+                                                     ", such as ", example, "; '", part,
                                                      "' is not a whole number of 0 or more"));
     }
     sizes.push_back(size);
   }
   if (sizes.size() != wanted) {
     return absl::InvalidArgumentError(
-        absl::StrCat("bad shape '", text, "': expected ", form, ", such as ", example));
+        absl::StrCat("bad shape '", text, "': expected ", pattern, ", such as ", example));
   }
   return sizes;
+}
+
+// "f16|bf16|q4_0": the dtypes of B that may differ from A's.
+static const char* b_dtypes() {
+  static const std::string names = [] {
+    std::string all = "f16|bf16";
+    for (const BlockFormat& f : block_formats()) absl::StrAppend(&all, "|", f.name);
+    return all;
+  }();
+  return names.c_str();
 }
 
 std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
   return joined(
       {
           {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz", "dtype of A and B (default: f32)"},
-          {"b-dtype", "f16|bf16|q4_0",
-           "dtype of B if A is f32: 16-bit or 4-bit weights, on the CPU (default: that of A)"},
+          {"b-dtype", b_dtypes(),
+           "dtype of B if A is f32: 16-bit weights or a block format, on the CPU (default: that of A)"},
           {"out-dtype", "f32|f16|bf16|i32",
            "dtype of C, D, bias and residual (default: that of A; f32 if A is i8 or fp8)"},
           kMath,
@@ -178,16 +188,16 @@ std::string command_of(const MatmulRequest& r) {
 }
 
 lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning) {
-  const MatmulForms forms = forms_of(r);
+  const MatmulSpecs specs = specs_of(r);
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = r.m;
   desc.n = r.n;
   desc.k = r.k;
   desc.batch = r.batch;
-  desc.a = describe(forms.a, nullptr);
-  desc.b = describe(forms.b, nullptr);
-  desc.c = describe(forms.c, nullptr);
-  desc.d = describe(forms.d, nullptr);
+  desc.a = describe(specs.a, nullptr);
+  desc.b = describe(specs.b, nullptr);
+  desc.c = describe(specs.c, nullptr);
+  desc.d = describe(specs.d, nullptr);
   desc.epilogue.alpha = r.alpha;
   desc.epilogue.beta = r.beta;
   desc.epilogue.activation = r.activation;
@@ -195,7 +205,7 @@ lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning) {
     desc.epilogue.bias = present();
     desc.epilogue.bias_dtype = r.out_dtype;
   }
-  if (r.residual) desc.epilogue.residual = describe(forms.residual, present());
+  if (r.residual) desc.epilogue.residual = describe(specs.residual, present());
   desc.determinism = r.determinism;
   desc.math = r.math;
   desc.dependent_launch = r.dependent_launch;

@@ -14,8 +14,8 @@
 
 namespace lathe::cli {
 
-// Parses a shape: "123x456x51234" gives {123, 456, 51234}. `form` ("MxNxK") gives the number of sizes. A size may be 0.
-absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const std::string& form);
+// Parses a shape: "123x456x51234" gives {123, 456, 51234}. `pattern` ("MxNxK") has as many sizes. A size may be 0.
+absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const std::string& pattern);
 
 // The flags of a matmul request, followed by `more`. The run flags add those that only matter if it runs.
 std::vector<Flag> matmul_flags(const std::vector<Flag>& more);

@@ -48,7 +48,7 @@ lathe_argmax_desc descriptor(const ArgmaxRequest& r, lathe_tuning* tuning) {
   desc.rows = r.rows;
   desc.n = r.n;
   desc.x.dtype = r.dtype;
-  desc.x.leading_dimension = forms_of(r).x.leading_dimension();
+  desc.x.leading_dimension = specs_of(r).x.leading_dimension();
   desc.index_dtype = r.index_dtype;
   desc.index_offset = r.index_offset;
   desc.determinism = r.determinism;

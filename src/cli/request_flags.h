@@ -41,9 +41,10 @@ inline constexpr Flag kCandidate = {"candidate", "RANK",
 inline constexpr int32_t kMostSplits = 65535;  // the limit of lathe_tuning
 inline constexpr Flag kSplitK = {"split-k", "N", "force the split-K factor"};
 inline constexpr Flag kProductsSplitK = {"split-k", "N", "force the split-K factor of every matmul"};
-inline constexpr Flag kMath = {"math", "strict|tf32|int8|bf16",
-                               "allowed rounding of f32: none, A and B to tf32, A to int8 (if B is q4_0), A "
-                               "to bf16 (if B is bf16) (default: strict)"};
+inline constexpr Flag kMath = {
+    "math", "strict|tf32|int8|bf16",
+    "allowed rounding of f32: none, A and B to tf32, A to int8 (if B is in blocks), A "
+    "to bf16 (if B is bf16) (default: strict)"};
 inline constexpr Flag kDependentLaunch = {"dependent-launch", "off|on|constant_b",
                                           "on GPUs, let the kernel start before the previous one has ended; "
                                           "constant_b: and read B before that (default: off)"};

@@ -66,13 +66,13 @@ std::string command_of(const MatmulArgmaxRequest& r) {
 }
 
 lathe_matmul_argmax_desc descriptor(const MatmulArgmaxRequest& r, lathe_tuning* tuning) {
-  const MatmulArgmaxForms forms = forms_of(r);
+  const MatmulArgmaxSpecs specs = specs_of(r);
   lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
   desc.m = r.m;
   desc.n = r.n;
   desc.k = r.k;
-  desc.a = describe(forms.a, nullptr);
-  desc.b = describe(forms.b, nullptr);
+  desc.a = describe(specs.a, nullptr);
+  desc.b = describe(specs.b, nullptr);
   desc.a.batch_stride = desc.b.batch_stride = 0;
   if (r.bias) {
     desc.bias = present();

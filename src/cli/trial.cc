@@ -22,11 +22,11 @@ absl::Status place(lathe_device* device, const Stream& stream, const Operand& op
   return absl::OkStatus();
 }
 
-double trial_bytes(const Stream& stream, std::initializer_list<const OperandForm*> inputs,
-                   std::initializer_list<const OperandForm*> outputs) {
+double trial_bytes(const Stream& stream, std::initializer_list<const OperandSpec*> inputs,
+                   std::initializer_list<const OperandSpec*> outputs) {
   double bytes = 0;
-  for (const OperandForm* f : inputs) bytes += stream.host_copies() * image_bytes(*f);
-  for (const OperandForm* f : outputs) bytes += (stream.host_copies() + 1) * image_bytes(*f);
+  for (const OperandSpec* f : inputs) bytes += stream.host_copies() * image_bytes(*f);
+  for (const OperandSpec* f : outputs) bytes += (stream.host_copies() + 1) * image_bytes(*f);
   return bytes;
 }
 
@@ -34,8 +34,8 @@ double total_bytes(std::initializer_list<const Operand*> operands) {
   double bytes = 0;
   for (const Operand* o : operands)
     if (o->exists())
-      bytes += static_cast<double>(o->elements()) * bytes_of(o->form().dtype) /
-               static_cast<double>(block_elements(o->form().dtype));
+      bytes += static_cast<double>(o->elements()) * bytes_of(o->spec().dtype) /
+               static_cast<double>(block_elements(o->spec().dtype));
   return bytes;
 }
 

@@ -58,8 +58,8 @@ class TrialChain {
 absl::Status place(lathe_device* device, const Stream& stream, const Operand& operand, DeviceBuffer* buffer,
                    void** first);
 // The host memory that a trial with these operands needs. It keeps an extra copy of each output for reset().
-double trial_bytes(const Stream& stream, std::initializer_list<const OperandForm*> inputs,
-                   std::initializer_list<const OperandForm*> outputs);
+double trial_bytes(const Stream& stream, std::initializer_list<const OperandSpec*> inputs,
+                   std::initializer_list<const OperandSpec*> outputs);
 // To be called before operands are made: an error if the library refuses the request, or if `bytes` do not fit in
 // memory.
 template <typename Request>

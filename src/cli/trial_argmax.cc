@@ -7,8 +7,8 @@ namespace {
 
 // Gives each row one of the contents that matter for NumPy's rule: two NaN, only -inf, two +inf, or no special value.
 void make_rows_special(Operand* x, Normal* random) {
-  const int64_t n = x->form().columns;
-  for (int64_t row = 0; row < x->form().rows && n > 0; ++row) {
+  const int64_t n = x->spec().columns;
+  for (int64_t row = 0; row < x->spec().rows && n > 0; ++row) {
     const int64_t kind = random->below(4);
     for (int64_t i = 0; kind == 1 && i < n; ++i) x->set(0, row, i, -INFINITY);
     for (int i = 0; i < 2; ++i) {
@@ -25,14 +25,14 @@ class ArgmaxTrial : public IndexTrial {
       : IndexTrial(device, stream, request.determinism, request.rows), request_(request), random_(seed) {}
 
   absl::Status prepare() {
-    const ArgmaxForms forms = forms_of(request_);
-    const double bytes = trial_bytes(stream_, {&forms.x}, {&forms.indices, &forms.values});
+    const ArgmaxSpecs specs = specs_of(request_);
+    const double bytes = trial_bytes(stream_, {&specs.x}, {&specs.indices, &specs.values});
     if (absl::Status s = check_room(device_, request_, bytes); !s.ok()) return s;
-    data_.x = Operand(forms.x);
+    data_.x = Operand(specs.x);
     data_.x.fill(request_.fill == Fill::kSpecial ? Fill::kNormal : request_.fill, &random_);
     if (request_.fill == Fill::kSpecial) make_rows_special(&data_.x, &random_);
-    data_.indices = Operand(forms.indices);
-    if (request_.values) data_.values = Operand(forms.values);
+    data_.indices = Operand(specs.indices);
+    if (request_.values) data_.values = Operand(specs.values);
     desc_ = descriptor(request_, chain_.tuning());
     chain_.take(desc_.next);
     void* values = nullptr;

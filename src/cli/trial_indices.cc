@@ -46,7 +46,7 @@ std::string IndexTrial::results(int64_t rows) const {
   std::string bytes;
   for (const Operand* o : {indices_, values_}) {
     if (!o->exists()) continue;
-    const auto wanted = static_cast<size_t>(rows) * bytes_of(o->form().dtype);
+    const auto wanted = static_cast<size_t>(rows) * bytes_of(o->spec().dtype);
     absl::StrAppend(&bytes, o->row_bytes(0, 1).substr(0, wanted));
   }
   return bytes;

@@ -9,19 +9,19 @@ namespace {
 constexpr int kRepeats = 3;  // launches to compare if the request promises equal bits
 
 // Makes random operands. If C or the residual shares D's memory, D starts as a copy of it.
-MatmulData make_data(const MatmulRequest& r, const MatmulForms& forms, Normal* random) {
+MatmulData make_data(const MatmulRequest& r, const MatmulSpecs& specs, Normal* random) {
   MatmulData data;
-  const auto make = [&](const OperandForm& form, Operand* out) {
-    if (!form.exists()) return;
-    *out = Operand(form);
+  const auto make = [&](const OperandSpec& spec, Operand* out) {
+    if (!spec.exists()) return;
+    *out = Operand(spec);
     out->fill(r.fill, random);
   };
-  make(forms.a, &data.a);
-  make(forms.b, &data.b);
-  make(forms.c, &data.c);
-  make(forms.bias, &data.bias);
-  make(forms.residual, &data.residual);
-  data.d = r.c_in_place ? data.c : r.residual_in_place ? data.residual : Operand(forms.d);
+  make(specs.a, &data.a);
+  make(specs.b, &data.b);
+  make(specs.c, &data.c);
+  make(specs.bias, &data.bias);
+  make(specs.residual, &data.residual);
+  data.d = r.c_in_place ? data.c : r.residual_in_place ? data.residual : Operand(specs.d);
   return data;
 }
 
@@ -31,11 +31,11 @@ class MatmulTrial : public Trial {
       : device_(device), stream_(stream), request_(request), random_(seed) {}
 
   absl::Status prepare() {
-    const MatmulForms forms = forms_of(request_);
+    const MatmulSpecs specs = specs_of(request_);
     const double bytes =
-        trial_bytes(stream_, {&forms.a, &forms.b, &forms.c, &forms.bias, &forms.residual}, {&forms.d});
+        trial_bytes(stream_, {&specs.a, &specs.b, &specs.c, &specs.bias, &specs.residual}, {&specs.d});
     if (absl::Status s = check_room(device_, request_, bytes); !s.ok()) return s;
-    data_ = make_data(request_, forms, &random_);
+    data_ = make_data(request_, specs, &random_);
     start_ = data_.d.image();
     desc_ = descriptor(request_, chain_.tuning());
     chain_.take(desc_.next);

@@ -10,20 +10,20 @@ class MatmulArgmaxTrial : public IndexTrial {
       : IndexTrial(device, stream, request.determinism, request.m), request_(request), random_(seed) {}
 
   absl::Status prepare() {
-    const MatmulArgmaxForms forms = forms_of(request_);
+    const MatmulArgmaxSpecs specs = specs_of(request_);
     const double bytes =
-        trial_bytes(stream_, {&forms.a, &forms.b, &forms.bias}, {&forms.indices, &forms.values});
+        trial_bytes(stream_, {&specs.a, &specs.b, &specs.bias}, {&specs.indices, &specs.values});
     if (absl::Status s = check_room(device_, request_, bytes); !s.ok()) return s;
-    const auto make = [&](const OperandForm& form, Operand* out) {
-      if (!form.exists()) return;
-      *out = Operand(form);
+    const auto make = [&](const OperandSpec& spec, Operand* out) {
+      if (!spec.exists()) return;
+      *out = Operand(spec);
       out->fill(request_.fill, &random_);
     };
-    make(forms.a, &data_.a);
-    make(forms.b, &data_.b);
-    make(forms.bias, &data_.bias);
-    data_.indices = Operand(forms.indices);
-    if (request_.values) data_.values = Operand(forms.values);
+    make(specs.a, &data_.a);
+    make(specs.b, &data_.b);
+    make(specs.bias, &data_.bias);
+    data_.indices = Operand(specs.indices);
+    if (request_.values) data_.values = Operand(specs.values);
     desc_ = descriptor(request_, chain_.tuning());
     chain_.take(desc_.next);
     void *values = nullptr, *bias = nullptr;

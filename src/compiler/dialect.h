@@ -20,6 +20,8 @@ inline constexpr char kExternalAttr[] = "lathe.external", kCompilerAttr[] = "lat
                       kExternAttr[] = "lathe.extern";
 // On an argument of a payload function: its field of the argument block ("a", "k_chunk", ...).
 inline constexpr char kOperandAttr[] = "lathe.operand";
+// The block format of an operand, by name: "q4_0". Its tensor has the element type i4, whatever the format.
+inline constexpr char kBlocksAttr[] = "lathe.blocks";
 // On the module: the target's backend ("cuda"), architecture ("sm_90a") and features.
 inline constexpr char kBackendAttr[] = "lathe.backend", kArchAttr[] = "lathe.arch",
                       kFeaturesAttr[] = "lathe.features";

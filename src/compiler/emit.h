@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "compiler/mlir.h"
 
 namespace lathe::emit {
@@ -129,6 +130,8 @@ struct View {
   // Generic kernels, operands and results of the epilogue: the number of the stored dtype (index) and the
   // address. `memory` and `element` then describe the type of the computation. Null: stored as `element`.
   Value dtype, pointer;
+  // The block format in which the elements are stored; `memory` is then of bytes. kNone: no blocks.
+  DType blocks = DType::kNone;
 };
 
 // One step of a distributed payload, ready to emit. Its index computations are cloned for the given workgroup

@@ -46,7 +46,7 @@ void open_view(Emit& e, const Arguments& arguments, StringRef name, RankedTensor
     v->dtype = bits_of(e, arguments, *at, Form::kBits);
     v->pointer = arguments.get(name);
   }
-  if (type.getRank() != 3 || (name != "a" && name != "b") || type.getElementType().isInteger(4)) return;
+  if (type.getRank() != 3 || (name != "a" && name != "b") || v->blocks != DType::kNone) return;
   Value bit = bits_of(e, arguments, name == "a" ? Form::kTransA : Form::kTransB, 1);
   Value transposed = e.equal(bit, e.idx(1)), leading = *across;
   *across = arith::SelectOp::create(e.b, e.loc, transposed, e.idx(1), leading);

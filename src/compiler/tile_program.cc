@@ -9,21 +9,30 @@ namespace {
 using namespace mlir;
 
 // The field of the argument block that a payload value stands for; empty if it is not an argument of the
-// payload. Looks through the shared outputs of a forall, inside and after it.
-StringRef operand_name(Value v) {
+// payload. `attribute` selects another string attribute of that argument. Looks through the shared outputs of a
+// forall, inside and after it.
+StringRef operand_name(Value v, StringRef attribute = ir::kOperandAttr) {
   if (auto forall = v.getDefiningOp<scf::ForallOp>())
-    return operand_name(forall.getOutputs()[cast<OpResult>(v).getResultNumber()]);
+    return operand_name(forall.getOutputs()[cast<OpResult>(v).getResultNumber()], attribute);
   auto argument = dyn_cast<BlockArgument>(v);
   if (!argument) return "";
   Operation* owner = argument.getOwner()->getParentOp();
   if (auto forall = dyn_cast<scf::ForallOp>(owner)) {
-    if (OpOperand* tied = forall.getTiedOpOperand(argument)) return operand_name(tied->get());
+    if (OpOperand* tied = forall.getTiedOpOperand(argument)) return operand_name(tied->get(), attribute);
     return "";
   }
   auto function = dyn_cast<func::FuncOp>(owner);
   if (!function) return "";
-  auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::kOperandAttr);
+  auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attribute);
   return name ? name.getValue() : "";
+}
+
+// The block format that an operand is stored in; kNone: it is not stored in blocks.
+DType blocks_of(Value v) {
+  const StringRef name = operand_name(v, ir::kBlocksAttr);
+  DType format = DType::kNone;
+  parse(absl::string_view(name.data(), name.size()), &format);
+  return is_blocks(format) ? format : DType::kNone;
 }
 
 // The strides, in elements, of all dimensions of an operand except the last, whose stride is 1.
@@ -153,15 +162,15 @@ class Instantiation {
       return forall_.emitError("has an operand '")
              << name << "' whose strides are unknown for rank " << type.getRank();
     View v;
+    v.blocks = blocks_of(tensor);
     Value across = strides->empty() ? Value() : strides->back(), along = e_.idx(1);
     if (generic_) open_view(e_, a_, name, type, &v, &across, &along);
     Value offset = offsets.empty() ? e_.idx(0) : e_.mul(resolve(offsets.back()), along);
     if (!offsets.empty()) offsets = offsets.drop_back();
     for (auto [o, stride] : llvm::zip(offsets, *strides))
       offset = e_.add(offset, e_.mul(resolve(o), stride == strides->back() ? across : stride));
-    // i4 stands for a block format, whose view addresses bytes.
     Type element = type.getElementType();
-    v.memory = memory_at(e_, pointer(name, type), element.isInteger(4) ? e_.b.getI8Type() : element);
+    v.memory = memory_at(e_, pointer(name, type), v.blocks != DType::kNone ? e_.b.getI8Type() : element);
     v.offset = offset;
     v.row_stride = strides->empty() ? e_.idx(0) : strides->back();
     v.element = element;

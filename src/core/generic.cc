@@ -1,5 +1,7 @@
 #include "core/generic.h"
 
+#include "core/products.h"
+
 namespace lathe {
 namespace {
 
@@ -38,7 +40,7 @@ ProblemClass generic_class_of(const ProblemClass& c) {
 
 std::vector<ProblemClass> generic_classes(const Target& target) {
   std::vector<ProblemClass> classes;
-  const auto add_product = [&](Op op, DType a, DType b, DType d) {
+  const auto add = [&](Op op, DType a, DType b, DType d) {
     ProblemClass c;
     c.op = op;
     c.a = a;
@@ -49,22 +51,14 @@ std::vector<ProblemClass> generic_classes(const Target& target) {
     c.alignment = Alignment::kByte;
     classes.push_back(generic_class_of(c));
   };
-  const auto add = [&](Op op, DType a, DType d) {
-    add_product(op, a, op == Op::kArgmax ? DType::kNone : a, d);
-  };
-  for (DType a : {DType::kF32, DType::kF16, DType::kBF16})
-    for (Op op : {Op::kMatmul, Op::kArgmax, Op::kMatmulArgmax}) add(op, a, DType::kF32);
-  for (DType d : {DType::kF32, DType::kI32}) add(Op::kMatmul, DType::kI8, d);
-  if (target.backend == Backend::kCpu) {
-    for (DType a : {DType::kF32, DType::kF16, DType::kBF16})
-      add_product(Op::kMatmul, a, DType::kQ4_0, DType::kF32);
-    // The pairs that widens_b (core/weights.h) accepts.
-    for (DType b : {DType::kF16, DType::kBF16})
-      for (Op op : {Op::kMatmul, Op::kMatmulArgmax}) add_product(op, DType::kF32, b, DType::kF32);
-    return classes;
+  for (const DTypeRow& x : kDTypes)
+    if (kFloats.has(x.value)) add(Op::kArgmax, x.value, DType::kNone, DType::kI64);
+  for (const Product& p : kProducts) {
+    if (!meet(p.kernels, devices_of(target.backend))) continue;
+    for (Op op : {Op::kMatmul, Op::kMatmulArgmax})
+      if (p.ops.has(op)) add(op, p.a, p.b, DType::kF32);
+    if (p.results.has(DType::kI32)) add(Op::kMatmul, p.a, p.b, DType::kI32);
   }
-  for (DType a : {DType::kF8E4M3, DType::kF8E5M2, DType::kF8E4M3Fnuz, DType::kF8E5M2Fnuz})
-    add(Op::kMatmul, a, DType::kF32);
   return classes;
 }
 

@@ -9,8 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "core/packed.h"
-#include "core/weights.h"
+#include "core/products.h"
 
 namespace lathe {
 namespace {
@@ -31,13 +30,6 @@ constexpr const char* kOfOneClass[] = {"m_lo", "m_hi", "row_lo", "row_hi", "alig
 
 absl::Status wrong(const std::string& cause) { return absl::InvalidArgumentError(cause); }
 
-bool is_factor(DType t) { return is_float(t) || t == DType::kI8 || is_f8(t); }
-bool is_none_or_float(DType t) { return t == DType::kNone || is_float(t); }
-
-absl::Status is_not(const char* field, absl::string_view value, absl::string_view allowed) {
-  return wrong(absl::StrCat("\"", field, "\": ", value, " is none of ", allowed));
-}
-
 // Whether the op has one open bucket of M.
 bool has_open_rows(Op op) { return op == Op::kArgmax || op == Op::kElementwise; }
 
@@ -49,7 +41,7 @@ absl::Status check_rows(const ProblemClass& c) {
     return absl::OkStatus();
   }
   return wrong(absl::StrCat("\"m_lo\", \"m_hi\": [", c.m_lo, ", ", c.m_hi,
-                            "] is no bucket of M of this class; \"m_max\" stands for all"));
+                            "] is not a bucket of M of this class; use \"m_max\" for all buckets"));
 }
 
 // A field that the op does not use must be absent. Otherwise two texts could describe the same class.
@@ -58,7 +50,6 @@ absl::Status expect_absent(const char* field, bool absent) {
 }
 
 absl::Status check_argmax(const ProblemClass& c) {
-  if (!is_float(c.a)) return is_not("a", name_of(c.a), "f32, f16, bf16");
   LATHE_RETURN_IF_ERROR(expect_absent("b", c.b == DType::kNone));
   LATHE_RETURN_IF_ERROR(expect_absent("n", c.n == 0));
   LATHE_RETURN_IF_ERROR(expect_absent("k", c.k == 0));
@@ -73,59 +64,25 @@ absl::Status check_argmax(const ProblemClass& c) {
   LATHE_RETURN_IF_ERROR(expect_absent("packed_b", c.packed_b == 0));
   LATHE_RETURN_IF_ERROR(expect_absent("logits", c.logits == DType::kNone));
   if (c.dependent_launch == DependentLaunch::kConstantB)
-    return wrong("\"dependent_launch\": 2 is of a B, which argmax has not");
+    return wrong("\"dependent_launch\": 2 needs a constant B, and argmax has no B");
   const Bucket row = {c.row_lo, c.row_hi};
   if (c.row_lo >= 1 && row == row_bucket(c.row_lo)) return absl::OkStatus();
-  return wrong(
-      absl::StrCat("\"row_lo\", \"row_hi\": [", c.row_lo, ", ", c.row_hi, "] is no bucket of row lengths"));
+  return wrong(absl::StrCat("\"row_lo\", \"row_hi\": [", c.row_lo, ", ", c.row_hi,
+                            "] is not a bucket of row lengths"));
 }
 
 absl::Status check_product(const ProblemClass& c) {
-  const bool blocks = c.op == Op::kMatmul && is_blocks(c.b) && is_float(c.a) && c.trans_b == 1;
-  const bool alike = c.b == c.a || widens_b(c.a, c.b);
-  if (!alike && !blocks)
-    return wrong(absl::StrCat("\"b\": ", name_of(c.b), " is not ", name_of(c.a), ", as \"a\" is"));
   if (c.n < 1) return wrong("\"n\" is not 1 or more");
-  if (blocks && c.k % block_elements(c.b) != 0)
-    return wrong(absl::StrCat("\"k\": ", c.k, " is no multiple of ", block_elements(c.b),
-                              ", the elements of a block of ", name_of(c.b)));
-  if (!names_dtypes(c.math, c.a, c.b))
-    return wrong(c.math == Math::kTf32   ? "\"math\": tf32 is for f32 alone"
-                 : c.math == Math::kInt8 ? "\"math\": int8 is for B of q4_0 alone"
-                                         : "\"math\": bf16 is for A of f32 by B of bf16 alone");
-  const bool packable = c.op == Op::kMatmul && alike && is_packable(c.b) && c.trans_b == 1;
-  if (c.packed_b != 0 && !packable)
-    return wrong(absl::StrCat("\"packed_b\": of a matmul of ", kPackableNames, " with \"trans_b\": 1 alone"));
-  const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone;
-  const bool counts = c.zero_a != 0 || c.zero_b != Scale::kNone;
-  if ((scaled || counts) && (c.op != Op::kMatmul || c.a != DType::kI8))
-    return wrong("\"scale_a\", \"scale_b\", \"zero_a\", \"zero_b\": of a matmul of i8 alone");
-  if (c.zero_b != Scale::kNone && (c.zero_b == Scale::kPerChannel) != (c.scale_b == Scale::kPerChannel))
-    return wrong("\"zero_b\": as many as \"scale_b\", or one without");
-  if (scaled && c.d == DType::kI32) return wrong("\"d\": i32 sums have no scales");
-  if (!is_none_or_float(c.bias)) return is_not("bias", name_of(c.bias), "none, f32, f16, bf16");
   LATHE_RETURN_IF_ERROR(expect_absent("row_lo", c.row_lo == 0));
-  return expect_absent("row_hi", c.row_hi == 0);
-}
-
-absl::Status check_matmul(const ProblemClass& c) {
-  if (!is_factor(c.a)) return is_not("a", name_of(c.a), "f32, f16, bf16, i8 and the fp8 types");
-  LATHE_RETURN_IF_ERROR(check_product(c));
+  LATHE_RETURN_IF_ERROR(expect_absent("row_hi", c.row_hi == 0));
+  if (c.op == Op::kMatmulArgmax) return absl::OkStatus();
   LATHE_RETURN_IF_ERROR(expect_absent("wants_values", c.wants_values == 0));
-  LATHE_RETURN_IF_ERROR(expect_absent("logits", c.logits == DType::kNone));
-  if (!is_none_or_float(c.c)) return is_not("c", name_of(c.c), "none, f32, f16, bf16");
-  if (!is_none_or_float(c.residual)) return is_not("residual", name_of(c.residual), "none, f32, f16, bf16");
-  if (is_float(c.d)) return absl::OkStatus();
-  if (c.d != DType::kI32 || c.a != DType::kI8)
-    return is_not("d", name_of(c.d), c.a == DType::kI8 ? "f32, f16, bf16, i32" : "f32, f16, bf16");
-  const bool bare = c.c == DType::kNone && c.bias == DType::kNone && c.residual == DType::kNone &&
-                    c.activation == Activation::kNone;
-  return bare ? absl::OkStatus() : wrong("\"d\": i32 sums have no epilogue");
+  return expect_absent("logits", c.logits == DType::kNone);
 }
 
 absl::Status check_elementwise(const ProblemClass& c) {
   if (c.dependent_launch == DependentLaunch::kConstantB)
-    return wrong("\"dependent_launch\": 2 is of a B that is multiplied");
+    return wrong("\"dependent_launch\": 2 needs a constant B, and an elementwise op has no B");
   ProblemClass known;
   known.op = Op::kElementwise;
   known.a = c.a, known.b = c.b, known.c = c.c, known.d = c.d, known.bias = c.bias,
@@ -138,16 +95,9 @@ absl::Status check_elementwise(const ProblemClass& c) {
 }
 
 absl::Status check_indices(const ProblemClass& c) {
-  if (c.d != DType::kI32 && c.d != DType::kI64) return is_not("d", name_of(c.d), "i32, i64");
   LATHE_RETURN_IF_ERROR(expect_absent("c", c.c == DType::kNone));
   LATHE_RETURN_IF_ERROR(expect_absent("residual", c.residual == DType::kNone));
   return expect_absent("activation", c.activation == Activation::kNone);
-}
-
-absl::Status check_matmul_argmax(const ProblemClass& c) {
-  if (!is_float(c.a)) return is_not("a", name_of(c.a), "f32, f16, bf16");
-  if (!is_float(c.logits)) return is_not("logits", name_of(c.logits), "f32, f16, bf16");
-  return check_product(c);
 }
 
 const Json& default_fields() {
@@ -307,15 +257,15 @@ void Manifest::add(const Manifest& other) {
 }
 
 absl::Status check_class(const ProblemClass& c) {
-  if (c.generic != 0) return wrong("\"generic\": the class of no request");
+  if (c.generic != 0) return wrong("\"generic\": no request has a generic class");
   if (c.op == Op::kElementwise) {
     LATHE_RETURN_IF_ERROR(check_elementwise(c));
     return check_rows(c);
   }
   if (c.op != Op::kMatmul) LATHE_RETURN_IF_ERROR(check_indices(c));
-  LATHE_RETURN_IF_ERROR(c.op == Op::kMatmul   ? check_matmul(c)
-                        : c.op == Op::kArgmax ? check_argmax(c)
-                                              : check_matmul_argmax(c));
+  LATHE_RETURN_IF_ERROR(c.op == Op::kArgmax ? check_argmax(c) : check_product(c));
+  if (const ClassDefect defect = find_defect(c, Devices::kAll); !defect.ok())
+    return wrong(absl::StrCat("\"", defect.field, "\": ", defect.reason));
   return check_rows(c);
 }
 

@@ -46,11 +46,9 @@ void pack_words(const char* b, int64_t k, int64_t width, int64_t row, int64_t co
 }
 
 void pack_columns16(const PackedSource& s, DType dtype, void* packed) {
-  const auto pack = dtype == DType::kI8     ? pack_words<1>
-                    : dtype == DType::kBF16 ? pack_words<2>
-                    : dtype == DType::kF16  ? pack_panel<2>
-                                            : pack_panel<4>;
   const auto size = static_cast<int64_t>(size_of(dtype));
+  const auto pack = packed_word(dtype) > 1 ? (size == 1 ? pack_words<1> : pack_words<2>)
+                                           : (size == 2 ? pack_panel<2> : pack_panel<4>);
   for (int64_t j = 0; j < s.n; j += kPackedColumns)
     pack(static_cast<const char*>(s.b) + j * s.column * size, s.k, std::min(kPackedColumns, s.n - j),
          s.row * size, s.column * size, static_cast<char*>(packed) + j * packed_depth(s.k, dtype) * size);
@@ -72,6 +70,13 @@ void pack_columns(const PackedSource& s, DType dtype, char* packed) {
 }
 
 }  // namespace
+
+std::string packable_names() {
+  std::string names;
+  for (const DTypeRow& row : kDTypes)
+    if (is_packable(row.value)) absl::StrAppend(&names, names.empty() ? "" : ", ", row.name);
+  return names;
+}
 
 absl::StatusOr<PackedLayout> packed_layout_with_id(uint32_t id, DType dtype) {
   for (const PackedLayout layout : {kColumns16, kByColumn})

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
@@ -30,10 +31,10 @@ constexpr uint32_t kPackedVersion = 1;
 constexpr uint32_t packed_layout_id(PackedLayout layout, DType dtype) {
   return kPackedVersion << 16 | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(layout);
 }
-constexpr bool is_packable(DType dtype) { return is_float(dtype) || dtype == DType::kI8; }
-constexpr char kPackableNames[] = "f32, f16, bf16 and i8";  // for messages
+constexpr bool is_packable(DType dtype) { return row_of(dtype).packed_word > 0; }
+std::string packable_names();  // "f32, f16, bf16, i8"
 // Elements of K per word.
-constexpr int64_t packed_word(DType dtype) { return dtype == DType::kI8 ? 4 : dtype == DType::kBF16 ? 2 : 1; }
+constexpr int64_t packed_word(DType dtype) { return is_packable(dtype) ? row_of(dtype).packed_word : 1; }
 constexpr int64_t packed_depth(int64_t k, DType dtype) {
   return (k + packed_word(dtype) - 1) / packed_word(dtype) * packed_word(dtype);
 }

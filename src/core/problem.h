@@ -62,7 +62,7 @@ struct ProblemClass {
   int16_t packed_b = 0;      // matmul: PackedLayout of B (core/packed.h); 0: not packed
   // kTf32: f32 operands may be rounded to tf32. kInt8: A may be rounded to int8 with one scale per block; B
   // is in a block format. kBf16: A (f32) may be rounded to bf16, the dtype of B. Must be kStrict for all
-  // other dtypes (names_dtypes in core/weights.h).
+  // other dtypes (takes_math in core/products.h).
   Math math = Math::kStrict;
   DType logits = DType::kNone;  // matmul_argmax: products are rounded to this dtype before the comparison
   int16_t generic = 0;          // 1: a generic kernel, for all sizes and forms (core/generic.h)

@@ -19,7 +19,7 @@ namespace {
 
 const char* non_empty(const char* text) { return text != nullptr && *text != 0 ? text : nullptr; }
 
-constexpr uint64_t kDefaultCacheBytes = uint64_t{4} << 30;  // some 100,000 kernels
+constexpr uint64_t kDefaultCacheBytes = uint64_t{4} << 30;  // about 100,000 kernels
 
 absl::StatusOr<uint64_t> cache_bytes(const lathe_context_options& options, const Environment& environment) {
   if (options.cache_bytes != 0) return options.cache_bytes;
@@ -53,7 +53,7 @@ absl::Status read_compiler(const lathe_context_options& options, const Environme
     uint32_t seconds = 0;
     if (!absl::SimpleAtoi(text, &seconds) || seconds == 0)
       return absl::InvalidArgumentError(
-          absl::StrCat("LATHE_COMPILER_SECONDS=", text, " is no number of seconds"));
+          absl::StrCat("LATHE_COMPILER_SECONDS=", text, " is not a number of seconds"));
     out->compiler_seconds = seconds;
   }
   if (options.compiler_bytes != 0) {
@@ -117,8 +117,7 @@ absl::Status read_workers(const lathe_context_options& options, const Environmen
                           ContextOptions* out) {
   out->workers = options.workers;
   if (options.parallel_for != nullptr) {
-    // Only the caller knows how many slots its callback hands out: neither the machine nor the environment
-    // does.
+    // Only the caller knows how many slots its callback uses, so there is no default.
     return check_workers("lathe_context_options with parallel_for", options.workers);
   }
   if (options.workers != 0) return check_workers("lathe_context_options", options.workers);
@@ -131,7 +130,7 @@ absl::Status read_workers(const lathe_context_options& options, const Environmen
   return absl::OkStatus();
 }
 
-// "prefer:onednn"
+// Parses LATHE_EXTERNAL: a use and an optional library, "prefer" or "prefer:onednn".
 absl::StatusOr<ExternalChoice> parse_external(absl::string_view text) {
   const size_t colon = text.find(':');
   ExternalChoice choice;
@@ -145,9 +144,10 @@ absl::StatusOr<ExternalChoice> parse_external(absl::string_view text) {
   }
   if (known) return choice;
   const auto name = [](std::string* out, ExternalId id) { absl::StrAppend(out, ":", name_of(id)); };
-  return absl::InvalidArgumentError(absl::StrCat(
-      "LATHE_EXTERNAL=", text, " is none of off, allow, prefer, require, and the latter three with one of ",
-      absl::StrJoin(kExternalIds, ", ", name)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("LATHE_EXTERNAL=", text,
+                   " is none of off, allow, prefer, require; the last three may be followed by one of ",
+                   absl::StrJoin(kExternalIds, ", ", name)));
 }
 
 absl::StatusOr<ExternalChoice> external(const lathe_context_options& options,

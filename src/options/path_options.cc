@@ -27,7 +27,7 @@ absl::Status read_rows(const lathe_context_options& options, const Environment& 
   return absl::OkStatus();
 }
 
-// For a caller and an environment that name no cache directory, not even "" (no disk).
+// The default if neither the caller nor the environment sets the directory ("" would mean: no disk store).
 absl::Status read_default_cache_dir(const Environment& environment, ContextOptions* out) {
   if (const char* xdg = non_empty(environment("XDG_CACHE_HOME"))) {
     LATHE_ASSIGN_OR_RETURN(out->cache_dir, absolute_option("XDG_CACHE_HOME", absl::StrCat(xdg, "/lathe")));
@@ -36,8 +36,8 @@ absl::Status read_default_cache_dir(const Environment& environment, ContextOptio
   } else {
     Logger(out->log_level, out->log_sink)
         .log(LogLevel::kWarning,
-             "cache: none of LATHE_CACHE_DIR, XDG_CACHE_HOME and HOME names a directory, kernels are kept in "
-             "memory only");
+             "cache: none of LATHE_CACHE_DIR, XDG_CACHE_HOME and HOME names a directory, so kernels are kept "
+             "in memory only");
   }
   return absl::OkStatus();
 }
@@ -75,7 +75,7 @@ absl::Status read_chain(const lathe_context_options& options, ContextOptions* ou
   if (options.next->struct_size != sizeof(lathe_pipelines) || options.next->kind != LATHE_CHAIN_PIPELINES ||
       options.next->next != nullptr || options.next->reserved != 0)
     return absl::UnimplementedError(
-        "lathe_context_options: of chain elements one lathe_pipelines alone is known here");
+        "lathe_context_options: the chain may hold one lathe_pipelines and nothing else");
   LATHE_RETURN_IF_ERROR(
       read_list("lathe_pipelines: paths", pipelines->paths, pipelines->count, &out->pipelines));
   if (pipelines->parameters != nullptr) {

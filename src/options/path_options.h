@@ -1,5 +1,5 @@
-// The options of a context that are paths. Each is made absolute when the context is made, so the host may
-// change its directory later.
+// The options of a context that are paths. They are made absolute when the context is created, so the host may
+// change its working directory later.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace lathe {
 
-// One path: where it is read and where it is stored. Tests give every row a relative path.
+// One path option: where it is read and where it is stored. A test gives every row a relative path.
 struct PathOption {
   const char* name;                           // name of the field
-  const char* lathe_context_options::*given;  // null: there is only the variable
+  const char* lathe_context_options::*given;  // null: only the variable exists
   const char* variable;                       // read if the field is NULL
   std::string ContextOptions::*path;
-  bool may_be_searched = false;  // a name without '/' stays unchanged: dlopen searches for it
+  bool may_be_searched = false;  // true: a name without '/' stays unchanged, because dlopen searches for it
 };
 
 inline constexpr PathOption kPathOptions[] = {

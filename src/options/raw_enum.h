@@ -1,4 +1,5 @@
-// Enum fields as a caller filled them: any bits, where C++ allows a load of the declared range alone.
+// Reads the bits of an enum field that a caller filled. Loading an enum with an undeclared value is undefined
+// behaviour in C++, and a caller may pass any bits.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/packed.h"
-#include "core/weights.h"
+#include "core/products.h"
 #include "kernels/candidates.h"
 
 namespace lathe {
@@ -17,42 +16,16 @@ namespace {
 absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Backend backend) {
   if (policy.workers < 1) return absl::InvalidArgumentError(absl::StrCat("workers ", policy.workers, " < 1"));
   if (policy.split_k < 0) return absl::InvalidArgumentError(absl::StrCat("split_k ", policy.split_k, " < 0"));
-  if (c.op == Op::kArgmax) {
-    if (c.row_lo < 1 || c.row_hi < c.row_lo)
-      return absl::InvalidArgumentError(absl::StrCat("row bucket [", c.row_lo, ",", c.row_hi, "]"));
-    if (!is_float(c.a))
-      return absl::UnimplementedError(absl::StrCat("argmax of ", std::string(name_of(c.a))));
-    return absl::OkStatus();
-  }
-  if (c.op == Op::kElementwise) return absl::OkStatus();  // checked when its program was parsed
-  if (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo)
+  if (c.op == Op::kArgmax && (c.row_lo < 1 || c.row_hi < c.row_lo))
+    return absl::InvalidArgumentError(absl::StrCat("row bucket [", c.row_lo, ",", c.row_hi, "] is empty"));
+  const bool multiplies = c.op == Op::kMatmul || c.op == Op::kMatmulArgmax;
+  if (multiplies && (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo))
     return absl::InvalidArgumentError(
-        absl::StrCat("n ", c.n, " k ", c.k, " m [", c.m_lo, ",", c.m_hi, "]: nothing to plan"));
-  const bool compares = c.op == Op::kMatmulArgmax;
-  const bool has_epilogue = c.c != DType::kNone || c.bias != DType::kNone || c.residual != DType::kNone ||
-                            c.activation != Activation::kNone;
-  const bool exact_sums = !compares && c.a == DType::kI8 && c.d == DType::kI32 && !has_epilogue;
-  const bool multiplied = is_float(c.a) || (!compares && (is_f8(c.a) || c.a == DType::kI8));
-  const bool cpu = backend == Backend::kCpu;
-  const bool blocks =
-      cpu && !compares && is_float(c.a) && is_blocks(c.b) && c.trans_b != 0 && c.k % block_elements(c.b) == 0;
-  const bool alike = c.a == c.b || (cpu && widens_b(c.a, c.b));
-  const bool scaled =
-      c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0 || c.zero_b != Scale::kNone;
-  if (scaled && (!cpu || compares || c.a != DType::kI8))
-    return absl::UnimplementedError("scales and zero points are of matmuls of i8 on the CPU alone");
-  if (c.packed_b != kNotPacked && (!cpu || compares || !alike || !is_packable(c.b) || c.trans_b == 0))
-    return absl::UnimplementedError(
-        absl::StrCat("packed weights are of matmuls of ", kPackableNames, " on the CPU alone"));
-  if (c.packed_b != kNotPacked && c.zero_a != 0)
-    return absl::UnimplementedError("packed weights: none where A counts from a zero point");
-  if (!multiplied || (!alike && !blocks) || !(is_float(compares ? c.logits : c.d) || exact_sums))
-    return absl::UnimplementedError(absl::StrCat(std::string(name_of(c.op)), " ", std::string(name_of(c.a)),
-                                                 " by ", std::string(name_of(c.b)), " to ",
-                                                 std::string(name_of(compares ? c.logits : c.d))));
-  if (compares && c.d != DType::kI32 && c.d != DType::kI64)
-    return absl::UnimplementedError(absl::StrCat("matmul_argmax with indices ", std::string(name_of(c.d))));
-  return absl::OkStatus();
+        absl::StrCat("n ", c.n, " k ", c.k, " m [", c.m_lo, ",", c.m_hi, "] is an empty product"));
+  const ClassDefect defect = find_defect(c, devices_of(backend));
+  if (defect.ok()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat(std::string(name_of(c.op)), ": ", defect.field, ": ", defect.reason));
 }
 
 // Lists each reason once, in table order, preceded by the names of its kernels. Reasons that have the same

@@ -78,8 +78,7 @@ constexpr DtypeRow kDtypes[] = {{LATHE_F32, "f32"},
                                 {LATHE_F8_E4M3, "f8e4m3"},
                                 {LATHE_F8_E5M2, "f8e5m2"},
                                 {LATHE_F8_E4M3_FNUZ, "f8e4m3fnuz"},
-                                {LATHE_F8_E5M2_FNUZ, "f8e5m2fnuz"},
-                                {LATHE_Q4_0, "q4_0"}};
+                                {LATHE_F8_E5M2_FNUZ, "f8e5m2fnuz"}};
 
 // The formats of the OCP 8-bit Floating Point Specification (OFP8), revision 1.0, and FNUZ as in LLVM's APFloat
 // (Float8E4M3FNUZ, Float8E5M2FNUZ). The only NaN of FNUZ has the code that would be -0.
@@ -175,12 +174,15 @@ double unit(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 const char* name_of(lathe_dtype dtype) {
   for (const DtypeRow& row : kDtypes)
     if (row.dtype == dtype) return row.name;
-  return "none";
+  const BlockFormat* blocks = block_format(dtype);
+  return blocks == nullptr ? "none" : blocks->name;
 }
 
 lathe_dtype dtype_named(const std::string& name) {
   for (const DtypeRow& row : kDtypes)
     if (row.name == name) return row.dtype;
+  for (const BlockFormat& f : block_formats())
+    if (f.name == name) return f.dtype;
   return LATHE_DTYPE_NONE;
 }
 
@@ -198,7 +200,7 @@ const std::vector<std::string>& factor_names() {
 const std::vector<std::string>& weight_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all = factor_names();
-    all.push_back("q4_0");
+    for (const BlockFormat& f : block_formats()) all.push_back(f.name);
     return all;
   }();
   return names;
@@ -212,33 +214,73 @@ bool is_integer(lathe_dtype dtype) { return dtype == LATHE_I8 || dtype == LATHE_
 bool is_fnuz(lathe_dtype dtype) { return dtype == LATHE_F8_E4M3_FNUZ || dtype == LATHE_F8_E5M2_FNUZ; }
 bool is_f8(lathe_dtype dtype) { return dtype == LATHE_F8_E4M3 || dtype == LATHE_F8_E5M2 || is_fnuz(dtype); }
 
-// The position of element `index`: its block, its byte, and which half of the byte.
-struct Q4Place {
-  int64_t block, byte;
-  bool upper;
-};
-static Q4Place q4_place(int64_t index) {
-  const int64_t block = index / 32 * 18, inside = index % 32;
-  return {block, block + 2 + inside % 16, inside >= 16};
+namespace {
+
+// q4_0: an f16 scale, then 16 bytes. Byte j holds element j in its lower half and element 16 + j in its upper
+// half. A number q stands for scale * (q - 8).
+double load_q4_0(const uint8_t* block, int64_t inside) {
+  const uint8_t byte = block[2 + inside % 16];
+  const int q = inside >= 16 ? byte >> 4 : byte & 15;
+  return from_f16(read<uint16_t>(block)) * static_cast<double>(q - 8);
 }
-static double load_q4(const uint8_t* data, int64_t index) {
-  const Q4Place p = q4_place(index);
-  const int q = p.upper ? data[p.byte] >> 4 : data[p.byte] & 15;
-  return from_f16(read<uint16_t>(data + p.block)) * static_cast<double>(q - 8);
+void store_q4_0(uint8_t* block, int64_t inside, int64_t number) {
+  const auto q = static_cast<uint8_t>(number);
+  uint8_t& byte = block[2 + inside % 16];
+  byte = static_cast<uint8_t>(inside >= 16 ? (byte & 15) | q << 4 : (byte & 0xf0) | q);
 }
-static void store_q4(uint8_t* data, int64_t index, double value) {
-  const Q4Place p = q4_place(index);
-  const auto q = static_cast<uint8_t>(value);
-  data[p.byte] = static_cast<uint8_t>(p.upper ? (data[p.byte] & 15) | q << 4 : (data[p.byte] & 0xf0) | q);
+// The scale of formats whose blocks begin with it.
+void store_first_f16(uint8_t* block, double scale) { write(block, to_f16(static_cast<float>(scale))); }
+
+uint8_t* block_at(void* data, const BlockFormat& f, int64_t index) {
+  return static_cast<uint8_t*>(data) + index / f.elements * static_cast<int64_t>(f.bytes);
 }
-void store_scale(void* data, int64_t index, double value) {
-  write(static_cast<uint8_t*>(data) + q4_place(index).block, to_f16(static_cast<float>(value)));
+
+}  // namespace
+
+// One row per block format.
+const std::vector<BlockFormat>& block_formats() {
+  static const std::vector<BlockFormat> formats = {
+      {LATHE_Q4_0, "q4_0", 18, 32, 0, 8, 15, true, load_q4_0, store_q4_0, store_first_f16}};
+  return formats;
+}
+
+const BlockFormat* block_format(lathe_dtype dtype) {
+  for (const BlockFormat& f : block_formats())
+    if (f.dtype == dtype) return &f;
+  return nullptr;
+}
+
+size_t bytes_of(lathe_dtype dtype) {
+  switch (dtype) {
+    case LATHE_F32:
+    case LATHE_I32: return 4;
+    case LATHE_F16:
+    case LATHE_BF16: return 2;
+    case LATHE_I64: return 8;
+    case LATHE_I8:
+    case LATHE_F8_E4M3:
+    case LATHE_F8_E5M2:
+    case LATHE_F8_E4M3_FNUZ:
+    case LATHE_F8_E5M2_FNUZ: return 1;
+    default: break;
+  }
+  const BlockFormat* f = block_format(dtype);
+  return f == nullptr ? 0 : f->bytes;
+}
+
+int64_t block_elements(lathe_dtype dtype) {
+  const BlockFormat* f = block_format(dtype);
+  return f == nullptr ? 1 : f->elements;
+}
+
+void store_scale(void* data, lathe_dtype dtype, int64_t index, double value) {
+  const BlockFormat& f = *block_format(dtype);
+  f.store_scale(block_at(data, f, index), value);
 }
 
 double load(const void* data, lathe_dtype dtype, int64_t index) {
   const auto* at = static_cast<const uint8_t*>(data) + index * static_cast<int64_t>(bytes_of(dtype));
   switch (dtype) {
-    case LATHE_Q4_0: return load_q4(static_cast<const uint8_t*>(data), index);
     case LATHE_F32: return read<float>(at);
     case LATHE_F16: return from_f16(read<uint16_t>(at));
     case LATHE_BF16: return bit_cast<float>(static_cast<uint32_t>(read<uint16_t>(at)) << 16);
@@ -261,15 +303,17 @@ double load(const void* data, lathe_dtype dtype, int64_t index) {
       static const F8Values values = values_of(kE5M2Fnuz);
       return values[*at];
     }
-    case LATHE_DTYPE_NONE: break;
+    default: break;
   }
-  return NAN;
+  const BlockFormat* f = block_format(dtype);
+  if (f == nullptr) return NAN;
+  return f->load(static_cast<const uint8_t*>(data) + index / f->elements * static_cast<int64_t>(f->bytes),
+                 index % f->elements);
 }
 
 void store(void* data, lathe_dtype dtype, int64_t index, double value) {
   auto* at = static_cast<uint8_t*>(data) + index * static_cast<int64_t>(bytes_of(dtype));
   switch (dtype) {
-    case LATHE_Q4_0: return store_q4(static_cast<uint8_t*>(data), index, value);
     case LATHE_F32: return write(at, static_cast<float>(value));
     case LATHE_F16: return write(at, to_f16(with_sticky_bit(value)));
     case LATHE_BF16: return write(at, to_bf16(with_sticky_bit(value)));
@@ -280,8 +324,10 @@ void store(void* data, lathe_dtype dtype, int64_t index, double value) {
     case LATHE_F8_E5M2: return write(at, to_f8(value, kE5M2));
     case LATHE_F8_E4M3_FNUZ: return write(at, to_f8(value, kE4M3Fnuz));
     case LATHE_F8_E5M2_FNUZ: return write(at, to_f8(value, kE5M2Fnuz));
-    case LATHE_DTYPE_NONE: return;
+    default: break;
   }
+  if (const BlockFormat* f = block_format(dtype))
+    f->store(block_at(data, *f, index), index % f->elements, static_cast<int64_t>(value));
 }
 
 int64_t load_integer(const void* data, lathe_dtype dtype, int64_t index) {

@@ -17,41 +17,40 @@ lathe_dtype dtype_named(const std::string& name);
 const std::vector<std::string>& float_names();
 // The dtypes of A: f32, f16, bf16, i8 and all fp8 types.
 const std::vector<std::string>& factor_names();
-// The dtypes of B: those of A, and Q4_0.
+// The dtypes of B: those of A, and the block formats.
 const std::vector<std::string>& weight_names();
 // The dtypes of a matmul's result: f32, f16, bf16 and i32.
 const std::vector<std::string>& result_names();
-// The size of an element; for Q4_0, of a block of 32 elements.
-constexpr size_t bytes_of(lathe_dtype dtype) {
-  switch (dtype) {
-    case LATHE_F32:
-    case LATHE_I32: return 4;
-    case LATHE_F16:
-    case LATHE_BF16: return 2;
-    case LATHE_I64: return 8;
-    case LATHE_I8:
-    case LATHE_F8_E4M3:
-    case LATHE_F8_E5M2:
-    case LATHE_F8_E4M3_FNUZ:
-    case LATHE_F8_E5M2_FNUZ: return 1;
-    case LATHE_Q4_0: return 18;
-    case LATHE_DTYPE_NONE: return 0;
-  }
-  return 0;
-}
-constexpr int64_t block_elements(lathe_dtype dtype) { return dtype == LATHE_Q4_0 ? 32 : 1; }
+// A format that stores elements in blocks along K. A block holds small whole numbers and their scale.
+struct BlockFormat {
+  lathe_dtype dtype;
+  const char* name;
+  size_t bytes;                   // of a block
+  int64_t elements;               // of a block
+  int64_t lowest, zero, highest;  // the stored numbers' range, and the number that stands for 0
+  bool has_int8;                  // LATHE_MATH_INT8 applies
+  // Element `inside` of a block: its value, and storing its number (not its value).
+  double (*load)(const uint8_t* block, int64_t inside);
+  void (*store)(uint8_t* block, int64_t inside, int64_t number);
+  void (*store_scale)(uint8_t* block, double scale);
+};
+const std::vector<BlockFormat>& block_formats();
+const BlockFormat* block_format(lathe_dtype dtype);  // null: not a block format
+
+size_t bytes_of(lathe_dtype dtype);  // of an element, or of a block
+int64_t block_elements(lathe_dtype dtype);
 bool is_integer(lathe_dtype dtype);
 bool is_f8(lathe_dtype dtype);
 
-// Element `index` of an array at any alignment. An element of Q4_0 includes the scale of its block. Exact, except for
-// i64 beyond 2^53: use load_integer() for those.
+// Element `index` of an array at any alignment. In a block format it includes the scale of its block. Exact, except
+// for i64 beyond 2^53: use load_integer() for those.
 double load(const void* data, lathe_dtype dtype, int64_t index);
 // Rounds to nearest, ties to even. Values beyond the largest finite one become infinity, or NaN in f8e4m3 and FNUZ,
-// which have no infinity. For integers `value` must be an integer in their range. For Q4_0 it is the 4-bit code
-// (0..15); the block's scale is set by store_scale().
+// which have no infinity. For integers `value` must be an integer in their range. In a block format
+// it is the stored number without the scale, which store_scale() sets.
 void store(void* data, lathe_dtype dtype, int64_t index, double value);
-// Sets the scale of the Q4_0 block that contains element `index`.
-void store_scale(void* data, int64_t index, double value);
+// Sets the scale of the block that contains element `index`.
+void store_scale(void* data, lathe_dtype dtype, int64_t index, double value);
 // For i8, i32 and i64; exact. Storing keeps the low bits.
 int64_t load_integer(const void* data, lathe_dtype dtype, int64_t index);
 void store_integer(void* data, lathe_dtype dtype, int64_t index, int64_t value);

@@ -31,36 +31,36 @@ lathe_dtype default_result(lathe_dtype dtype) {
   return dtype == LATHE_I8 || is_f8(dtype) ? LATHE_F32 : dtype;
 }
 
-MatmulForms forms_of(const MatmulRequest& r) {
-  OperandForm form;
-  form.padding = r.padding;
-  form.misalign = r.misalign;
-  form.batch = r.batch;
+MatmulSpecs specs_of(const MatmulRequest& r) {
+  OperandSpec spec;
+  spec.padding = r.padding;
+  spec.misalign = r.misalign;
+  spec.batch = r.batch;
   const auto matrix = [&](lathe_dtype dtype, int64_t rows, int64_t columns) {
-    OperandForm f = form;
+    OperandSpec f = spec;
     f.dtype = dtype;
     f.rows = rows;
     f.columns = columns;
     return f;
   };
-  MatmulForms forms;
-  forms.a = matrix(r.dtype, r.m, r.k);
-  forms.a.transposed = r.trans_a;
-  forms.a.broadcast = r.broadcast_a;
-  forms.b = matrix(r.weight_dtype(), r.k, r.n);
+  MatmulSpecs specs;
+  specs.a = matrix(r.dtype, r.m, r.k);
+  specs.a.transposed = r.trans_a;
+  specs.a.broadcast = r.broadcast_a;
+  specs.b = matrix(r.weight_dtype(), r.k, r.n);
   // The padding is a multiple of whole blocks.
   const int64_t block = block_elements(r.weight_dtype());
-  forms.b.padding = (r.padding + block - 1) / block * block;
-  forms.b.transposed = r.trans_b;
-  forms.b.broadcast = r.broadcast_b;
-  forms.d = matrix(r.out_dtype, r.m, r.n);
-  if (r.beta != 0) forms.c = forms.d;
-  if (r.residual) forms.residual = forms.d;
+  specs.b.padding = (r.padding + block - 1) / block * block;
+  specs.b.transposed = r.trans_b;
+  specs.b.broadcast = r.broadcast_b;
+  specs.d = matrix(r.out_dtype, r.m, r.n);
+  if (r.beta != 0) specs.c = specs.d;
+  if (r.residual) specs.residual = specs.d;
   if (r.bias) {
-    forms.bias = matrix(r.out_dtype, 1, r.n);
-    forms.bias.batch = 1;
+    specs.bias = matrix(r.out_dtype, 1, r.n);
+    specs.bias.batch = 1;
   }
-  return forms;
+  return specs;
 }
 
 bool ArgmaxRequest::operator==(const ArgmaxRequest& o) const {
@@ -68,22 +68,22 @@ bool ArgmaxRequest::operator==(const ArgmaxRequest& o) const {
   return IndicesRequest::operator==(o) && fields(*this) == fields(o);
 }
 
-ArgmaxForms forms_of(const ArgmaxRequest& r) {
-  ArgmaxForms forms;
-  forms.x.dtype = r.dtype;
-  forms.x.rows = r.rows;
-  forms.x.columns = r.n;
-  forms.x.padding = r.padding;
-  forms.x.misalign = r.misalign;
-  forms.indices.dtype = r.index_dtype;
-  forms.indices.rows = 1;
-  forms.indices.columns = r.rows;
-  forms.indices.misalign = r.misalign;
+ArgmaxSpecs specs_of(const ArgmaxRequest& r) {
+  ArgmaxSpecs specs;
+  specs.x.dtype = r.dtype;
+  specs.x.rows = r.rows;
+  specs.x.columns = r.n;
+  specs.x.padding = r.padding;
+  specs.x.misalign = r.misalign;
+  specs.indices.dtype = r.index_dtype;
+  specs.indices.rows = 1;
+  specs.indices.columns = r.rows;
+  specs.indices.misalign = r.misalign;
   if (r.values) {
-    forms.values = forms.indices;
-    forms.values.dtype = LATHE_F32;
+    specs.values = specs.indices;
+    specs.values.dtype = LATHE_F32;
   }
-  return forms;
+  return specs;
 }
 
 bool MatmulArgmaxRequest::operator==(const MatmulArgmaxRequest& o) const {
@@ -93,26 +93,26 @@ bool MatmulArgmaxRequest::operator==(const MatmulArgmaxRequest& o) const {
   return IndicesRequest::operator==(o) && fields(*this) == fields(o);
 }
 
-MatmulArgmaxForms forms_of(const MatmulArgmaxRequest& r) {
-  OperandForm form;
-  form.misalign = r.misalign;
+MatmulArgmaxSpecs specs_of(const MatmulArgmaxRequest& r) {
+  OperandSpec spec;
+  spec.misalign = r.misalign;
   const auto matrix = [&](lathe_dtype dtype, int64_t rows, int64_t columns) {
-    OperandForm f = form;
+    OperandSpec f = spec;
     f.dtype = dtype;
     f.rows = rows;
     f.columns = columns;
     return f;
   };
-  MatmulArgmaxForms forms;
-  forms.indices = matrix(r.index_dtype, 1, r.m);
-  if (r.values) forms.values = matrix(LATHE_F32, 1, r.m);
-  if (r.bias) forms.bias = matrix(r.logits_dtype, 1, r.n);
-  form.padding = r.padding;
-  forms.a = matrix(r.dtype, r.m, r.k);
-  forms.a.transposed = r.trans_a;
-  forms.b = matrix(r.weight_dtype(), r.k, r.n);
-  forms.b.transposed = r.trans_b;
-  return forms;
+  MatmulArgmaxSpecs specs;
+  specs.indices = matrix(r.index_dtype, 1, r.m);
+  if (r.values) specs.values = matrix(LATHE_F32, 1, r.m);
+  if (r.bias) specs.bias = matrix(r.logits_dtype, 1, r.n);
+  spec.padding = r.padding;
+  specs.a = matrix(r.dtype, r.m, r.k);
+  specs.a.transposed = r.trans_a;
+  specs.b = matrix(r.weight_dtype(), r.k, r.n);
+  specs.b.transposed = r.trans_b;
+  return specs;
 }
 
 }  // namespace lathe::cli

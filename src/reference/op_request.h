@@ -53,11 +53,11 @@ struct MatmulRequest : OpRequest {
 // The default dtype of the result: that of A, or f32 if A is i8 or fp8.
 lathe_dtype default_result(lathe_dtype dtype);
 
-// The form of each operand. Its dtype is NONE if the request has no such operand.
-struct MatmulForms {
-  OperandForm a, b, c, bias, residual, d;
+// Size and layout of each operand. Its dtype is NONE if the request has no such operand.
+struct MatmulSpecs {
+  OperandSpec a, b, c, bias, residual, d;
 };
-MatmulForms forms_of(const MatmulRequest& r);
+MatmulSpecs specs_of(const MatmulRequest& r);
 
 struct ArgmaxRequest : IndicesRequest {
   int64_t rows = 0, n = 0;
@@ -66,10 +66,10 @@ struct ArgmaxRequest : IndicesRequest {
   bool operator==(const ArgmaxRequest& o) const;
 };
 
-struct ArgmaxForms {
-  OperandForm x, indices, values;  // the dtype of `values` is NONE if they are not requested
+struct ArgmaxSpecs {
+  OperandSpec x, indices, values;  // the dtype of `values` is NONE if they are not requested
 };
-ArgmaxForms forms_of(const ArgmaxRequest& r);
+ArgmaxSpecs specs_of(const ArgmaxRequest& r);
 
 struct MatmulArgmaxRequest : IndicesRequest {
   int64_t m = 0, n = 0, k = 0;
@@ -83,9 +83,9 @@ struct MatmulArgmaxRequest : IndicesRequest {
   bool operator==(const MatmulArgmaxRequest& o) const;
 };
 
-struct MatmulArgmaxForms {
-  OperandForm a, b, bias, indices, values;  // the dtype is NONE if the request has no such operand
+struct MatmulArgmaxSpecs {
+  OperandSpec a, b, bias, indices, values;  // the dtype is NONE if the request has no such operand
 };
-MatmulArgmaxForms forms_of(const MatmulArgmaxRequest& r);
+MatmulArgmaxSpecs specs_of(const MatmulArgmaxRequest& r);
 
 }  // namespace lathe::cli

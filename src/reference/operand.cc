@@ -29,94 +29,96 @@ const std::vector<std::string>& fill_names() {
   return names;
 }
 
-double image_bytes(const OperandForm& form) {
-  if (!form.exists()) return 0;
+double image_bytes(const OperandSpec& spec) {
+  if (!spec.exists()) return 0;
   // Computed in floating point, so that sizes far above any memory do not overflow.
-  const auto padding = static_cast<double>(form.padding), lines = static_cast<double>(form.lines()),
-             length = static_cast<double>(form.line_length()) + padding;
-  const double elements = static_cast<double>(form.matrices()) * (lines * length + padding);
-  return elements * bytes_of(form.dtype) / static_cast<double>(block_elements(form.dtype)) + 2 * kBand;
+  const auto padding = static_cast<double>(spec.padding), lines = static_cast<double>(spec.lines()),
+             length = static_cast<double>(spec.line_length()) + padding;
+  const double elements = static_cast<double>(spec.matrices()) * (lines * length + padding);
+  return elements * bytes_of(spec.dtype) / static_cast<double>(block_elements(spec.dtype)) + 2 * kBand;
 }
 
-lathe_operand describe(const OperandForm& form, void* data) {
+lathe_operand describe(const OperandSpec& spec, void* data) {
   lathe_operand o = LATHE_OPERAND_INIT;
-  if (!form.exists()) return o;
+  if (!spec.exists()) return o;
   o.data = data;
-  o.dtype = form.dtype;
-  o.layout = form.transposed ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
-  o.leading_dimension = form.leading_dimension();
-  o.batch_stride = form.batch_stride();
+  o.dtype = spec.dtype;
+  o.layout = spec.transposed ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+  o.leading_dimension = spec.leading_dimension();
+  o.batch_stride = spec.batch_stride();
   return o;
 }
 
-Operand::Operand(const OperandForm& form) : form_(form), offset_(kBand + form.misalign) {
-  const bool empty = form.matrices() == 0 || form.rows == 0 || form.columns == 0;
+Operand::Operand(const OperandSpec& spec) : spec_(spec), offset_(kBand + spec.misalign) {
+  const bool empty = spec.matrices() == 0 || spec.rows == 0 || spec.columns == 0;
   const int64_t span = empty ? 0
-                             : (form.matrices() - 1) * form.batch_stride() +
-                                   (form.lines() - 1) * form.leading_dimension() + form.line_length();
-  const size_t bytes = static_cast<size_t>(span / block_elements(form.dtype)) * bytes_of(form.dtype);
-  image_.assign(offset_ + bytes + kBand, poison_of(form.dtype));
+                             : (spec.matrices() - 1) * spec.batch_stride() +
+                                   (spec.lines() - 1) * spec.leading_dimension() + spec.line_length();
+  const size_t bytes = static_cast<size_t>(span / block_elements(spec.dtype)) * bytes_of(spec.dtype);
+  image_.assign(offset_ + bytes + kBand, poison_of(spec.dtype));
 }
 
 // Scales are N(0, 1) / 8, so that weights have about the size of those in other dtypes. With kIntegers they are 1.
 void Operand::fill_blocks(Fill fill, Normal* random) {
   uint8_t* first = image_.data() + offset_;
-  const int64_t block = block_elements(form_.dtype), blocks = form_.line_length() / block;
-  for (int64_t matrix = 0; matrix < form_.matrices(); ++matrix) {
-    for (int64_t line = 0; line < form_.lines(); ++line) {
-      const int64_t start = matrix * form_.batch_stride() + line * form_.leading_dimension();
+  const BlockFormat& f = *block_format(spec_.dtype);
+  const int64_t block = f.elements, blocks = spec_.line_length() / block;
+  for (int64_t matrix = 0; matrix < spec_.matrices(); ++matrix) {
+    for (int64_t line = 0; line < spec_.lines(); ++line) {
+      const int64_t start = matrix * spec_.batch_stride() + line * spec_.leading_dimension();
       for (int64_t at = start; at < start + blocks * block; at += block) {
-        store_scale(first, at, fill == Fill::kIntegers ? 1 : random->next() / 8);
+        store_scale(first, f.dtype, at, fill == Fill::kIntegers ? 1 : random->next() / 8);
         for (int64_t i = at; i < at + block; ++i) {
-          const int64_t q = fill == Fill::kIntegers ? 4 + random->below(9) : random->below(16);
-          store(first, form_.dtype, i, static_cast<double>(q));
+          const int64_t q = fill == Fill::kIntegers ? f.zero - 4 + random->below(9)
+                                                    : f.lowest + random->below(f.highest - f.lowest + 1);
+          store(first, spec_.dtype, i, static_cast<double>(q));
         }
       }
     }
-    if (fill != Fill::kSpecial || form_.lines() == 0 || blocks == 0) continue;
+    if (fill != Fill::kSpecial || spec_.lines() == 0 || blocks == 0) continue;
     constexpr double kSpecial[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0};
-    const int64_t line = random->below(form_.lines()) * form_.leading_dimension();
-    store_scale(first, matrix * form_.batch_stride() + line + random->below(blocks) * block,
+    const int64_t line = random->below(spec_.lines()) * spec_.leading_dimension();
+    store_scale(first, f.dtype, matrix * spec_.batch_stride() + line + random->below(blocks) * block,
                 kSpecial[random->below(5)]);
   }
 }
 
 void Operand::copy(int64_t batch, int64_t row, int64_t column, const uint8_t* array, int64_t from) {
-  const auto size = static_cast<int64_t>(bytes_of(form_.dtype));
+  const auto size = static_cast<int64_t>(bytes_of(spec_.dtype));
   std::copy_n(array + from * size, size, image_.data() + offset_ + index(batch, row, column) * size);
 }
 
 void Operand::fill(Fill fill, Normal* random) {
-  if (block_elements(form_.dtype) > 1) return fill_blocks(fill, random);
-  const bool integers = is_integer(form_.dtype);
+  if (block_elements(spec_.dtype) > 1) return fill_blocks(fill, random);
+  const bool integers = is_integer(spec_.dtype);
   const auto draw = [&](int64_t i) {
     uint8_t* first = image_.data() + offset_;
     if (fill == Fill::kIntegers)
-      return store(first, form_.dtype, i, static_cast<double>(random->below(9) - 4));
-    if (!integers) return store(first, form_.dtype, i, random->next());
-    store_integer(first, form_.dtype, i, random_integer(form_.dtype, random));
+      return store(first, spec_.dtype, i, static_cast<double>(random->below(9) - 4));
+    if (!integers) return store(first, spec_.dtype, i, random->next());
+    store_integer(first, spec_.dtype, i, random_integer(spec_.dtype, random));
   };
-  for (int64_t matrix = 0; matrix < form_.matrices(); ++matrix) {
-    for (int64_t line = 0; line < form_.lines(); ++line) {
-      const int64_t start = matrix * form_.batch_stride() + line * form_.leading_dimension();
-      for (int64_t i = start; i < start + form_.line_length(); ++i) draw(i);
+  for (int64_t matrix = 0; matrix < spec_.matrices(); ++matrix) {
+    for (int64_t line = 0; line < spec_.lines(); ++line) {
+      const int64_t start = matrix * spec_.batch_stride() + line * spec_.leading_dimension();
+      for (int64_t i = start; i < start + spec_.line_length(); ++i) draw(i);
     }
-    if (fill != Fill::kSpecial || integers || form_.rows == 0 || form_.columns == 0) continue;
+    if (fill != Fill::kSpecial || integers || spec_.rows == 0 || spec_.columns == 0) continue;
     constexpr double kSpecial[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0};
     for (int i = 0; i < 2; ++i) {
-      const int64_t row = random->below(form_.rows), column = random->below(form_.columns);
+      const int64_t row = random->below(spec_.rows), column = random->below(spec_.columns);
       set(matrix, row, column, kSpecial[random->below(5)]);
     }
   }
 }
 
 int64_t Operand::unwritten() const {
-  const size_t size = bytes_of(form_.dtype);
-  const uint8_t poison = poison_of(form_.dtype);
+  const size_t size = bytes_of(spec_.dtype);
+  const uint8_t poison = poison_of(spec_.dtype);
   int64_t count = 0;
-  for (int64_t batch = 0; batch < form_.matrices(); ++batch) {
-    for (int64_t row = 0; row < form_.rows; ++row) {
-      for (int64_t column = 0; column < form_.columns; ++column) {
+  for (int64_t batch = 0; batch < spec_.matrices(); ++batch) {
+    for (int64_t row = 0; row < spec_.rows; ++row) {
+      for (int64_t column = 0; column < spec_.columns; ++column) {
         const uint8_t* element = first() + index(batch, row, column) * static_cast<int64_t>(size);
         count += std::all_of(element, element + size, [&](uint8_t byte) { return byte == poison; });
       }
@@ -126,8 +128,8 @@ int64_t Operand::unwritten() const {
 }
 
 std::string Operand::stray_write() const {
-  const auto size = static_cast<int64_t>(bytes_of(form_.dtype));
-  const uint8_t poison = poison_of(form_.dtype);
+  const auto size = static_cast<int64_t>(bytes_of(spec_.dtype));
+  const uint8_t poison = poison_of(spec_.dtype);
   size_t clean = 0;  // the bytes before this one are checked, or are elements
   const auto find = [&](size_t until) -> const uint8_t* {
     for (; clean < until; ++clean)
@@ -138,11 +140,11 @@ std::string Operand::stray_write() const {
     return absl::StrFormat("byte %d from the first element was written, but is not part of an element",
                            at - first());
   };
-  for (int64_t matrix = 0; matrix < form_.matrices() && form_.line_length() > 0; ++matrix) {
-    for (int64_t line = 0; line < form_.lines(); ++line) {
-      const int64_t start = (matrix * form_.batch_stride() + line * form_.leading_dimension()) * size;
+  for (int64_t matrix = 0; matrix < spec_.matrices() && spec_.line_length() > 0; ++matrix) {
+    for (int64_t line = 0; line < spec_.lines(); ++line) {
+      const int64_t start = (matrix * spec_.batch_stride() + line * spec_.leading_dimension()) * size;
       if (const uint8_t* at = find(offset_ + static_cast<size_t>(start))) return said(at);
-      clean = offset_ + static_cast<size_t>(start + form_.line_length() * size);
+      clean = offset_ + static_cast<size_t>(start + spec_.line_length() * size);
     }
   }
   const uint8_t* at = find(image_.size());
@@ -151,10 +153,10 @@ std::string Operand::stray_write() const {
 
 std::string Operand::row_bytes(int64_t batch, int64_t rows) const {
   std::string bytes;
-  const auto size = static_cast<int64_t>(bytes_of(form_.dtype));
+  const auto size = static_cast<int64_t>(bytes_of(spec_.dtype));
   for (int64_t row = 0; row < rows; ++row) {
     const uint8_t* start = first() + index(batch, row, 0) * size;
-    bytes.append(reinterpret_cast<const char*>(start), static_cast<size_t>(form_.columns * size));
+    bytes.append(reinterpret_cast<const char*>(start), static_cast<size_t>(spec_.columns * size));
   }
   return bytes;
 }

@@ -19,7 +19,7 @@ enum class Fill {
 // In the order of Fill: "normal", "integers", "special".
 const std::vector<std::string>& fill_names();
 
-struct OperandForm {
+struct OperandSpec {
   lathe_dtype dtype = LATHE_DTYPE_NONE;
   int64_t rows = 0, columns = 0, batch = 1;
   bool transposed = false;  // stored as LATHE_COLUMN_MAJOR
@@ -36,29 +36,29 @@ struct OperandForm {
 };
 
 // The size of the operand's image, with the poison around it; 0 if the operand does not exist.
-double image_bytes(const OperandForm& form);
+double image_bytes(const OperandSpec& spec);
 // The C API's description of an operand whose first element is at `data`.
-lathe_operand describe(const OperandForm& form, void* data);
+lathe_operand describe(const OperandSpec& spec, void* data);
 
 class Operand {
  public:
   Operand() = default;
   // Contains only poison.
-  explicit Operand(const OperandForm& form);
+  explicit Operand(const OperandSpec& spec);
 
-  const OperandForm& form() const { return form_; }
-  bool exists() const { return form_.exists(); }
-  int64_t elements() const { return form_.matrices() * form_.rows * form_.columns; }
+  const OperandSpec& spec() const { return spec_; }
+  bool exists() const { return spec_.exists(); }
+  int64_t elements() const { return spec_.matrices() * spec_.rows * spec_.columns; }
 
   double at(int64_t batch, int64_t row, int64_t column) const {
-    return load(first(), form_.dtype, index(batch, row, column));
+    return load(first(), spec_.dtype, index(batch, row, column));
   }
   void set(int64_t batch, int64_t row, int64_t column, double value) {
-    store(image_.data() + offset_, form_.dtype, index(batch, row, column), value);
+    store(image_.data() + offset_, spec_.dtype, index(batch, row, column), value);
   }
   // For i8, i32 and i64; exact.
   int64_t integer_at(int64_t batch, int64_t row, int64_t column) const {
-    return load_integer(first(), form_.dtype, index(batch, row, column));
+    return load_integer(first(), spec_.dtype, index(batch, row, column));
   }
   // Copies element `from` of an array of the same dtype, bit by bit. Not for block dtypes.
   void copy(int64_t batch, int64_t row, int64_t column, const uint8_t* array, int64_t from);
@@ -81,12 +81,12 @@ class Operand {
   void fill_blocks(Fill fill, Normal* random);
   const uint8_t* first() const { return image_.data() + offset_; }
   int64_t index(int64_t batch, int64_t row, int64_t column) const {
-    const int64_t in_matrix = form_.transposed ? column * form_.leading_dimension() + row
-                                               : row * form_.leading_dimension() + column;
-    return batch * form_.batch_stride() + in_matrix;
+    const int64_t in_matrix = spec_.transposed ? column * spec_.leading_dimension() + row
+                                               : row * spec_.leading_dimension() + column;
+    return batch * spec_.batch_stride() + in_matrix;
   }
 
-  OperandForm form_;
+  OperandSpec spec_;
   size_t offset_ = 0;  // of the first element in the image, in bytes
   std::vector<uint8_t> image_;
 };

@@ -63,7 +63,7 @@ Dot dot(const float* a, const float* b, int64_t k) {
 // The error of LATHE_MATH_INT8: each element of A is off by up to half a scale (largest magnitude of the block / 127).
 // 4 eps more cover the rounding of the scale and of the quotient.
 double rounding_to_bytes(const float* a, const float* b, int64_t k) {
-  constexpr int64_t kBlock = block_elements(LATHE_Q4_0);
+  constexpr int64_t kBlock = 32;  // elements of A that share a scale (lathe_math)
   double sum = 0;
   for (int64_t at = 0; at + kBlock <= k; at += kBlock) {
     double largest = 0, weights = 0;
@@ -76,7 +76,8 @@ double rounding_to_bytes(const float* a, const float* b, int64_t k) {
   return sum;
 }
 bool rounds_to_bytes(const MatmulRequest& r) {
-  return r.math == LATHE_MATH_INT8 && r.weight_dtype() == LATHE_Q4_0;
+  const BlockFormat* weights = block_format(r.weight_dtype());
+  return r.math == LATHE_MATH_INT8 && weights != nullptr && weights->has_int8;
 }
 
 double sum_bound(const MatmulRequest& r, double magnitude) {

@@ -1,4 +1,4 @@
-// The C API's status for each of Abseil's status codes.
+// Maps Abseil's status codes to those of the C API.
 #pragma once
 
 #include "absl/status/status.h"

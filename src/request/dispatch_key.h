@@ -9,13 +9,13 @@
 
 namespace lathe {
 
-// A request overridden by a lathe_tuning or a lathe_external has entries of its own. Compared bytewise: no
-// padding.
+// Requests with a lathe_tuning or a lathe_external have dispatch entries of their own. Keys are compared as
+// bytes, so the struct has no padding.
 struct DispatchKey {
   ProblemClass problem;
-  int32_t split_k = 0;    // forced factor; 0: the oracle's
-  int32_t candidate = 0;  // 1 + forced rank; 0: the oracle's
-  // A lathe_external's (core/external.h); kDefault and kAny: the context's.
+  int32_t split_k = 0;    // forced number of splits; 0: the oracle chooses
+  int32_t candidate = 0;  // 1 + forced rank; 0: the oracle chooses
+  // From a lathe_external (core/external.h). kDefault and kAny: the context's choice.
   ExternalUse external = ExternalUse::kDefault;
   ExternalId external_which = ExternalId::kAny;
 

@@ -5,8 +5,8 @@
 namespace lathe {
 namespace {
 
-// The pitch of a buffer of which both regions can be column slices; 0 if there is none. Matrices with a
-// single line count as lines whose pitch is the stride.
+// The pitch of a buffer that both regions can be column slices of; 0 if there is none. Matrices with a single
+// line count as lines whose pitch is the stride.
 int64_t common_pitch(const Region& a, const Region& b) {
   if (a.lines > 1) return b.lines > 1 && b.pitch != a.pitch ? 0 : a.pitch;
   if (b.lines > 1) return b.pitch;
@@ -29,7 +29,7 @@ bool disjoint_columns(const Region& a, const Region& b) {
   if (pitch == 0) return false;
   if (a.count > 1 && a.stride % pitch != 0) return false;
   if (b.count > 1 && b.stride % pitch != 0) return false;
-  // Distance from a's first column up to b's, wrapping at the pitch: b must start after a's end and end
+  // `up` is the distance from a's first column to b's, modulo the pitch. b must start after a's end and end
   // before a's next line starts.
   const auto p = static_cast<uintptr_t>(pitch);
   const uintptr_t up = (b.base % p + p - a.base % p) % p;

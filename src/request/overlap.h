@@ -6,7 +6,7 @@
 namespace lathe {
 
 // `count` matrices, each of `lines` contiguous runs of `width` bytes. All distances are in bytes and >= 0.
-// Not initialised: every request fills several.
+// Not initialised, to save time: every request fills several.
 struct Region {
   uintptr_t base;
   int64_t width;
@@ -17,12 +17,12 @@ struct Region {
   int64_t bytes;   // from the first to one past the last; set by measure()
 };
 
-// One line, measured.
+// A region of one line, with `bytes` set.
 inline Region line_at(const void* data, int64_t bytes) {
   return {reinterpret_cast<uintptr_t>(data), bytes, 1, 0, 1, 0, bytes};
 }
 
-// Sets r->bytes; false when that overflows int64. The functions below need a measured region.
+// Sets r->bytes. False if it overflows int64. The functions below require r->bytes.
 inline bool measure(Region* r) {
   r->bytes = 0;
   if (r->width == 0 || r->lines == 0 || r->count == 0) return true;
@@ -33,17 +33,17 @@ inline bool measure(Region* r) {
          !__builtin_add_overflow(starts, r->width, &r->bytes);
 }
 
-// True when no two lines of `r` share a byte, which an output must hold. Legal forms: matrices one after the
-// other (stride >= (lines - 1) * pitch + width) and matrices side by side in the lines of a larger one (pitch
-// >= (count - 1) * stride + width, stride >= width).
+// Whether no two lines of `r` share a byte, as an output requires. Two forms are legal: matrices one after the
+// other (stride >= (lines - 1) * pitch + width), and matrices side by side in the lines of a larger one
+// (pitch >= (count - 1) * stride + width, and stride >= width).
 bool disjoint_within(const Region& r);
 
-// True when both are column slices of one buffer and their column ranges do not meet: their pitches are
-// equal, and every stride is a multiple of the pitch. For matrices with a single line, the stride is the
-// pitch. False for any other interleaving, even if it does not overlap.
+// Whether both are column slices of one buffer whose column ranges do not meet: their pitches are equal, and
+// every stride is a multiple of the pitch. For matrices with a single line, the stride is the pitch. False for
+// any other interleaving, even if it does not overlap.
 bool disjoint_columns(const Region& a, const Region& b);
 
-// True when `a` and `b` are known not to share a byte.
+// Whether `a` and `b` are known not to share a byte.
 inline bool known_disjoint(const Region& a, const Region& b) {
   if (a.base + static_cast<uintptr_t>(a.bytes) <= b.base) return true;
   if (b.base + static_cast<uintptr_t>(b.bytes) <= a.base) return true;

@@ -1,4 +1,4 @@
-// Hands a JSON value to a caller's text callback.
+// Passes a JSON value as text to a caller's callback.
 #pragma once
 
 #include <string>

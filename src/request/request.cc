@@ -69,9 +69,9 @@ absl::Status walk_chain(const lathe_chain* chain, Request* out) {
     if (chain->kind < LATHE_CHAIN_WORKSPACE || chain->kind > LATHE_CHAIN_EXTERNAL) {
       return absl::UnimplementedError(absl::StrCat("chain element of unknown kind ", chain->kind));
     }
-    if (chain->reserved != 0 && chain->kind != LATHE_CHAIN_WORKSPACE)  // there its flags
+    if (chain->reserved != 0 && chain->kind != LATHE_CHAIN_WORKSPACE)  // a workspace has its flags there
       return absl::UnimplementedError("chain element: reserved is not 0");
-    // Also what ends a chain that was closed to a ring by mistake.
+    // This also ends the walk if the chain is a ring by mistake.
     if (seen & 1u << chain->kind) {
       return absl::InvalidArgumentError(
           absl::StrCat("chain element of kind ", chain->kind, " appears twice"));
@@ -104,38 +104,39 @@ absl::Status explain_operand(absl::string_view name, const lathe_operand& o) {
         absl::StrCat(name, ": struct_size ", o.struct_size, " is not ", sizeof(lathe_operand)));
   }
   if (o.next != nullptr)
-    return absl::UnimplementedError(absl::StrCat(name, ": no chain element is known here"));
+    return absl::UnimplementedError(absl::StrCat(name, ": no chain element is supported here"));
   if (o.scale != nullptr) return absl::UnimplementedError(absl::StrCat(name, ": scale is reserved"));
   if (o.zero_point != nullptr)
     return absl::UnimplementedError(absl::StrCat(name, ": zero_point is reserved"));
   if (o.packed_layout != 0) {
     return absl::UnimplementedError(
-        absl::StrCat(name, ": packed_layout ", o.packed_layout, ": of a matmul's b alone"));
+        absl::StrCat(name, ": packed_layout ", o.packed_layout, ": only the B of a matmul can be packed"));
   }
   if (o.reserved != 0) return absl::UnimplementedError(absl::StrCat(name, ": reserved is not 0"));
   return absl::InvalidArgumentError(absl::StrCat(name, ": layout ", raw(o.layout), " is unknown"));
 }
 
-absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t, absl::string_view allowed) {
-  if (raw(t) == LATHE_DTYPE_NONE) return absl::InvalidArgumentError(absl::StrCat(name, ": dtype is not set"));
-  const DType known = known_dtype(t);
-  if (known == DType::kNone) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": dtype ", raw(t), " is unknown"));
-  }
-  return absl::UnimplementedError(absl::StrCat(name, ": dtype ", name_of(known), " is none of ", allowed));
+bool check_known(absl::string_view name, const lathe_dtype& t, absl::Status* why) {
+  if (raw(t) == LATHE_DTYPE_NONE)
+    return refuse(why, absl::InvalidArgumentError(absl::StrCat(name, ": dtype is not set")));
+  if (!has_row(to_dtype(t)))
+    return refuse(why, absl::InvalidArgumentError(absl::StrCat(name, ": dtype ", raw(t), " is unknown")));
+  return true;
 }
 
-absl::Status explain_factors(const lathe_dtype& a, const lathe_dtype& b) {
-  const DType of_a = known_dtype(a), of_b = known_dtype(b);
-  const std::string names = absl::StrCat(name_of(of_a), " and ", name_of(of_b));
-  if (widens_b(of_a, of_b))
-    return absl::UnimplementedError(absl::StrCat("a and b of ", names, " are multiplied on the CPU alone"));
-  return absl::InvalidArgumentError(absl::StrCat("a and b differ in dtype: ", names));
+absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t, Set<DType> allowed) {
+  absl::Status why;
+  if (!check_known(name, t, &why)) return why;
+  return absl::UnimplementedError(
+      absl::StrCat(name, ": dtype ", name_of(to_dtype(t)), " is none of ", names_of(allowed)));
 }
 
-DType known_dtype(const lathe_dtype& t) {
-  return raw(t) <= LATHE_Q4_0 ? static_cast<DType>(raw(t)) : DType::kNone;
+absl::Status explain_class(const ProblemClass& c, Devices devices) {
+  const ClassDefect defect = find_defect(c, devices);
+  return absl::Status(defect.code, defect.ok() ? "" : absl::StrCat(defect.field, ": ", defect.reason));
 }
+
+DType known_dtype(const lathe_dtype& t) { return row_of(to_dtype(t)).value; }
 
 absl::Status explain_dims(const Dims& dims) {
   const std::pair<const char*, int64_t> named[] = {
@@ -183,7 +184,7 @@ void become_zero_product(Request* out) {
   out->dims.k = 1;
   become_zero_product(&out->key.problem);
   ArgumentBlock& args = out->args;
-  args.lda = args.ldb = args.stride_a = args.stride_b = 0;  // every element of A and B is that zero
+  args.lda = args.ldb = args.stride_a = args.stride_b = 0;  // all elements of A and B are the one zero
 }
 
 std::string describe(const Request& request) {

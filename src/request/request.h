@@ -1,7 +1,7 @@
-// One checked request: what the C descriptors say, as dimensions, problem class and argument block.
+// Turns a C descriptor into a checked request: its sizes, problem class and argument block.
 //
-// Checking is one pass that allocates nothing on success. A failure's message names the request and the
-// cause: "matmul f32 a=n b=t m=7 n=4096 k=33 batch=1 on cpu: lda 31 < k 33".
+// A check is one pass that allocates nothing on success. An error message names the request and the cause:
+// "matmul f32 a=n b=t m=7 n=4096 k=33 batch=1 on cpu: lda 31 < k 33".
 #pragma once
 
 #include <utility>
@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "core/args.h"
 #include "core/problem.h"
-#include "core/weights.h"
+#include "core/products.h"
 #include "lathe/lathe.h"
 #include "options/options.h"
 #include "options/raw_enum.h"
@@ -20,7 +20,7 @@
 
 namespace lathe {
 
-// What a descriptor is read for.
+// Why a descriptor is read.
 enum class Purpose {
   kRun,   // pointers are checked
   kPlan,  // data pointers are not read; NULL still means "none" for bias, residual and values
@@ -29,12 +29,15 @@ enum class Purpose {
 
 struct RequestContext {
   absl::string_view device;                     // for messages
-  bool is_cpu = true;                           // the stream must then be NULL
+  bool is_cpu = true;                           // true: the stream must be NULL
   MissPolicy miss_policy = MissPolicy::kBlock;  // the context's
-  bool dependent_launch = false;                // the device has it
+  bool dependent_launch = false;                // the device supports it
+
+  Devices devices() const { return is_cpu ? Devices::kCpu : Devices::kGpus; }
 };
 
-// Bytes from an operand's first to one past its last; 0 of one that there is not. argmax: X, indices, values.
+// Bytes of each operand's memory, from its first byte to one past its last; 0 if there is no such operand.
+// argmax uses a, d and values for X, indices and values.
 struct Spans {
   int64_t a, b, c, d, bias, residual, values;
 };
@@ -43,22 +46,22 @@ struct Request {
   DispatchKey key;
   Dims dims;
   ArgumentBlock args;  // splits and k_chunk unset
-  // No element of the output exists, or (on the CPU) the output is the epilogue of an empty product: no
-  // kernel is needed.
+  // Neither needs a kernel. nothing_to_do: the output has no elements. empty_product: K is 0 on the CPU, so
+  // the output is the epilogue of zeros.
   bool nothing_to_do = false;
   bool empty_product = false;
-  // On a GPU an empty product is one of K = 1 over a zero that A and B both point to: the request's sizes and
-  // class say so.
+  // K is 0 on a GPU. The request becomes a product with K = 1 whose A and B both point to one zero; `dims` and
+  // `key` say K = 1.
   bool zero_product = false;
   bool needs_no_kernel() const { return nothing_to_do || empty_product; }
-  bool reads_operands() const { return !empty_product && !zero_product; }  // A and B
+  bool reads_operands() const { return !empty_product && !zero_product; }  // the caller's A and B
   MissPolicy miss_policy = MissPolicy::kBlock;
   void* stream = nullptr;
   void* workspace = nullptr;  // the caller's
   size_t workspace_bytes = 0;
   bool workspace_is_zeroed = false;
-  Spans spans;                             // set for a matmul or argmax that is to run
-  const lathe_program* program = nullptr;  // elementwise: the caller's, during the call
+  Spans spans;                             // set for a matmul or argmax that will run
+  const lathe_program* program = nullptr;  // elementwise: the caller's; valid during the call
 };
 
 absl::Status read_matmul(const lathe_matmul_desc* desc, Purpose purpose, const RequestContext& context,
@@ -71,24 +74,23 @@ absl::Status read_matmul_argmax(const lathe_matmul_argmax_desc* desc, Purpose pu
 absl::Status read_elementwise(const lathe_elementwise_desc* desc, Purpose purpose,
                               const RequestContext& context, void* stream, Request* out);
 
-// Whether the op multiplies matrices: an N or K of 0 is then an empty product.
+// Whether the op multiplies matrices, so that an N or K of 0 makes an empty product.
 inline bool is_product(Op op) { return op == Op::kMatmul || op == Op::kMatmulArgmax; }
 
-// "matmul f32 ...", with the sizes that the caller gave; "matmul f32 ... on cpu".
+// "matmul f32 ..." and "matmul f32 ... on cpu", with the sizes that the caller gave.
 std::string describe(const Request& request);
 std::string describe(const Request& request, absl::string_view device);
 
-// ---- Pieces shared by the readers (request.cc)
-// -----------------------------------------------------------
+// ---- Parts that the readers share (request.cc)
 
-// The largest dimension: argument blocks carry 32-bit sizes.
+// The largest dimension. Argument blocks carry 32-bit sizes.
 constexpr int64_t kMaxDim = INT32_MAX;
 
-// The readers' checks answer a bool and leave the reason in `why`, bare of the request: on the path of a hit
-// no absl::Status is made or handed about.
+// The checks return a bool and write the reason to `why`, without the request. So the path of a hit creates
+// and copies no absl::Status.
 [[gnu::cold]] bool refuse(absl::Status* why, absl::Status cause);
 
-// Walks a descriptor's extension chain.
+// Reads a descriptor's extension chain.
 bool read_chain(const lathe_chain* chain, Request* out, absl::Status* why);
 
 // Sets out->miss_policy.
@@ -102,11 +104,11 @@ inline bool read_policy(const lathe_miss_policy& policy, const RequestContext& c
   return true;
 }
 
-// Sets out->math, where its a and b are known: no other dtypes' kernels differ.
+// Sets out->math if it changes anything for the dtypes of `out`. Requires out->a and out->b.
 inline void read_math(const lathe_math& wanted, ProblemClass* out) {
   if (__builtin_expect(raw(wanted) == LATHE_MATH_STRICT, 1)) return;
   const auto math = static_cast<Math>(raw(wanted));
-  if (names_dtypes(math, out->a, out->b)) out->math = math;
+  if (takes_math(math, out->a, out->b)) out->math = math;
 }
 
 // Sets out->key.problem.dependent_launch.
@@ -120,29 +122,28 @@ inline bool read_dependent_launch(const lathe_dependent_launch& wanted, const Re
   return true;
 }
 
-// True when the operand's own header is in order: size, no chain, no reserved field, a known layout. One
-// branch.
+// Whether the operand's header is valid: size, no chain, no reserved field, a known layout. One branch.
 inline bool plain(const lathe_operand& o) {
   return ((o.struct_size ^ sizeof(lathe_operand)) | reinterpret_cast<uintptr_t>(o.next) |
           reinterpret_cast<uintptr_t>(o.scale) | reinterpret_cast<uintptr_t>(o.zero_point) | o.packed_layout |
           o.reserved | (raw(o.layout) & ~1u)) == 0;
 }
 static_assert(LATHE_ROW_MAJOR == 0 && LATHE_COLUMN_MAJOR == 1, "plain() tests the layout as a bit");
-// The same of a matmul's A or B, whose scale and zero point are read apart.
+// The same for a matmul's A, whose scale and zero point are read by read_quantisation().
 inline bool plain_factor(const lathe_operand& o) {
   return ((o.struct_size ^ sizeof(lathe_operand)) | reinterpret_cast<uintptr_t>(o.next) | o.packed_layout |
           o.reserved | (raw(o.layout) & ~1u)) == 0;
 }
-// The same of B, which may be packed.
+// The same for a matmul's B, which may also be packed.
 inline bool plain_or_packed_factor(const lathe_operand& o) {
   return ((o.struct_size ^ sizeof(lathe_operand)) | reinterpret_cast<uintptr_t>(o.next) | o.reserved |
           (raw(o.layout) & ~1u)) == 0;
 }
-// Why not plain().
+// Why plain() is false.
 [[gnu::cold]] absl::Status explain_operand(absl::string_view name, const lathe_operand& o);
 
-// The largest alignment (core/problem.h) that every operand keeps: its base (where pointers are known), the
-// distance of its rows and of its matrices.
+// Collects the largest alignment (core/problem.h) of all operands: of their base addresses (if pointers are
+// known), row strides and batch strides.
 class OperandAlignment {
  public:
   explicit OperandAlignment(bool with_pointers) : with_pointers_(with_pointers) {}
@@ -153,9 +154,9 @@ class OperandAlignment {
     all_ |= bits;
     below_ |= bits & (size_of(element) - 1);
   }
-  // A distance between elements, in bytes.
+  // A distance in bytes between two elements.
   void add_distance(int64_t bytes) { all_ |= static_cast<uint64_t>(bytes); }
-  // An array of elements, of which no more than the element's own alignment is asked.
+  // An array whose elements only need their own alignment.
   void add_elements(const void* data, DType element) {
     if (with_pointers_) below_ |= reinterpret_cast<uintptr_t>(data) & (size_of(element) - 1);
   }
@@ -169,14 +170,14 @@ class OperandAlignment {
   uint64_t all_ = 0, below_ = 0;
 };
 
-// Makes an empty product of A and B one over the zero that GPUs' drivers have: no kernel need know of K = 0.
+// Turns an empty product into one with K = 1 over the zero that GPU drivers hold, so no kernel handles K = 0.
 void become_zero_product(Request* out);
 void become_zero_product(ProblemClass* c);
 inline void align_product(const Request& request, const Region& a, const Region& b,
                           OperandAlignment* alignment) {
   const ProblemClass& c = request.key.problem;
   if (request.zero_product) {
-    // Rows that lie on each other are for kernels that load one element after the other.
+    // All rows are the same one, which only kernels that load single elements support.
     alignment->add_distance(static_cast<int64_t>(size_of(c.a)));
     return;
   }
@@ -184,31 +185,25 @@ inline void align_product(const Request& request, const Region& a, const Region&
   alignment->add(b, c.b);
 }
 
-inline bool is_float(const lathe_dtype& t) { return raw(t) - LATHE_F32 <= LATHE_BF16 - LATHE_F32; }
-static_assert(LATHE_F32 == 1 && LATHE_F16 == 2 && LATHE_BF16 == 3, "is_float() tests a range");
-// What a matmul multiplies: a float, a signed byte or fp8.
-inline bool is_factor(const lathe_dtype& t) {
-  return is_float(t) || raw(t) - LATHE_I8 <= LATHE_F8_E5M2_FNUZ - LATHE_I8;
+// May be any value: the caller's bits.
+inline DType to_dtype(const lathe_dtype& t) { return static_cast<DType>(raw(t)); }
+inline bool is_float(const lathe_dtype& t) { return kFloats.has(to_dtype(t)); }
+inline bool is_index(const lathe_dtype& t) { return kIndices.has(to_dtype(t)); }
+// The row of core/products.h, null if these devices accept no such request.
+inline const Product* find_product(Op op, const lathe_dtype& a, const lathe_dtype& b, Devices devices) {
+  const Product* p = find_product(to_dtype(a), to_dtype(b));
+  return p != nullptr && p->ops.has(op) && meet(p->requests, devices) ? p : nullptr;
 }
-static_assert(LATHE_I8 == 6 && LATHE_F8_E4M3 == 7 && LATHE_F8_E5M2 == 8 && LATHE_F8_E4M3_FNUZ == 9 &&
-                  LATHE_F8_E5M2_FNUZ == 10,
-              "is_factor() tests a range");
-inline constexpr char kFloatNames[] = "f32, f16, bf16";
-inline constexpr char kFactorNames[] = "f32, f16, bf16, i8, f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz";
-inline bool is_blocks(const lathe_dtype& t) { return raw(t) == LATHE_Q4_0; }
-// Whether elements of A and B are multiplied as they are: those of one dtype, and on the CPU what it widens.
-inline bool are_multiplied(const lathe_dtype& a, const lathe_dtype& b, bool is_cpu) {
-  return raw(a) == raw(b) || (is_cpu && widens_b(static_cast<DType>(raw(a)), static_cast<DType>(raw(b))));
-}
-// Why not, of two dtypes that are factors.
-[[gnu::cold]] absl::Status explain_factors(const lathe_dtype& a, const lathe_dtype& b);
-// Why `t` is none of the `allowed` ones: other dtypes of lathe.h are UNSUPPORTED, the rest INVALID_ARGUMENT.
-[[gnu::cold]] absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t,
-                                         absl::string_view allowed);
-// For messages: what is no dtype shows as "none".
+// The rule of core/products.h that the class breaks, as a status.
+[[gnu::cold]] absl::Status explain_class(const ProblemClass& c, Devices devices);
+// Whether the operand's dtype is one of lathe.h. False sets `why`.
+[[gnu::cold]] bool check_known(absl::string_view name, const lathe_dtype& t, absl::Status* why);
+// Why `t` is not one of `allowed`. Other dtypes of lathe.h are UNSUPPORTED; the rest are INVALID_ARGUMENT.
+[[gnu::cold]] absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t, Set<DType> allowed);
+// For messages: kNone if the value is unknown.
 [[gnu::cold]] DType known_dtype(const lathe_dtype& t);
 
-// How messages name a matrix operand and its dimensions.
+// The names of a matrix operand and of its dimensions in messages.
 struct OperandName {
   const char* name;
   const char* leading;  // its leading dimension
@@ -257,8 +252,7 @@ inline Distances distances_of(const lathe_operand& o, const Matrices& lines) {
          !__builtin_mul_overflow(apart.leading, size, &r.pitch) &&
          !__builtin_mul_overflow(apart.batch, size, &r.stride) && measure(&r);
 }
-// Checks the distances and computes where the elements lie.
-// Inlined, as the checks of request_matmul.cc that every call makes: a cached call 98 -> 90 ns.
+// Checks the distances and computes where the elements lie. Inlined because every call makes these checks.
 [[gnu::always_inline]] inline bool place_operand(const OperandName& name, const lathe_operand& o,
                                                  Matrices shape, const Placement& out, absl::Status* why) {
   if (o.layout == LATHE_COLUMN_MAJOR) std::swap(shape.rows, shape.columns);

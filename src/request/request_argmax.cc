@@ -9,7 +9,7 @@ namespace {
 absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentError(cause); }
 
 [[gnu::cold]] absl::Status explain_enums(const lathe_argmax_desc& d) {
-  if (!is_float(d.x.dtype)) return explain_dtype("x", d.x.dtype, kFloatNames);
+  if (!is_float(d.x.dtype)) return explain_dtype("x", d.x.dtype, kFloats);
   if (raw(d.x.layout) != LATHE_ROW_MAJOR) return absl::UnimplementedError("x: only ROW_MAJOR is supported");
   if (!is_index(d.index_dtype)) return explain_index_dtype(d.index_dtype);
   return invalid(absl::StrCat("determinism ", raw(d.determinism), " is unknown"));
@@ -21,8 +21,8 @@ bool read_class(const lathe_argmax_desc& d, ProblemClass* out, absl::Status* why
     return refuse(why, explain_enums(d));
   }
   out->op = Op::kArgmax;
-  out->a = static_cast<DType>(d.x.dtype);
-  out->d = static_cast<DType>(d.index_dtype);
+  out->a = to_dtype(d.x.dtype);
+  out->d = to_dtype(d.index_dtype);
   out->determinism = static_cast<Determinism>(d.determinism);
   out->wants_values = d.values != nullptr;
   return true;
@@ -47,7 +47,7 @@ bool read_dims(const lathe_argmax_desc& d, Purpose purpose, Request* out, absl::
 
 bool place_input(const lathe_argmax_desc& d, Request* out, Region* x, absl::Status* why) {
   constexpr OperandName kX = {"x", "ldx", "rows", "n"};
-  if (d.x.batch_stride != 0) return refuse(why, invalid("x: batch_stride is unused and must be 0"));
+  if (d.x.batch_stride != 0) return refuse(why, invalid("x: batch_stride must be 0: this op has no batch"));
   ArgumentBlock& args = out->args;
   return place_operand(kX, d.x, {1, out->dims.m, d.n}, {&args.lda, &args.stride_a, x}, why);
 }
@@ -76,7 +76,7 @@ bool read(const lathe_argmax_desc& d, Purpose purpose, const RequestContext& con
   if (purpose != Purpose::kRun) return true;
 
   if (context.is_cpu && stream != nullptr)
-    return refuse(why, invalid("the stream is not NULL, as it must be on the CPU"));
+    return refuse(why, invalid("the stream is not NULL; the CPU has no streams"));
   out->stream = stream;
   if (out->nothing_to_do) return true;
   if (d.x.data == nullptr) return refuse(why, invalid("x is NULL"));
@@ -87,7 +87,7 @@ bool read(const lathe_argmax_desc& d, Purpose purpose, const RequestContext& con
   return true;
 }
 
-// For messages.
+// For messages. Unknown enum values show as "none".
 [[gnu::cold]] std::string describe(const lathe_argmax_desc& d) {
   ProblemClass c;
   c.op = Op::kArgmax;

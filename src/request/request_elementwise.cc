@@ -17,7 +17,7 @@ constexpr OperandName kNames[kMostElementwiseInputs] = {
     {"inputs[4]", "inputs[4]: leading_dimension", "m", "n"}};
 constexpr OperandName kD = {"d", "ldd", "m", "n"};
 static_assert(LATHE_ELEMENTWISE_INPUTS == kMostElementwiseInputs,
-              "the descriptor holds what a program may have");
+              "the descriptor holds all inputs that a program may have");
 
 struct Regions {
   Region d, inputs[kMostElementwiseInputs];
@@ -25,9 +25,9 @@ struct Regions {
 
 [[gnu::cold]] absl::Status explain_class(const OperandName& name, const lathe_operand& o, DType dtype) {
   if (raw(o.dtype) != static_cast<uint32_t>(dtype))
-    return invalid(absl::StrCat(name.name, ": dtype ", name_of(known_dtype(o.dtype)), ", the program's is ",
-                                name_of(dtype)));
-  return invalid(absl::StrCat(name.name, ": the program's dims are those of a ",
+    return invalid(absl::StrCat(name.name, ": dtype ", name_of(known_dtype(o.dtype)),
+                                ", but the program's is ", name_of(dtype)));
+  return invalid(absl::StrCat(name.name, ": the program's dims need a ",
                               o.layout == LATHE_ROW_MAJOR ? "COLUMN_MAJOR" : "ROW_MAJOR", " operand"));
 }
 
@@ -51,15 +51,15 @@ bool read_dims(const lathe_elementwise_desc& d, Purpose purpose, Request* out, a
   return true;
 }
 
-// An input's elements: as a matrix of lines, whichever of the loops it has.
+// Places an input as a matrix. A loop (batch, m or n) that the input does not depend on has size 1.
 bool place_input(const OperandName& name, const ElementwiseInput& input, const lathe_operand& o,
                  const Dims& dims, const Placement& out, absl::Status* why) {
   if (!input.batch && o.batch_stride != 0)
     return refuse(why, invalid(absl::StrCat(name.name, ": batch_stride ", o.batch_stride,
-                                            " of an input without a batch")));
+                                            " is not 0, but the input has no batch")));
   if (!input.m && o.leading_dimension != 0)
     return refuse(why, invalid(absl::StrCat(name.name, ": leading_dimension ", o.leading_dimension,
-                                            " of an input without rows")));
+                                            " is not 0, but the input has no rows")));
   if (!place_operand(name, o, {input.batch ? dims.batch : 1, input.m ? dims.m : 1, input.n ? dims.n : 1}, out,
                      why))
     return false;
@@ -88,7 +88,7 @@ bool place_operands(const lathe_elementwise_desc& d, const ElementwiseProgram& p
   return true;
 }
 
-// What is read along n is read in vectors, all else element by element.
+// Inputs that lie along n are read in vectors; all others one element at a time.
 void align_class(const ElementwiseProgram& program, const lathe_elementwise_desc& d, const Regions& r,
                  bool with_pointers, Request* out) {
   OperandAlignment alignment(with_pointers);
@@ -104,7 +104,7 @@ void align_class(const ElementwiseProgram& program, const lathe_elementwise_desc
   c = with_alignment(c, alignment.largest(), /*is_cpu=*/false);
 }
 
-// Whether the input is D itself, element by element: each is read before it is written.
+// Whether the input is D itself. That is legal: each element is read before it is written.
 bool is_d(const ElementwiseInput& input, const Region& r, const Region& d, const Dims& dims, DType dtype) {
   return input.m && input.n && !input.along_m && input.dtype == dtype && r.base == d.base &&
          (dims.m == 1 || r.pitch == d.pitch) && (dims.batch == 1 || (input.batch && r.stride == d.stride));
@@ -120,7 +120,7 @@ bool set_pointers(const ElementwiseProgram& program, const lathe_elementwise_des
     const ElementwiseInput& input = program.inputs[i];
     if (d.inputs[i].data == nullptr) return refuse(why, invalid(absl::StrCat(kNames[i].name, " is NULL")));
     if (!is_d(input, r.inputs[i], r.d, out->dims, program.d) && !known_disjoint(r.d, r.inputs[i]))
-      return refuse(why, invalid(absl::StrCat("d overlaps ", kNames[i].name, " without being exactly it")));
+      return refuse(why, invalid(absl::StrCat("d overlaps ", kNames[i].name, " but is not the same matrix")));
     *pointers[static_cast<size_t>(input.slot)] = d.inputs[i].data;
   }
   args.m = static_cast<int32_t>(out->dims.m);
@@ -144,7 +144,7 @@ bool read(const lathe_elementwise_desc& d, const ElementwiseProgram& program, Pu
   if (purpose != Purpose::kRun) return true;
 
   if (context.is_cpu && stream != nullptr)
-    return refuse(why, invalid("the stream is not NULL, as it must be on the CPU"));
+    return refuse(why, invalid("the stream is not NULL; the CPU has no streams"));
   out->stream = stream;
   return out->nothing_to_do || set_pointers(program, d, regions, out, why);
 }

@@ -1,5 +1,5 @@
-// What the requests that answer indices share: their dtype, a shard's offset, and where they and the values
-// go. The descriptors name these fields alike.
+// Parts shared by the ops that return indices (argmax and matmul_argmax): the dtype of the indices, the offset
+// of a shard, and the outputs. Their descriptors use the same names for these fields.
 #pragma once
 
 #include <initializer_list>
@@ -9,10 +9,9 @@
 
 namespace lathe {
 
-inline bool is_index(const lathe_dtype& t) { return raw(t) == LATHE_I32 || raw(t) == LATHE_I64; }
 [[gnu::cold]] absl::Status explain_index_dtype(const lathe_dtype& t);
 
-// Refuses empty rows, and indices of rows of `n` elements that the dtype cannot hold.
+// False for empty rows, and if the dtype cannot hold the indices of rows of `n` elements.
 inline bool check_index_range(const lathe_dtype& index_dtype, int64_t index_offset, int64_t rows, int64_t n,
                               absl::Status* why) {
   if (rows > 0 && n == 0) return refuse(why, absl::InvalidArgumentError("n 0: an empty row has no maximum"));
@@ -36,12 +35,12 @@ struct NamedRegion {
   const char* name;
   const Region* region;
 };
-// Of a request with rows: indices that are there, values that may be, and neither in an input or in the
-// other.
+// For a request with at least one row: `indices` must not be NULL, `values` may be, and neither may overlap an
+// input or the other.
 bool check_outputs(const void* indices, const float* values, const Request& request,
                    std::initializer_list<NamedRegion> inputs, absl::Status* why);
 
-// The outputs are written element by element: they do not keep inputs from being read 16 bytes at a time.
+// Outputs are written one element at a time, so they only need the alignment of an element.
 template <typename Desc>
 void align_outputs(const Desc& d, DType index_dtype, OperandAlignment* alignment) {
   alignment->add_elements(d.indices, index_dtype);

@@ -12,7 +12,7 @@ constexpr OperandName kC = {"c", "ldc", "m", "n"};
 constexpr OperandName kD = {"d", "ldd", "m", "n"};
 constexpr OperandName kResidual = {"residual", "ldr", "m", "n"};
 
-// C, bias and residual only where the class has one: of the others only their bytes are set, to 0.
+// C, bias and residual are set only if the class has them. Otherwise only their `bytes` are set, to 0.
 struct Regions {
   Regions() { c.bytes = bias.bytes = residual.bytes = 0; }
 
@@ -41,111 +41,86 @@ bool headers_plain(const lathe_matmul_desc& d) {
   if (e.struct_size != sizeof(lathe_epilogue)) {
     return invalid(absl::StrCat("epilogue: struct_size ", e.struct_size, " is not ", sizeof(lathe_epilogue)));
   }
-  if (e.next != nullptr) return absl::UnimplementedError("epilogue: no chain element is known here");
+  if (e.next != nullptr) return absl::UnimplementedError("epilogue: no chain element is supported here");
   if (e.alpha_device != nullptr) return absl::UnimplementedError("epilogue: alpha_device is reserved");
   if (e.beta_device != nullptr) return absl::UnimplementedError("epilogue: beta_device is reserved");
   return explain_operand("residual", e.residual);
 }
 
-DType to_dtype(lathe_dtype t) { return static_cast<DType>(t); }
-
 [[gnu::cold]] absl::Status column_major(const OperandName& name) {
   return absl::UnimplementedError(absl::StrCat(name.name, ": only ROW_MAJOR is supported"));
 }
 
-// An M by N operand of the epilogue.
+// An M by N operand of the epilogue: C or the residual.
 [[gnu::always_inline]] inline bool check_row_operand(const OperandName& name, const lathe_operand& o,
                                                      absl::Status* why) {
-  if (!is_float(o.dtype)) return refuse(why, explain_dtype(name.name, o.dtype, kFloatNames));
+  if (!is_float(o.dtype)) return refuse(why, explain_dtype(name.name, o.dtype, kFloats));
   if (o.layout != LATHE_ROW_MAJOR) return refuse(why, column_major(name));
   return true;
 }
 
-[[gnu::cold]] absl::Status explain_sums(const lathe_epilogue& e) {
-  const auto with = [](const std::string& what) {
-    return invalid(absl::StrCat("d i32 holds the exact sums of i8 products, without an epilogue: ", what));
-  };
-  if (e.alpha != 1.0f) return with(absl::StrCat("alpha ", e.alpha, " is not 1"));
-  if (e.beta != 0.0f) return with(absl::StrCat("beta ", e.beta, " is not 0"));
-  if (e.bias != nullptr) return with("bias is not NULL");
-  if (raw(e.activation) != LATHE_ACTIVATION_NONE) return with("activation is not NONE");
-  return with("residual is not NULL");
-}
-
-// D is a float that an epilogue in f32 is rounded to, or, of bytes, i32 sums as they are.
-bool check_output(const lathe_matmul_desc& d, absl::Status* why) {
-  const bool bytes = raw(d.a.dtype) == LATHE_I8;
-  if (is_float(d.d.dtype) || raw(d.d.dtype) != LATHE_I32 || !bytes) {
-    if (bytes && !is_float(d.d.dtype))
-      return refuse(why, explain_dtype(kD.name, d.d.dtype, absl::StrCat(kFloatNames, ", i32")));
-    return check_row_operand(kD, d.d, why);
-  }
-  const lathe_epilogue& e = d.epilogue;
-  if (e.alpha != 1.0f || e.beta != 0.0f || e.bias != nullptr || raw(e.activation) != LATHE_ACTIVATION_NONE ||
-      e.residual.data != nullptr) {
-    return refuse(why, explain_sums(e));
-  }
-  return d.d.layout == LATHE_ROW_MAJOR || refuse(why, column_major(kD));
-}
-
-// A float by B of 4 bits in blocks.
-bool is_block_product(const lathe_matmul_desc& d) {
-  return is_blocks(d.b.dtype) && is_float(d.a.dtype) && d.b.layout == LATHE_COLUMN_MAJOR;
-}
-
-[[gnu::cold]] absl::Status explain_enums(const lathe_matmul_desc& d, bool is_cpu) {
-  if (!is_factor(d.a.dtype)) return explain_dtype("a", d.a.dtype, kFactorNames);
-  if (is_blocks(d.b.dtype)) {
-    if (!is_float(d.a.dtype))
-      return absl::UnimplementedError(absl::StrCat("a: b q4_0 is multiplied by ", kFloatNames, " alone"));
-    if (d.b.layout != LATHE_COLUMN_MAJOR)
-      return absl::UnimplementedError("b: q4_0 has its blocks along K: only COLUMN_MAJOR is supported");
-  } else if (!is_factor(d.b.dtype)) {
-    return explain_dtype("b", d.b.dtype, absl::StrCat(kFactorNames, ", q4_0"));
-  } else if (!are_multiplied(d.a.dtype, d.b.dtype, is_cpu)) {
-    return explain_factors(d.a.dtype, d.b.dtype);
-  }
+// Why no class has the descriptor's dtypes, layouts and enums.
+[[gnu::cold]] absl::Status explain_enums(const lathe_matmul_desc& d, Devices devices) {
+  absl::Status why;
+  if (!check_known("a", d.a.dtype, &why) || !check_known("b", d.b.dtype, &why)) return why;
+  ProblemClass c;
+  c.a = to_dtype(d.a.dtype);
+  c.b = to_dtype(d.b.dtype);
+  c.d = DType::kF32;  // every product has it, so the defect found is one of A and B
+  c.trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
+  if (why = explain_class(c, devices); !why.ok()) return why;
   if (raw(d.epilogue.activation) > LATHE_ACTIVATION_SILU) {
     return invalid(absl::StrCat("activation ", raw(d.epilogue.activation), " is unknown"));
   }
   if (raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT) {
     return invalid(absl::StrCat("determinism ", raw(d.determinism), " is unknown"));
   }
-  return invalid(absl::StrCat("math ", raw(d.math), " is unknown"));
+  if (raw(d.math) > LATHE_MATH_BF16) return invalid(absl::StrCat("math ", raw(d.math), " is unknown"));
+  return explain_dtype(kD.name, d.d.dtype, find_product(c.a, c.b)->results);
 }
 
-// A packed B: K runs along it as in COLUMN_MAJOR, panel by panel or column by column (core/packed.h).
+// i32 results are the exact sums.
+[[gnu::cold]] absl::Status explain_sums(const lathe_epilogue& e, const ProblemClass& c, Devices devices) {
+  if (e.alpha != 1.0f)
+    return invalid(
+        absl::StrCat("d: i32 holds the exact sums, which have no epilogue: alpha ", e.alpha, " is not 1"));
+  return explain_class(c, devices);
+}
+
+// A packed B is COLUMN_MAJOR, in panels or column by column (core/packed.h).
 bool read_packed(const lathe_operand& b, int64_t n, bool is_cpu, ProblemClass* out, absl::Status* why) {
-  if (!is_cpu) return refuse(why, absl::UnimplementedError("b: packed_layout: on the CPU alone"));
+  if (!is_cpu)
+    return refuse(why, absl::UnimplementedError("b: packed_layout: only the CPU takes packed weights"));
   absl::StatusOr<PackedLayout> layout = packed_layout_with_id(b.packed_layout, out->b);
   if (!layout.ok())
     return refuse(why, absl::InvalidArgumentError(absl::StrCat("b: ", layout.status().message())));
   if (*layout != packed_layout_of(n))
     return refuse(why, invalid(absl::StrCat("b: packed_layout 0x", absl::Hex(b.packed_layout),
-                                            " is not that of ", n, " columns")));
+                                            " is not the one for ", n, " columns: ask lathe_packed_layout")));
   if (b.leading_dimension != 0)
     return refuse(
-        why, invalid(absl::StrCat("b: packed, its leading_dimension ", b.leading_dimension, " is not 0")));
-  if (*layout == kColumns16) out->packed_b = *layout;  // the other is a plain B
+        why, invalid(absl::StrCat("b: leading_dimension ", b.leading_dimension, " of a packed B is not 0")));
+  if (*layout == kColumns16) out->packed_b = *layout;  // kByColumn is a plain B
   out->trans_b = 1;
   return true;
 }
 
-bool read_class(const lathe_matmul_desc& d, bool is_cpu, ProblemClass* out, absl::Status* why) {
+bool read_class(const lathe_matmul_desc& d, Devices devices, ProblemClass* out, absl::Status* why) {
   const lathe_epilogue& e = d.epilogue;
-  if (!is_factor(d.a.dtype) || (!are_multiplied(d.a.dtype, d.b.dtype, is_cpu) && !is_block_product(d)) ||
-      raw(e.activation) > LATHE_ACTIVATION_SILU || raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT ||
-      raw(d.math) > LATHE_MATH_BF16) {
-    return refuse(why, explain_enums(d, is_cpu));
+  const Product* product = find_product(Op::kMatmul, d.a.dtype, d.b.dtype, devices);
+  if (product == nullptr || !has_layout(*product, d.b.layout == LATHE_COLUMN_MAJOR) ||
+      !product->results.has(to_dtype(d.d.dtype)) || raw(e.activation) > LATHE_ACTIVATION_SILU ||
+      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_BF16) {
+    return refuse(why, explain_enums(d, devices));
   }
-  if (!check_output(d, why)) return false;
+  if (d.d.layout != LATHE_ROW_MAJOR) return refuse(why, column_major(kD));
   out->op = Op::kMatmul;
-  out->a = to_dtype(d.a.dtype);
-  out->b = to_dtype(d.b.dtype);
+  out->a = product->a;
+  out->b = product->b;
   out->d = to_dtype(d.d.dtype);
   out->trans_a = d.a.layout == LATHE_COLUMN_MAJOR;
   out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
-  if (d.b.packed_layout != 0 && !read_packed(d.b, d.n, is_cpu, out, why)) return false;
+  if (d.b.packed_layout != 0 && !read_packed(d.b, d.n, devices == Devices::kCpu, out, why)) return false;
   out->activation = static_cast<Activation>(e.activation);
   out->determinism = static_cast<Determinism>(d.determinism);
   read_math(d.math, out);
@@ -154,20 +129,22 @@ bool read_class(const lathe_matmul_desc& d, bool is_cpu, ProblemClass* out, absl
     out->c = to_dtype(d.c.dtype);
   }
   if (e.bias != nullptr) {
-    if (!is_float(e.bias_dtype)) return refuse(why, explain_dtype("bias", e.bias_dtype, kFloatNames));
+    if (!is_float(e.bias_dtype)) return refuse(why, explain_dtype("bias", e.bias_dtype, kFloats));
     out->bias = to_dtype(e.bias_dtype);
   }
   if (e.residual.data != nullptr) {
     if (!check_row_operand(kResidual, e.residual, why)) return false;
     out->residual = to_dtype(e.residual.dtype);
   }
+  if (out->d == DType::kI32 && (e.alpha != 1.0f || has_epilogue(*out)))
+    return refuse(why, explain_sums(e, *out, devices));
   return true;
 }
 
 bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::Status* why) {
   Dims& dims = out->dims;
   dims = {purpose == Purpose::kWarm ? 1 : d.m, d.n, d.k, d.batch};
-  // As unsigned a negative size is a large one, and all four are at most kMaxDim when their bits are.
+  // As unsigned, a negative size is a large one. All four are at most kMaxDim if their combined bits are.
   static_assert((kMaxDim & (kMaxDim + 1)) == 0, "the test below is bitwise");
   if (static_cast<uint64_t>(dims.m | dims.n | dims.k | dims.batch) > uint64_t{kMaxDim}) {
     return refuse(why, explain_dims(dims));
@@ -183,28 +160,28 @@ bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::
   return true;
 }
 
-// B in blocks along K: what distances it has are of whole blocks.
-[[gnu::cold]] bool place_blocks(const lathe_operand& b, const Dims& dims, const Placement& out,
+// B in blocks along K. All its distances must be whole blocks.
+[[gnu::cold]] bool place_blocks(const lathe_operand& b, const Dims& dims, DType dtype, const Placement& out,
                                 absl::Status* why) {
-  constexpr int64_t kBlock = block_elements(DType::kQ4_0);
+  const int64_t block = block_elements(dtype);
   const Distances apart = distances_of(b, {dims.batch, dims.n, dims.k});
   const std::pair<const char*, int64_t> distances[] = {
       {"k", dims.k}, {"ldb", apart.leading}, {"b: batch_stride", apart.batch}};
   for (const auto& [name, distance] : distances) {
-    if (distance % kBlock == 0) continue;
-    return refuse(why, invalid(absl::StrCat(name, " ", distance, " is no multiple of ", kBlock,
-                                            ", the elements of a block of q4_0")));
+    if (distance % block == 0) continue;
+    return refuse(why, invalid(absl::StrCat(name, " ", distance, " is not a multiple of ", block,
+                                            ", the elements of a block of ", name_of(dtype))));
   }
-  constexpr auto kBytes = static_cast<int64_t>(size_of(DType::kQ4_0));
-  if (!place_lines(b, {dims.batch, dims.n, dims.k / kBlock}, {apart.leading / kBlock, apart.batch / kBlock},
-                   kBytes, out))
+  const auto bytes = static_cast<int64_t>(size_of(dtype));
+  if (!place_lines(b, {dims.batch, dims.n, dims.k / block}, {apart.leading / block, apart.batch / block},
+                   bytes, out))
     return refuse(why, explain_distance(kOperandB, LATHE_COLUMN_MAJOR, apart, dims.k));
   *out.leading = apart.leading;
   *out.stride = apart.batch;
   return true;
 }
 
-// Panels: a line for each matrix of the batch.
+// A packed B. In panels, each matrix of the batch is one line.
 bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& c, const Placement& out,
                   absl::Status* why) {
   if (c.packed_b == kNotPacked) {
@@ -220,8 +197,8 @@ bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& 
     return refuse(why, explain_distance(kOperandB, LATHE_COLUMN_MAJOR, apart, elements));
   *out.leading = dims.k;
   if (dims.batch > 1 && apart.batch != 0 && apart.batch < elements) {
-    return refuse(why, invalid(absl::StrCat("b: packed, its batch_stride ", apart.batch,
-                                            " is less than a matrix of ", elements, " elements")));
+    return refuse(why, invalid(absl::StrCat("b: batch_stride ", apart.batch,
+                                            " of a packed B is less than its ", elements, " elements")));
   }
   return true;
 }
@@ -233,8 +210,8 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
   const Placement b = {&args.ldb, &args.stride_b, &r->b}, of_d = {&args.ldd, &args.stride_d, &r->d};
   const Matrices rows = {batch, m, n};
   if (!place_operand(kOperandA, d.a, {batch, m, k}, {&args.lda, &args.stride_a, &r->a}, why)) return false;
-  if (__builtin_expect(is_blocks(d.b.dtype), 0)) {
-    if (!place_blocks(d.b, out->dims, b, why)) return false;
+  if (__builtin_expect(is_blocks(c.b), 0)) {
+    if (!place_blocks(d.b, out->dims, c.b, b, why)) return false;
   } else if (d.b.packed_layout != 0) {
     if (!place_packed(d.b, out->dims, c, b, why)) return false;
   } else if (!place_operand(kOperandB, d.b, {batch, k, n}, b, why)) {
@@ -263,13 +240,13 @@ void align_class(const Regions& r, bool with_pointers, Request* out) {
   c = with_alignment(c, alignment.largest(), /*is_cpu=*/false);
 }
 
-// True when the operand is D itself, which the kernels read before they write.
+// Whether the operand is D itself. That is legal: kernels read each element before they write it.
 bool is_d(const Region& r, DType dtype, const Region& d, DType d_dtype) {
   return r.base == d.base && dtype == d_dtype && r.pitch == d.pitch && (d.count == 1 || r.stride == d.stride);
 }
 
 [[gnu::cold]] absl::Status overlaps(const char* name, bool may_alias) {
-  return invalid(absl::StrCat("d overlaps ", name, may_alias ? " without being exactly it" : ""));
+  return invalid(absl::StrCat("d overlaps ", name, may_alias ? " but is not the same matrix" : ""));
 }
 
 [[gnu::always_inline]] inline bool check_overlap(const ProblemClass& c, const Regions& r, absl::Status* why) {
@@ -318,10 +295,9 @@ bool is_d(const Region& r, DType dtype, const Region& d, DType d_dtype) {
   args->beta = d.epilogue.beta;
 }
 
-// Whether B is in blocks, or A or B has a scale or a zero point.
+// Whether A or B has a scale or a zero point.
 bool is_quantised(const lathe_matmul_desc& d) {
-  return is_blocks(d.b.dtype) ||
-         (reinterpret_cast<uintptr_t>(d.a.scale) | reinterpret_cast<uintptr_t>(d.b.scale) |
+  return (reinterpret_cast<uintptr_t>(d.a.scale) | reinterpret_cast<uintptr_t>(d.b.scale) |
           reinterpret_cast<uintptr_t>(d.a.zero_point) | reinterpret_cast<uintptr_t>(d.b.zero_point)) != 0;
 }
 
@@ -335,9 +311,9 @@ absl::Status read_scale(const char* name, const lathe_operand& o, Purpose purpos
   };
   if (s->struct_size != sizeof(lathe_scale))
     return bad("struct_size ", s->struct_size, " is not ", sizeof(lathe_scale));
-  if (s->next != nullptr) return refused("no chain element is known here");
-  if (raw(o.dtype) != LATHE_I8) return refused("only operands of i8 have one");
-  if (raw(s->dtype) != LATHE_F32) return explain_dtype(absl::StrCat(name, ": scale"), s->dtype, "f32");
+  if (s->next != nullptr) return refused("no chain element is supported here");
+  if (raw(s->dtype) != LATHE_F32)
+    return explain_dtype(absl::StrCat(name, ": scale"), s->dtype, Set<DType>(DType::kF32));
   if (raw(s->granularity) > LATHE_PER_BLOCK) return bad("granularity ", raw(s->granularity), " is unknown");
   if (s->granularity == LATHE_PER_BLOCK) return refused("granularity PER_BLOCK is reserved");
   if (s->block_size != 0) return bad("block_size ", s->block_size, " without PER_BLOCK");
@@ -347,35 +323,28 @@ absl::Status read_scale(const char* name, const lathe_operand& o, Purpose purpos
   return absl::OkStatus();
 }
 
-absl::Status explain_quantisation(const lathe_matmul_desc& d, Purpose purpose, bool is_cpu, Request* out) {
+absl::Status try_quantisation(const lathe_matmul_desc& d, Purpose purpose, Devices devices, Request* out) {
   ProblemClass& c = out->key.problem;
   ArgumentBlock& args = out->args;
-  if (!is_cpu) {
-    return absl::UnimplementedError(is_blocks(d.b.dtype)
-                                        ? "b: q4_0 has kernels on the CPU alone"
-                                        : "scales and zero points have kernels on the CPU alone");
-  }
+  // First whether these dtypes and this device allow them at all, then the details.
+  const auto one = [](const void* given) { return given != nullptr ? Scale::kPerTensor : Scale::kNone; };
+  c.scale_a = one(d.a.scale), c.scale_b = one(d.b.scale);
+  c.zero_a = d.a.zero_point != nullptr, c.zero_b = one(d.b.zero_point);
+  LATHE_RETURN_IF_ERROR(explain_class(c, devices));
   LATHE_RETURN_IF_ERROR(read_scale("a", d.a, purpose, &c.scale_a, &args.scale_a));
   LATHE_RETURN_IF_ERROR(read_scale("b", d.b, purpose, &c.scale_b, &args.scale_b));
-  if (c.d == DType::kI32 && (d.a.scale != nullptr || d.b.scale != nullptr))
-    return invalid("d i32 holds the exact sums of i8 products: scales need a float");
-  for (const auto& [name, o] : {std::pair{"a", &d.a}, {"b", &d.b}})
-    if (o->zero_point != nullptr && raw(o->dtype) != LATHE_I8)
-      return absl::UnimplementedError(absl::StrCat(name, ": zero_point: only operands of i8 have one"));
-  c.zero_a = d.a.zero_point != nullptr;
   args.zero_a = const_cast<void*>(d.a.zero_point);
-  // As many as there are scales.
-  if (d.b.zero_point != nullptr) c.zero_b = c.scale_b == Scale::kPerChannel ? c.scale_b : Scale::kPerTensor;
+  if (c.zero_b != Scale::kNone && c.scale_b == Scale::kPerChannel) c.zero_b = c.scale_b;  // as many as scales
   args.zero_b = const_cast<void*>(d.b.zero_point);
   return absl::OkStatus();
 }
-[[gnu::cold]] bool read_quantisation(const lathe_matmul_desc& d, Purpose purpose, bool is_cpu, Request* out,
-                                     absl::Status* why) {
-  *why = explain_quantisation(d, purpose, is_cpu, out);
+[[gnu::cold]] bool read_quantisation(const lathe_matmul_desc& d, Purpose purpose, Devices devices,
+                                     Request* out, absl::Status* why) {
+  *why = try_quantisation(d, purpose, devices, out);
   return why->ok();
 }
 
-// D apart from the scales and the zero points.
+// D must not overlap the scales and zero points.
 [[gnu::cold]] bool check_quantisation(const Request& request, const Region& d, absl::Status* why) {
   const ProblemClass& c = request.key.problem;
   const ArgumentBlock& args = request.args;
@@ -398,8 +367,8 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (d.next != nullptr && !read_chain(d.next, out, why)) return false;
   if (!read_policy(d.miss_policy, context, out, why)) return false;
   if (!read_dependent_launch(d.dependent_launch, context, out, why)) return false;
-  if (!read_class(d, context.is_cpu, &out->key.problem, why)) return false;
-  if (__builtin_expect(is_quantised(d), 0) && !read_quantisation(d, purpose, context.is_cpu, out, why))
+  if (!read_class(d, context.devices(), &out->key.problem, why)) return false;
+  if (__builtin_expect(is_quantised(d), 0) && !read_quantisation(d, purpose, context.devices(), out, why))
     return false;
   if (!read_dims(d, purpose, out, why)) return false;
   Regions regions;
@@ -411,7 +380,7 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (purpose != Purpose::kRun) return true;
 
   if (context.is_cpu && stream != nullptr)
-    return refuse(why, invalid("the stream is not NULL, as it must be on the CPU"));
+    return refuse(why, invalid("the stream is not NULL; the CPU has no streams"));
   out->stream = stream;
   if (out->nothing_to_do) return true;
   if (!check_pointers(d, *out, why)) return false;
@@ -428,7 +397,7 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   return true;
 }
 
-// For messages.
+// For messages. Unknown enum values show as "none".
 [[gnu::cold]] std::string describe(const lathe_matmul_desc& d) {
   ProblemClass c;
   c.a = known_dtype(d.a.dtype);

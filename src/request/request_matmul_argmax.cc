@@ -8,31 +8,42 @@ namespace {
 
 absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentError(cause); }
 
-[[gnu::cold]] absl::Status explain_enums(const lathe_matmul_argmax_desc& d, bool is_cpu) {
-  if (!is_float(d.a.dtype)) return explain_dtype("a", d.a.dtype, kFloatNames);
-  if (!is_float(d.b.dtype)) return explain_dtype("b", d.b.dtype, kFloatNames);
-  if (!are_multiplied(d.a.dtype, d.b.dtype, is_cpu)) return explain_factors(d.a.dtype, d.b.dtype);
-  if (!is_float(d.logits_dtype)) return explain_dtype("logits", d.logits_dtype, kFloatNames);
-  if (d.bias != nullptr && !is_float(d.bias_dtype)) return explain_dtype("bias", d.bias_dtype, kFloatNames);
+// Why no class has the descriptor's dtypes and enums.
+[[gnu::cold]] absl::Status explain_enums(const lathe_matmul_argmax_desc& d, Devices devices) {
+  absl::Status why;
+  if (!check_known("a", d.a.dtype, &why) || !check_known("b", d.b.dtype, &why) ||
+      !check_known("logits", d.logits_dtype, &why))
+    return why;
+  if (d.bias != nullptr && !is_float(d.bias_dtype)) return explain_dtype("bias", d.bias_dtype, kFloats);
   if (!is_index(d.index_dtype)) return explain_index_dtype(d.index_dtype);
+  ProblemClass c;
+  c.op = Op::kMatmulArgmax;
+  c.a = to_dtype(d.a.dtype);
+  c.b = to_dtype(d.b.dtype);
+  c.d = to_dtype(d.index_dtype);
+  c.logits = to_dtype(d.logits_dtype);
+  c.trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
+  if (why = explain_class(c, devices); !why.ok()) return why;
   if (raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT) {
     return invalid(absl::StrCat("determinism ", raw(d.determinism), " is unknown"));
   }
   return invalid(absl::StrCat("math ", raw(d.math), " is unknown"));
 }
 
-bool read_class(const lathe_matmul_argmax_desc& d, bool is_cpu, ProblemClass* out, absl::Status* why) {
-  if (!is_float(d.a.dtype) || !are_multiplied(d.a.dtype, d.b.dtype, is_cpu) || !is_float(d.logits_dtype) ||
-      (d.bias != nullptr && !is_float(d.bias_dtype)) || !is_index(d.index_dtype) ||
-      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_BF16) {
-    return refuse(why, explain_enums(d, is_cpu));
+bool read_class(const lathe_matmul_argmax_desc& d, Devices devices, ProblemClass* out, absl::Status* why) {
+  const Product* product = find_product(Op::kMatmulArgmax, d.a.dtype, d.b.dtype, devices);
+  if (product == nullptr || !has_layout(*product, d.b.layout == LATHE_COLUMN_MAJOR) ||
+      !is_float(d.logits_dtype) || (d.bias != nullptr && !is_float(d.bias_dtype)) ||
+      !is_index(d.index_dtype) || raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT ||
+      raw(d.math) > LATHE_MATH_BF16) {
+    return refuse(why, explain_enums(d, devices));
   }
   out->op = Op::kMatmulArgmax;
-  out->a = static_cast<DType>(d.a.dtype);
-  out->b = static_cast<DType>(d.b.dtype);
-  out->d = static_cast<DType>(d.index_dtype);
-  out->logits = static_cast<DType>(d.logits_dtype);
-  if (d.bias != nullptr) out->bias = static_cast<DType>(d.bias_dtype);
+  out->a = product->a;
+  out->b = product->b;
+  out->d = to_dtype(d.index_dtype);
+  out->logits = to_dtype(d.logits_dtype);
+  if (d.bias != nullptr) out->bias = to_dtype(d.bias_dtype);
   out->trans_a = d.a.layout == LATHE_COLUMN_MAJOR;
   out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
   out->determinism = static_cast<Determinism>(d.determinism);
@@ -59,15 +70,15 @@ bool read_dims(const lathe_matmul_argmax_desc& d, Purpose purpose, Request* out,
   return true;
 }
 
-// The bias only where the class has one.
+// The bias is set only if the class has one.
 struct Regions {
   Region a, b, bias;
 };
 
 bool place_operands(const lathe_matmul_argmax_desc& d, Request* out, Regions* r, absl::Status* why) {
   const auto [m, n, k, batch] = out->dims;
-  if (d.a.batch_stride != 0) return refuse(why, invalid("a: batch_stride is unused and must be 0"));
-  if (d.b.batch_stride != 0) return refuse(why, invalid("b: batch_stride is unused and must be 0"));
+  if (d.a.batch_stride != 0) return refuse(why, invalid("a: batch_stride must be 0: this op has no batch"));
+  if (d.b.batch_stride != 0) return refuse(why, invalid("b: batch_stride must be 0: this op has no batch"));
   ArgumentBlock& args = out->args;
   if (!place_operand(kOperandA, d.a, {batch, m, k}, {&args.lda, &args.stride_a, &r->a}, why) ||
       !place_operand(kOperandB, d.b, {batch, k, n}, {&args.ldb, &args.stride_b, &r->b}, why))
@@ -104,7 +115,7 @@ bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestConte
   if (d.next != nullptr && !read_chain(d.next, out, why)) return false;
   if (!read_policy(d.miss_policy, context, out, why)) return false;
   if (!read_dependent_launch(d.dependent_launch, context, out, why)) return false;
-  if (!read_class(d, context.is_cpu, &out->key.problem, why)) return false;
+  if (!read_class(d, context.devices(), &out->key.problem, why)) return false;
   if (!read_dims(d, purpose, out, why)) return false;
   Regions regions;
   if (!place_operands(d, out, &regions, why)) return false;
@@ -115,7 +126,7 @@ bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestConte
   if (purpose != Purpose::kRun) return true;
 
   if (context.is_cpu && stream != nullptr)
-    return refuse(why, invalid("the stream is not NULL, as it must be on the CPU"));
+    return refuse(why, invalid("the stream is not NULL; the CPU has no streams"));
   out->stream = stream;
   if (out->nothing_to_do) return true;
   if (!check_pointers(d, *out, regions, why)) return false;
@@ -131,7 +142,7 @@ bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestConte
   return true;
 }
 
-// For messages: unknown enum values show as "none".
+// For messages. Unknown enum values show as "none".
 [[gnu::cold]] std::string describe(const lathe_matmul_argmax_desc& d) {
   ProblemClass c;
   c.op = Op::kMatmulArgmax;

@@ -31,6 +31,17 @@ std::string pattern(DType of, size_t bytes) {
   const auto put = [&](size_t at, const void* from, size_t size) {
     if (at + size <= bytes) std::memcpy(&text[at], from, size);
   };
+  // Scales are 1/16; everything else in a block is random bytes.
+  const auto put_block = [&](size_t at, const DTypeRow& format) {
+    const auto size = static_cast<size_t>(format.bytes), scales_at = static_cast<size_t>(format.scales_at),
+               scales_end = scales_at + 2 * static_cast<size_t>(format.scales);
+    for (size_t j = scales_at == 0 ? scales_end : 0; j < size; j += 4) {
+      const uint32_t numbers = random();
+      put(at + j, &numbers, std::min<size_t>(4, size - j));
+    }
+    const uint16_t scale = 0x2c00;  // f16 of 1/16
+    for (size_t j = scales_at; j < scales_end; j += 2) put(at + j, &scale, 2);
+  };
   switch (of) {
     case DType::kF32:
       for (size_t i = 0; i < bytes; i += 4) {
@@ -49,17 +60,11 @@ std::string pattern(DType of, size_t bytes) {
         put(i, &x, 2);
       }
       break;
-    case DType::kQ4_0:
-      for (size_t i = 0; i < bytes; i += size_of(of)) {
-        const uint16_t scale = 0x2c00;  // f16 of 1/16
-        put(i, &scale, 2);
-        for (size_t j = kQ4Numbers; j < size_of(of); j += 4) {
-          const uint32_t numbers = random();
-          put(i + j, &numbers, 4);
-        }
-      }
-      break;
     default:
+      if (is_blocks(of)) {
+        for (size_t i = 0; i < bytes; i += size_of(of)) put_block(i, row_of(of));
+        break;
+      }
       // Random bytes. For fp8 the top bit of the exponent is 0 and the next is 1, which excludes NaN and denormals.
       for (size_t i = 0; i < bytes; ++i) {
         uint32_t r = random();

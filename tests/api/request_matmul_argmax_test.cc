@@ -74,7 +74,7 @@ TEST(ReadMatmulArgmax, RefusalsNameTheCause) {
       {"a dtype 77", [](D* d) { d->a.dtype = static_cast<lathe_dtype>(77); }, kInvalid, "a: dtype 77"},
       {"a i8", [](D* d) { d->a.dtype = d->b.dtype = LATHE_I8; }, kUnsupported, "a: dtype i8"},
       {"b f8", [](D* d) { d->b.dtype = LATHE_F8_E4M3; }, kUnsupported, "b: dtype f8e4m3"},
-      {"mixed", [](D* d) { d->a.dtype = LATHE_F16; }, kInvalid, "differ in dtype: f16 and f32"},
+      {"mixed", [](D* d) { d->a.dtype = LATHE_F16; }, kInvalid, "b: dtype f32 differs from f16"},
       {"logits none", [](D* d) { d->logits_dtype = LATHE_DTYPE_NONE; }, kInvalid, "logits: dtype"},
       {"logits i32", [](D* d) { d->logits_dtype = LATHE_I32; }, kUnsupported, "logits: dtype i32"},
       {"bias dtype",

@@ -18,13 +18,13 @@ RequestContext context_of(bool is_cpu) {
 }
 
 // A product of 5 x 6 x 64 whose memory is never read.
-struct Product {
+struct ProductRequest {
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   float data[1024] = {}, out[64] = {}, scales[8] = {};
   int32_t zero = 3, zeros[6] = {};
   lathe_scale scale = LATHE_SCALE_INIT;
 
-  Product(lathe_dtype a, lathe_dtype b) {
+  ProductRequest(lathe_dtype a, lathe_dtype b) {
     desc.m = 5, desc.n = 6, desc.k = 64;
     desc.a.data = desc.b.data = data;
     desc.d.data = out;
@@ -35,14 +35,14 @@ struct Product {
     scale.dtype = LATHE_F32;
     scale.data = scales;
   }
-  Product(const Product&) = delete;
+  ProductRequest(const Product&) = delete;
   absl::Status read(Request* r, bool is_cpu = true) const {
     return read_matmul(&desc, Purpose::kRun, context_of(is_cpu), nullptr, r);
   }
 };
 
 TEST(Q4, LeadingDimensionIsInElements) {
-  Product p(LATHE_BF16, LATHE_Q4_0);
+  ProductRequest p(LATHE_BF16, LATHE_Q4_0);
   p.desc.b.leading_dimension = 96;
   p.desc.math = LATHE_MATH_INT8;
   Request r;
@@ -55,7 +55,7 @@ TEST(Q4, LeadingDimensionIsInElements) {
 }
 
 TEST(Q4, MathInt8AppliesToBlocksOnly) {
-  Product p(LATHE_F32, LATHE_Q4_0), f32(LATHE_F32, LATHE_F32);
+  ProductRequest p(LATHE_F32, LATHE_Q4_0), f32(LATHE_F32, LATHE_F32);
   Request r;
   p.desc.math = LATHE_MATH_TF32;
   ASSERT_TRUE(p.read(&r).ok());
@@ -72,19 +72,19 @@ TEST(Q4, RefusalsNameTheCause) {
     absl::StatusCode code;
     const char* says;
   } const cases[] = {
-      {[](lathe_matmul_desc* d) { d->k = 33; }, kInvalid, "k 33 is no multiple of 32"},
-      {[](lathe_matmul_desc* d) { d->b.leading_dimension = 72; }, kInvalid, "ldb 72 is no multiple of 32"},
+      {[](lathe_matmul_desc* d) { d->k = 33; }, kInvalid, "k 33 is not a multiple of 32"},
+      {[](lathe_matmul_desc* d) { d->b.leading_dimension = 72; }, kInvalid, "ldb 72 is not a multiple of 32"},
       {[](lathe_matmul_desc* d) { d->b.leading_dimension = 32; }, kInvalid, "ldb 32 < k 64"},
       {[](lathe_matmul_desc* d) { d->batch = 2, d->b.batch_stride = 100; }, kInvalid,
-       "batch_stride 100 is no multiple of 32"},
+       "batch_stride 100 is not a multiple of 32"},
       {[](lathe_matmul_desc* d) { d->b.layout = LATHE_ROW_MAJOR; }, kUnsupported, "only COLUMN_MAJOR"},
       {[](lathe_matmul_desc* d) { d->a.dtype = LATHE_I8; }, kUnsupported,
-       "is multiplied by f32, f16, bf16 alone"},
+       "cannot be multiplied by q4_0; use f32, f16, bf16"},
       {[](lathe_matmul_desc* d) { d->a.dtype = LATHE_Q4_0; }, kUnsupported, "a: dtype q4_0 is none of"},
       {[](lathe_matmul_desc* d) { d->d.dtype = LATHE_Q4_0; }, kUnsupported, "d: dtype q4_0 is none of"},
   };
   for (const auto& c : cases) {
-    Product p(LATHE_F32, LATHE_Q4_0);
+    ProductRequest p(LATHE_F32, LATHE_Q4_0);
     c.change(&p.desc);
     Request r;
     const absl::Status status = p.read(&r);
@@ -95,15 +95,16 @@ TEST(Q4, RefusalsNameTheCause) {
 }
 
 TEST(Q4, IsSupportedOnTheCpuOnly) {
-  Product p(LATHE_F32, LATHE_Q4_0);
+  ProductRequest p(LATHE_F32, LATHE_Q4_0);
   Request r;
   const absl::Status status = p.read(&r, /*is_cpu=*/false);
   EXPECT_EQ(status.code(), kUnsupported);
-  EXPECT_NE(status.message().find("b: q4_0 has kernels on the CPU alone"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("b: only the CPU multiplies f32 by q4_0"), absl::string_view::npos)
+      << status;
 }
 
 TEST(ScaleOfBytes, IsReadIntoClassAndArguments) {
-  Product p(LATHE_I8, LATHE_I8);
+  ProductRequest p(LATHE_I8, LATHE_I8);
   lathe_scale of_b = p.scale;
   of_b.granularity = LATHE_PER_CHANNEL;
   of_b.data = p.scales + 1;
@@ -132,31 +133,33 @@ TEST(ScaleOfBytes, IsReadIntoClassAndArguments) {
 
 TEST(ScaleOfBytes, RefusalsNameTheCause) {
   struct {
-    std::function<void(Product*)> change;
+    std::function<void(ProductRequest*)> change;
     absl::StatusCode code;
     const char* says;
   } const cases[] = {
-      {[](Product* p) { p->scale.struct_size = 1; }, kInvalid, "a: scale: struct_size 1"},
-      {[](Product* p) { p->scale.dtype = LATHE_F16; }, kUnsupported, "a: scale: dtype f16 is none of f32"},
-      {[](Product* p) { p->scale.granularity = LATHE_PER_BLOCK; }, kUnsupported, "PER_BLOCK is reserved"},
-      {[](Product* p) { p->scale.granularity = static_cast<lathe_granularity>(7); }, kInvalid,
+      {[](ProductRequest* p) { p->scale.struct_size = 1; }, kInvalid, "a: scale: struct_size 1"},
+      {[](ProductRequest* p) { p->scale.dtype = LATHE_F16; }, kUnsupported,
+       "a: scale: dtype f16 is none of f32"},
+      {[](ProductRequest* p) { p->scale.granularity = LATHE_PER_BLOCK; }, kUnsupported,
+       "PER_BLOCK is reserved"},
+      {[](ProductRequest* p) { p->scale.granularity = static_cast<lathe_granularity>(7); }, kInvalid,
        "granularity 7"},
-      {[](Product* p) { p->scale.block_size = 32; }, kInvalid, "block_size 32 without PER_BLOCK"},
-      {[](Product* p) { p->scale.data = nullptr; }, kInvalid, "a: scale: data is NULL"},
-      {[](Product* p) { p->scale.data = p->out; }, kInvalid, "d overlaps the scale of a"},
-      {[](Product* p) { p->desc.d.dtype = LATHE_I32; }, kInvalid, "scales need a float"},
-      {[](Product* p) { p->desc.a.dtype = p->desc.b.dtype = LATHE_F32; }, kUnsupported,
-       "only operands of i8"},
-      {[](Product* p) { p->desc.b.zero_point = p->out; }, kInvalid, "d overlaps the zero point of b"},
-      {[](Product* p) {
+      {[](ProductRequest* p) { p->scale.block_size = 32; }, kInvalid, "block_size 32 without PER_BLOCK"},
+      {[](ProductRequest* p) { p->scale.data = nullptr; }, kInvalid, "a: scale: data is NULL"},
+      {[](ProductRequest* p) { p->scale.data = p->out; }, kInvalid, "d overlaps the scale of a"},
+      {[](ProductRequest* p) { p->desc.d.dtype = LATHE_I32; }, kInvalid, "have no scales: use a float"},
+      {[](ProductRequest* p) { p->desc.a.dtype = p->desc.b.dtype = LATHE_F32; }, kUnsupported,
+       "scale_a: only a matmul of i8 has scales"},
+      {[](ProductRequest* p) { p->desc.b.zero_point = p->out; }, kInvalid, "d overlaps the zero point of b"},
+      {[](ProductRequest* p) {
          p->desc.a.scale = nullptr;
          p->desc.a.dtype = p->desc.b.dtype = LATHE_F32;
          p->desc.b.zero_point = &p->zero;
        },
-       kUnsupported, "b: zero_point: only operands of i8"},
+       kUnsupported, "zero_b: only a matmul of i8 has scales and zero points"},
   };
   for (const auto& c : cases) {
-    Product p(LATHE_I8, LATHE_I8);
+    ProductRequest p(LATHE_I8, LATHE_I8);
     p.desc.a.scale = &p.scale;
     c.change(&p);
     Request r;
@@ -167,19 +170,19 @@ TEST(ScaleOfBytes, RefusalsNameTheCause) {
 }
 
 TEST(ScaleOfBytes, IsSupportedOnTheCpuOnly) {
-  Product p(LATHE_I8, LATHE_I8);
+  ProductRequest p(LATHE_I8, LATHE_I8);
   p.desc.a.zero_point = &p.zero;
   Request r;
   const absl::Status status = p.read(&r, /*is_cpu=*/false);
   EXPECT_EQ(status.code(), kUnsupported);
-  EXPECT_NE(status.message().find("scales and zero points have kernels on the CPU alone"),
+  EXPECT_NE(status.message().find("only the CPU has kernels with scales and zero points"),
             absl::string_view::npos)
       << status;
 }
 
 // A plan has no pointers, so that a scale is present is enough.
 TEST(ScaleOfBytes, NullDataIsAScaleInAPlan) {
-  Product p(LATHE_I8, LATHE_I8);
+  ProductRequest p(LATHE_I8, LATHE_I8);
   p.scale.data = nullptr;
   p.desc.b.scale = &p.scale;
   Request r;

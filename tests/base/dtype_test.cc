@@ -28,7 +28,7 @@ void expect_names_round_trip(int32_t count) {
 }
 
 TEST(DTypeTest, NamesRoundTrip) {
-  expect_names_round_trip<DType>(12);
+  expect_names_round_trip<DType>(static_cast<int32_t>(kDTypeCount));
   expect_names_round_trip<Activation>(5);
   expect_names_round_trip<Determinism>(3);
   expect_names_round_trip<Math>(4);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/dtype.h"
 #include "reference/operand.h"
 
 namespace lathe::cli {
@@ -19,6 +20,46 @@ float as_float(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
+}
+
+// The library and the reference describe the block formats separately.
+TEST(Numbers, BlockFormatsAreThoseOfTheLibrary) {
+  size_t formats = 0;
+  for (const DTypeRow& row : kDTypes) formats += row.kind == DTypeKind::kBlocks;
+  EXPECT_EQ(block_formats().size(), formats);
+  for (const BlockFormat& f : block_formats()) {
+    const DTypeRow& row = row_of(static_cast<DType>(f.dtype));
+    EXPECT_EQ(f.name, std::string(row.name));
+    EXPECT_EQ(name_of(f.dtype), std::string(f.name));
+    EXPECT_EQ(dtype_named(f.name), f.dtype);
+    EXPECT_EQ(static_cast<int>(row.kind), static_cast<int>(DTypeKind::kBlocks)) << f.name;
+    EXPECT_EQ(f.bytes, static_cast<size_t>(row.bytes)) << f.name;
+    EXPECT_EQ(f.elements, row.elements) << f.name;
+    EXPECT_EQ(f.has_int8, row.has_int8) << f.name;
+  }
+}
+
+TEST(Numbers, EveryBlockFormatStoresEachElementApart) {
+  for (const BlockFormat& f : block_formats()) {
+    std::vector<uint8_t> block(f.bytes, 0xff);
+    f.store_scale(block.data(), 0.5);
+    for (int64_t i = 0; i < f.elements; ++i)
+      f.store(block.data(), i, f.lowest + i % (f.highest - f.lowest + 1));
+    for (int64_t i = 0; i < f.elements; ++i)
+      EXPECT_EQ(f.load(block.data(), i),
+                0.5 * static_cast<double>(f.lowest + i % (f.highest - f.lowest + 1) - f.zero))
+          << f.name << " " << i;
+  }
+}
+
+TEST(Numbers, AQ4_0BlockIsAScaleAndThenHalves) {
+  uint8_t block[18] = {0x00, 0x3c};  // f16 of 1
+  block[2] = 0x90;
+  block[17] = 0x0f;
+  EXPECT_EQ(load(block, LATHE_Q4_0, 0), -8);
+  EXPECT_EQ(load(block, LATHE_Q4_0, 16), 1);
+  EXPECT_EQ(load(block, LATHE_Q4_0, 15), 7);
+  EXPECT_EQ(load(block, LATHE_Q4_0, 31), -8);
 }
 
 // The compiler's _Float16 gives the expected values.
@@ -239,16 +280,16 @@ TEST(Numbers, GivesTheLimitsOfF8) {
 
 TEST(Operand, RandomIntegersHaveAllMagnitudes) {
   Normal random(11);
-  OperandForm form;
-  form.rows = 1;
-  form.columns = 4000;
+  OperandSpec spec;
+  spec.rows = 1;
+  spec.columns = 4000;
   for (const auto& [dtype, width] : {std::pair{LATHE_I32, 32}, {LATHE_I64, 64}}) {
-    form.dtype = dtype;
-    Operand operand(form);
+    spec.dtype = dtype;
+    Operand operand(spec);
     operand.fill(Fill::kNormal, &random);
     const int64_t most = INT64_MAX >> (64 - width);
     int small = 0, large = 0, near_least = 0, near_most = 0;
-    for (int64_t i = 0; i < form.columns; ++i) {
+    for (int64_t i = 0; i < spec.columns; ++i) {
       const int64_t x = operand.integer_at(0, 0, i);
       small += x >= -128 && x < 128;
       large += x >= most / 2 || x < -(most / 2);

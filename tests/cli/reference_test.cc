@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/request.h"
 
 namespace lathe::cli {
 namespace {
@@ -24,11 +25,11 @@ MatmulRequest request(int64_t m, int64_t n, int64_t k) {
 // Makes random operands, and computes D in f32 with the epilogue. K is summed in descending order, unlike in the
 // reference.
 MatmulData compute(const MatmulRequest& r, Normal* random) {
-  const MatmulForms forms = forms_of(r);
-  MatmulData data{Operand(forms.a), Operand(forms.b), {}, {}, {}, Operand(forms.d)};
-  if (r.beta != 0) data.c = Operand(forms.c);
-  if (r.bias) data.bias = Operand(forms.bias);
-  if (r.residual) data.residual = Operand(forms.residual);
+  const MatmulSpecs specs = specs_of(r);
+  MatmulData data{Operand(specs.a), Operand(specs.b), {}, {}, {}, Operand(specs.d)};
+  if (r.beta != 0) data.c = Operand(specs.c);
+  if (r.bias) data.bias = Operand(specs.bias);
+  if (r.residual) data.residual = Operand(specs.residual);
   for (Operand* operand : {&data.a, &data.b, &data.c, &data.bias, &data.residual}) {
     if (operand->exists()) operand->fill(r.fill, random);
   }
@@ -185,7 +186,7 @@ TEST_F(Reference, RefusesNaNAndUnwrittenElements) {
   MatmulData data = compute(r, &random);
   data.d.set(0, 1, 1, NAN);
   EXPECT_FALSE(check_matmul(r, data, &random).ok);
-  data.d = Operand(forms_of(r).d);
+  data.d = Operand(specs_of(r).d);
   const CheckResult result = check_matmul(r, data, &random);
   EXPECT_FALSE(result.ok);
   EXPECT_EQ(result.what, "9 of 9 elements were never written");
@@ -237,8 +238,8 @@ TEST_F(Reference, SamplesLargeShapes) {
 
 ArgmaxData argmax_data(const ArgmaxRequest& r, const std::vector<double>& x,
                        const std::vector<double>& indices, const std::vector<double>& values) {
-  const ArgmaxForms forms = forms_of(r);
-  ArgmaxData data{Operand(forms.x), Operand(forms.indices), Operand(forms.values)};
+  const ArgmaxSpecs specs = specs_of(r);
+  ArgmaxData data{Operand(specs.x), Operand(specs.indices), Operand(specs.values)};
   for (int64_t row = 0; row < r.rows; ++row) {
     for (int64_t i = 0; i < r.n; ++i) data.x.set(0, row, i, x[static_cast<size_t>(row * r.n + i)]);
     data.indices.set(0, 0, row, indices[static_cast<size_t>(row)]);
@@ -271,7 +272,7 @@ TEST(ArgmaxReference, ComparesIndicesExactly) {
   r.rows = 1;
   r.n = 2;
   r.index_offset = int64_t{1} << 53;
-  const OperandForm indices = forms_of(r).indices;
+  const OperandSpec indices = specs_of(r).indices;
   ArgmaxData data = argmax_data(r, {1, 2}, {0}, {0});
   for (int64_t index : {r.index_offset, r.index_offset + 1, r.index_offset + 2}) {
     data.indices.copy(0, 0, 0, reinterpret_cast<const uint8_t*>(&index), 0);
@@ -283,9 +284,9 @@ TEST(ArgmaxReference, ComparesIndicesExactly) {
   product.m = product.k = 1;
   product.n = 2;
   product.index_offset = r.index_offset;
-  const MatmulArgmaxForms forms = forms_of(product);
+  const MatmulArgmaxSpecs specs = specs_of(product);
   Normal random(3);
-  MatmulArgmaxData all{Operand(forms.a), Operand(forms.b), {}, Operand(indices), {}};
+  MatmulArgmaxData all{Operand(specs.a), Operand(specs.b), {}, Operand(indices), {}};
   all.a.set(0, 0, 0, 1);
   all.b.set(0, 0, 0, 1);
   all.b.set(0, 0, 1, 2);

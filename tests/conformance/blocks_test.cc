@@ -1,5 +1,5 @@
-// 4-bit weights in blocks (q4_0): every dtype of A, M in every bucket, epilogues, batches, splits, alignments,
-// candidates, and A rounded to bytes where that is allowed. Devices without such kernels say so.
+// Weights in every block format: every dtype of A, M in every bucket, epilogues, batches, splits,
+// alignments, candidates, and A rounded to bytes where that is allowed. Devices without such kernels say so.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,29 +11,48 @@
 #include "device.h"
 #include "matmul_case.h"
 #include "packed_request.h"
+#include "reference/numbers.h"
 
 namespace lathe::conformance {
 namespace {
 
-class Blocks : public ConformanceTest,
-               public testing::WithParamInterface<std::tuple<lathe_dtype, lathe_math>> {
+// The dtype of A, `math`, and the dtype of B.
+using BlockProduct = std::tuple<lathe_dtype, lathe_math, lathe_dtype>;
+
+std::vector<BlockProduct> block_products() {
+  std::vector<BlockProduct> products;
+  for (const cli::BlockFormat& f : cli::block_formats()) {
+    for (lathe_dtype a : {LATHE_F32, LATHE_F16, LATHE_BF16})
+      products.push_back({a, LATHE_MATH_STRICT, f.dtype});
+    if (f.has_int8)
+      for (lathe_dtype a : {LATHE_F32, LATHE_BF16}) products.push_back({a, LATHE_MATH_INT8, f.dtype});
+  }
+  return products;
+}
+
+class Blocks : public ConformanceTest, public testing::WithParamInterface<BlockProduct> {
  protected:
   void SetUp() override {
     ConformanceTest::SetUp();
     if (IsSkipped()) return;
-    if (!is_cpu()) GTEST_SKIP() << "only the CPU has q4_0 kernels";
+    if (!is_cpu()) GTEST_SKIP() << "only the CPU has kernels for block formats";
     if (std::get<1>(GetParam()) != LATHE_MATH_INT8 || is_fallback()) return;
     MatmulRequest request(make(5, 32, 64), &random_);
     rounds_ = legal_candidates(device(), *request.desc()).front()["config"]["kernel"] == "bytes";
+  }
+  // The least K of at least `k` that is whole blocks of the format.
+  static int64_t whole_blocks(int64_t k) {
+    const int64_t block = elements_of(std::get<2>(GetParam()));
+    return (k + block - 1) / block * block;
   }
   MatmulCase make(int64_t m, int64_t n, int64_t k) {
     MatmulCase c;
     c.m = capped(m);
     c.n = capped(n);
-    c.k = k;
+    c.k = whole_blocks(k);
     c.in = std::get<0>(GetParam());
     c.math = std::get<1>(GetParam());
-    c.b = LATHE_Q4_0;
+    c.b = std::get<2>(GetParam());
     c.trans_b = true;
     return c;
   }
@@ -130,7 +149,8 @@ TEST_P(Blocks, RowsOfNanAndInfinity) {
   const float special[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                            -std::numeric_limits<float>::infinity()};
   if (std::get<0>(GetParam()) != LATHE_F32) GTEST_SKIP() << "this test writes A as f32";
-  constexpr int64_t kM = 7, kN = 37, kK = 96;
+  constexpr int64_t kM = 7, kN = 37;
+  const int64_t kK = whole_blocks(96);
   MatmulRequest whole(make(kM, kN, kK), &random_);
   const lathe_matmul_desc& desc = *whole.desc();
   const auto* a = static_cast<const float*>(desc.a.data);
@@ -162,13 +182,14 @@ TEST_P(Blocks, RowsOfNanAndInfinity) {
 
 TEST_P(Blocks, ExtremeMagnitudes) {
   if (std::get<0>(GetParam()) != LATHE_F32) GTEST_SKIP() << "this test writes A as f32";
-  constexpr int64_t kM = 5, kN = 16, kK = 64;
+  constexpr int64_t kM = 5, kN = 16;
+  const int64_t kK = whole_blocks(64);
   MatmulCase c = make(kM, kN, kK);
   c.values = Values::kSmallIntegers;  // scales of 1/2 and 1, integers -4 to 4
   MatmulRequest whole(c, &random_);
   const auto* a = static_cast<const float*>(whole.desc()->a.data);
   for (float magnitude : {0x1p-149f, 0x1p-130f, 0x1p-120f, 0x1p-119f, 0x1p-118f, 0x1p100f, 0x1p115f}) {
-    std::vector<float> scaled(kM * kK), plain(kM * kN), got(kM * kN);
+    std::vector<float> scaled(static_cast<size_t>(kM * kK)), plain(kM * kN), got(kM * kN);
     lathe_matmul_desc mine = *whole.desc();
     mine.a.leading_dimension = kK;
     mine.d.data = plain.data();
@@ -211,16 +232,10 @@ TEST_P(Blocks, BatchInvariant) {
   EXPECT_TRUE(is_batch_invariant(device(), &request));
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Blocks,
-                         testing::Values(std::tuple{LATHE_F32, LATHE_MATH_STRICT},
-                                         std::tuple{LATHE_F16, LATHE_MATH_STRICT},
-                                         std::tuple{LATHE_BF16, LATHE_MATH_STRICT},
-                                         std::tuple{LATHE_F32, LATHE_MATH_INT8},
-                                         std::tuple{LATHE_BF16, LATHE_MATH_INT8}),
-                         [](const auto& info) {
-                           return std::string(name_of(std::get<0>(info.param))) +
-                                  (std::get<1>(info.param) == LATHE_MATH_INT8 ? "_int8" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(Dtypes, Blocks, testing::ValuesIn(block_products()), [](const auto& info) {
+  return std::string(name_of(std::get<0>(info.param))) + "_by_" + name_of(std::get<2>(info.param)) +
+         (std::get<1>(info.param) == LATHE_MATH_INT8 ? "_int8" : "");
+});
 
 // i8 with scales per tensor, per row and per column, and with a zero point.
 class Scales : public ConformanceTest {
@@ -340,18 +355,18 @@ TEST_F(QuantisedElsewhere, NamesTheRequest) {
   desc.n = 4;
   desc.k = 64;
   desc.a.dtype = desc.d.dtype = LATHE_F32;
-  desc.b.dtype = LATHE_Q4_0;
+  desc.b.dtype = cli::block_formats().front().dtype;
   desc.b.layout = LATHE_COLUMN_MAJOR;
   lathe_plan* plan = nullptr;
   EXPECT_EQ(lathe_plan_matmul(device(), &desc, &plan), LATHE_UNSUPPORTED);
-  EXPECT_NE(std::string(lathe_last_error()).find("q4_0 has kernels on the CPU alone"), std::string::npos)
+  EXPECT_NE(std::string(lathe_last_error()).find("only the CPU multiplies f32 by q4_0"), std::string::npos)
       << lathe_last_error();
   lathe_scale scale = LATHE_SCALE_INIT;
   scale.dtype = LATHE_F32;
   desc.a.dtype = desc.b.dtype = LATHE_I8;
   desc.b.scale = &scale;
   EXPECT_EQ(lathe_plan_matmul(device(), &desc, &plan), LATHE_UNSUPPORTED);
-  EXPECT_NE(std::string(lathe_last_error()).find("scales and zero points have kernels on the CPU alone"),
+  EXPECT_NE(std::string(lathe_last_error()).find("only the CPU has kernels with scales and zero points"),
             std::string::npos)
       << lathe_last_error();
 }

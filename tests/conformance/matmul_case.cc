@@ -139,25 +139,29 @@ double MatmulRequest::draw(lathe_dtype dtype) {
   return round_to(dtype, random_->normal());
 }
 
-// q4_0 decoded by its definition: byte 2 + j of a block holds element j in the lower half, element 16 + j in the upper.
+bool MatmulRequest::rounds_to_bytes() const {
+  const cli::BlockFormat* blocks = cli::block_format(case_.b);
+  return blocks != nullptr && blocks->has_int8 && case_.math == LATHE_MATH_INT8;
+}
+
+// Block formats are those of src/reference, which shares no code with the library.
 std::vector<double> MatmulRequest::fill_blocks(const Operand& o) {
+  const cli::BlockFormat& f = *cli::block_format(o.dtype);
   std::vector<double> values(static_cast<size_t>(o.batch * o.rows * o.columns));
   const bool whole = case_.values == Values::kSmallIntegers;
   const double special[] = {kNan, kInfinity, -kInfinity, 0.0, -0.0};
   for (int64_t b = 0; b < o.batch; ++b) {
     for (int64_t j = 0; j < o.columns; ++j) {
-      for (int64_t k = 0; k < o.rows; k += 32) {
+      for (int64_t k = 0; k < o.rows; k += f.elements) {
         uint8_t* block = o.at(b, k, j);
         double scale = whole ? random_->between(1, 2) * 0.5 : round_to(LATHE_F16, random_->normal() / 8);
         if (case_.values == Values::kSpecial && random_->below(50) == 0)
           scale = round_to(LATHE_F16, special[random_->below(5)]);
-        store(LATHE_F16, scale, block);
-        for (int64_t i = 0; i < 32; ++i) {
-          const int64_t q = whole ? random_->between(4, 12) : random_->below(16);
-          uint8_t& byte = block[2 + i % 16];
-          byte = static_cast<uint8_t>(i < 16 ? q : byte | q << 4);
-          values[static_cast<size_t>((b * o.rows + k + i) * o.columns + j)] =
-              scale * (static_cast<double>(q) - 8);
+        f.store_scale(block, scale);
+        for (int64_t i = 0; i < f.elements; ++i) {
+          f.store(block, i,
+                  whole ? random_->between(f.zero - 4, f.zero + 4) : random_->between(f.lowest, f.highest));
+          values[static_cast<size_t>((b * o.rows + k + i) * o.columns + j)] = f.load(block, i);
         }
       }
     }
@@ -232,7 +236,7 @@ std::vector<double> MatmulRequest::every_number(const Operand& o) const {
 }
 
 std::vector<double> MatmulRequest::fill(const Operand& o) {
-  if (o.dtype == LATHE_Q4_0) return fill_blocks(o);
+  if (cli::block_format(o.dtype) != nullptr) return fill_blocks(o);
   std::vector<double> values(static_cast<size_t>(o.batch * o.rows * o.columns));
   for (double& value : values) value = draw(o.dtype);
   const bool every = case_.values == Values::kEveryNumberInA || case_.values == Values::kEveryNumberInB;

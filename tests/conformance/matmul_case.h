@@ -47,7 +47,7 @@ enum class ResidualMode { kNone, kSeparate, kInPlace };
 struct MatmulCase {
   int64_t m = 1, n = 1, k = 1, batch = 1;
   lathe_dtype in = LATHE_F32, out = LATHE_F32;
-  lathe_dtype b = LATHE_DTYPE_NONE;  // the dtype of B if it is not `in`: q4_0, f16 or bf16
+  lathe_dtype b = LATHE_DTYPE_NONE;  // the dtype of B if it is not `in`: a block format, f16 or bf16
   // For i8. Scales: 0 none, 1 per tensor, 2 per row of A or column of B.
   int scale_a = 0, scale_b = 0;
   bool has_zero_point = false;
@@ -131,7 +131,7 @@ class MatmulRequest {
   void make_zero_points();
   std::vector<double> scale_values(int kind, int64_t channels, std::unique_ptr<GuardedMemory>* memory,
                                    lathe_scale* scale, const lathe_scale** where);
-  bool rounds_to_bytes() const { return case_.b == LATHE_Q4_0 && case_.math == LATHE_MATH_INT8; }
+  bool rounds_to_bytes() const;
   void compute_reference();
   bool inputs_unchanged() const;
   bool is_exact() const;

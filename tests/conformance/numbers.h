@@ -12,7 +12,7 @@
 
 namespace lathe::conformance {
 
-// The bytes and the elements of one stored unit: an element, or for q4_0 a block of 32.
+// Bytes of an element, or of a block of elements_of() elements.
 using cli::bytes_of;
 inline int64_t elements_of(lathe_dtype dtype) { return cli::block_elements(dtype); }
 using cli::is_integer;

@@ -154,12 +154,13 @@ TEST(Manifest, NamesTheLocationOfADefect) {
     return error_of(text_of(text));
   };
   EXPECT_THAT(changed("matmul", "conv"), HasSubstr("\"op\": unknown value conv"));
-  EXPECT_THAT(changed("\"b\":\"bf16\"", "\"b\":\"f16\""), HasSubstr("\"b\": f16 is not bf16"));
-  EXPECT_THAT(changed("\"d\":\"bf16\"", "\"d\":\"i32\""), HasSubstr("\"d\": i32 is none of f32, f16, bf16"));
+  EXPECT_THAT(changed("\"b\":\"bf16\"", "\"b\":\"f16\""), HasSubstr("\"b\": dtype f16 differs from bf16"));
+  EXPECT_THAT(changed("\"d\":\"bf16\"", "\"d\":\"i32\""),
+              HasSubstr("\"d\": dtype i32 is none of f32, f16, bf16"));
   EXPECT_THAT(changed("6144", "0"), HasSubstr("\"n\" is not 1 or more"));
   EXPECT_THAT(changed("6144", "6144.5"), HasSubstr("\"n\" is not an integer"));
   EXPECT_THAT(changed("8192", "0"), HasSubstr("\"m_max\" 0 outside"));
-  EXPECT_THAT(changed("\"m_max\":8192", "\"m_lo\":17,\"m_hi\":31"), HasSubstr("[17, 31] is no bucket"));
+  EXPECT_THAT(changed("\"m_max\":8192", "\"m_lo\":17,\"m_hi\":31"), HasSubstr("[17, 31] is not a bucket"));
   EXPECT_THAT(changed("\"m_max\"", "\"m_lo\":1,\"m_max\""), HasSubstr("\"m_lo\": \"m_max\" covers them all"));
   EXPECT_THAT(changed("\"name\"", "\"generic\":0,\"name\""), HasSubstr("\"generic\": unknown field"));
   EXPECT_THAT(changed("trans_b", "transb"), HasSubstr("\"transb\": unknown field"));
@@ -197,45 +198,45 @@ TEST(Manifest, RefusesClassesThatNoRequestCanHave) {
     size_t of;
     const char *change, *cause;
   } cases[] = {
-      {0, R"("k":65)", "65 is no multiple of 32"},
-      {0, R"("trans_b":0)", "q4_0 is not f32"},
-      {0, R"("a":"i8")", "q4_0 is not i8"},
-      {0, R"("op":"matmul_argmax","logits":"f32","d":"i32")", "q4_0 is not f32"},
-      {0, R"("math":"tf32")", "tf32 is for f32 alone"},
+      {0, R"("k":65)", "65 is not a multiple of 32"},
+      {0, R"("trans_b":0)", "\"b\": q4_0 has its blocks along K"},
+      {0, R"("a":"i8")", "\"a\": dtype i8 cannot be multiplied by q4_0"},
+      {0, R"("op":"matmul_argmax","logits":"f32","d":"i32")", "\"b\": dtype q4_0 is none of"},
+      {0, R"("math":"tf32")", "tf32 does not apply to"},
       {0, R"("packed_b":1)", "\"packed_b\""},
       {0, R"("a":"i32")", "i32 is none of"},
-      {1, R"("a":"f16","b":"f16")", "tf32 is for f32 alone"},
-      {1, R"("b":"f16")", "tf32 is for f32 alone"},
-      {5, R"("a":"bf16")", "f16 is not bf16"},
-      {5, R"("b":"f8e4m3")", "f8e4m3 is not f32"},
-      {1, R"("math":"int8")", "int8 is for B of q4_0 alone"},
-      {1, R"("math":"bf16")", "bf16 is for A of f32 by B of bf16 alone"},
-      {6, R"("a":"bf16")", "bf16 is for A of f32 by B of bf16 alone"},
-      {6, R"("b":"f16")", "bf16 is for A of f32 by B of bf16 alone"},
+      {1, R"("a":"f16","b":"f16")", "tf32 does not apply to"},
+      {1, R"("b":"f16")", "tf32 does not apply to"},
+      {5, R"("a":"bf16")", "f16 differs from bf16"},
+      {5, R"("b":"f8e4m3")", "f8e4m3 differs from f32"},
+      {1, R"("math":"int8")", "int8 does not apply to f32 by f32"},
+      {1, R"("math":"bf16")", "bf16 does not apply to"},
+      {6, R"("a":"bf16")", "bf16 does not apply to"},
+      {6, R"("b":"f16")", "bf16 does not apply to"},
       {1, R"("trans_b":0)", "\"packed_b\""},
-      {1, R"("scale_a":1)", "of a matmul of i8 alone"},
-      {1, R"("zero_a":1)", "of a matmul of i8 alone"},
-      {1, R"("zero_b":1)", "of a matmul of i8 alone"},
-      {2, R"("zero_b":2)", "as many as"},
-      {3, R"("zero_b":1)", "as many as"},
-      {1, R"("c":"i8")", "\"c\": i8 is none of"},
-      {1, R"("bias":"i8")", "\"bias\": i8 is none of"},
-      {1, R"("residual":"i8")", "\"residual\": i8 is none of"},
-      {1, R"("d":"i32")", "\"d\": i32 is none of f32, f16, bf16"},
+      {1, R"("scale_a":1)", "only a matmul of i8 has scales and zero points"},
+      {1, R"("zero_a":1)", "only a matmul of i8 has scales and zero points"},
+      {1, R"("zero_b":1)", "only a matmul of i8 has scales and zero points"},
+      {2, R"("zero_b":2)", "one zero point per scale"},
+      {3, R"("zero_b":1)", "one zero point per scale"},
+      {1, R"("c":"i8")", "\"c\": dtype i8 is none of"},
+      {1, R"("bias":"i8")", "\"bias\": dtype i8 is none of"},
+      {1, R"("residual":"i8")", "\"residual\": dtype i8 is none of"},
+      {1, R"("d":"i32")", "\"d\": dtype i32 is none of f32, f16, bf16"},
       {1, R"("op":"matmul_argmax","logits":"f32","d":"i32","c":"none")", "\"packed_b\""},
       {1, R"("op":"matmul_argmax","logits":"f32","d":"i32","c":"none","packed_b":0,"scale_b":1)",
-       "of a matmul of i8 alone"},
+       "only a matmul of i8 has scales and zero points"},
       {1, R"("op":"matmul_argmax","logits":"none","d":"i32","c":"none","packed_b":0)",
-       "\"logits\": none is none of"},
-      {2, R"("op":"matmul_argmax","logits":"f32")", "\"a\": i8 is none of f32, f16, bf16"},
-      {2, R"("scale_b":1)", "i32 sums have no scales"},
-      {2, R"("d":"i64")", "\"d\": i64 is none of f32, f16, bf16, i32"},
-      {2, R"("c":"f32")", "i32 sums have no epilogue"},
-      {2, R"("bias":"f32")", "i32 sums have no epilogue"},
-      {2, R"("residual":"f32")", "i32 sums have no epilogue"},
-      {2, R"("activation":"relu")", "i32 sums have no epilogue"},
-      {4, R"("b":"f8e5m2")", "f8e5m2 is not f8e4m3"},
-      {4, R"("d":"i32")", "\"d\": i32 is none of f32, f16, bf16"},
+       "\"logits\": dtype none is none of"},
+      {2, R"("op":"matmul_argmax","logits":"f32")", "\"a\": dtype i8 is none of f32, f16, bf16"},
+      {2, R"("scale_b":1)", "which have no scales"},
+      {2, R"("d":"i64")", "\"d\": dtype i64 is none of f32, f16, bf16, i32"},
+      {2, R"("c":"f32")", "which have no epilogue"},
+      {2, R"("bias":"f32")", "which have no epilogue"},
+      {2, R"("residual":"f32")", "which have no epilogue"},
+      {2, R"("activation":"relu")", "which have no epilogue"},
+      {4, R"("b":"f8e5m2")", "f8e5m2 differs from f8e4m3"},
+      {4, R"("d":"i32")", "\"d\": dtype i32 is none of f32, f16, bf16"},
   };
   for (const auto& c : cases)
     EXPECT_THAT(error_of(with(taken[c.of], c.change)), HasSubstr(c.cause))

@@ -76,7 +76,7 @@ TEST(PlanRecord, NamesTheDefect) {
   EXPECT_THAT(with("more", 1), HasSubstr("13 fields, expected 12"));
   Json of_no_request = to_json(sample_record(RecordKind::kTuned).problem);
   of_no_request["m_hi"] = 9;
-  EXPECT_THAT(with("class", of_no_request), HasSubstr("no bucket of M"));
+  EXPECT_THAT(with("class", of_no_request), HasSubstr("not a bucket of M"));
   Json later = to_json(CompileConfig());
   later["prefetch"] = 1;
   EXPECT_THAT(with("config", later), HasSubstr("21 fields, expected 20")) << "written by a later release";

@@ -6,7 +6,6 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "core/weights.h"
 #include "kernels/matmul/cpu/shape.h"
 
 namespace lathe {

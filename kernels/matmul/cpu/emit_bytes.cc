@@ -14,8 +14,8 @@ namespace {
 using namespace mlir;
 
 constexpr int64_t kLanes = 16;
-constexpr int64_t kWords = kQ4Elements / 4;  // of four bytes, of a block
-constexpr int64_t kBlockBytes = static_cast<int64_t>(size_of(DType::kQ4_0));
+constexpr int64_t kWords = Q4_0::kElements / 4;  // of four bytes, of a block
+constexpr int64_t kBlockBytes = Q4_0::kBytes;
 constexpr int64_t kChains = 4;
 constexpr int32_t kInfinityBits = 0x7f800000, kNanBits = 0x7fc00000;
 constexpr int32_t kRoundingBits = 0x4b400000;  // of 1.5 * 2^23, whose last place is 1
@@ -24,7 +24,7 @@ constexpr int32_t kRoundingBits = 0x4b400000;  // of 1.5 * 2^23, whose last plac
 constexpr int32_t kLeastBits = 0x04000000;
 
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
-int64_t most_blocks(const CpuTile& t) { return ceil_div(t.most_depth, kQ4Elements); }
+int64_t most_blocks(const CpuTile& t) { return ceil_div(t.most_depth, Q4_0::kElements); }
 // A row's scales, or first sums: one a block, written sixteen at a time.
 int64_t scales_pitch(const CpuTile& t) { return round_up(most_blocks(t), kLanes); }
 // Of a row of A: its bytes, scales and first sums. Rows are not all to start in the same cache set.
@@ -38,7 +38,7 @@ class Bytes {
       : e(emit),
         t(tile),
         rm(t.register_rows),
-        blocks(e.div(t.depth, e.idx(kQ4Elements))),
+        blocks(e.div(t.depth, e.idx(Q4_0::kElements))),
         last_row(e.sub(t.rows, e.idx(1))),
         last_column(e.sub(t.columns, e.idx(1))) {}
 
@@ -69,7 +69,7 @@ class Bytes {
   }
   Value as(Type type, Value x) { return arith::BitcastOp::create(e.b, e.loc, type, x); }
   Value column_of_b(Value j) {
-    return CpuBlocks(e, kLanes).byte_of(e.add(t.b.offset, e.mul(e.min(j, last_column), t.b.row_stride)));
+    return CpuBlocks(e, kLanes, t.b).byte_of(e.add(t.b.offset, e.mul(e.min(j, last_column), t.b.row_stride)));
   }
 
   // --- A in the packing memory: rows of [block][word], then [block] of scales, then [block] of first sums.
@@ -108,7 +108,7 @@ class Bytes {
       return e.to_f32(e.load_vector(t.a.memory, e.add(starts[q], h * kLanes), kLanes));
     };
     for (int64_t q = 0; q < kLanes; ++q) {
-      starts.push_back(e.add(row, e.mul(e.min(e.add(block0, q), last), kQ4Elements)));
+      starts.push_back(e.add(row, e.mul(e.min(e.add(block0, q), last), Q4_0::kElements)));
       Value bits[2];
       for (int64_t h = 0; h < 2; ++h)
         bits[h] = arith::AndIOp::create(e.b, e.loc, as(i32s(), half(q, h)), words(0x7fffffff));
@@ -138,7 +138,7 @@ class Bytes {
     Value total =
         across(sums, [&](Value x, Value y) -> Value { return arith::AddIOp::create(e.b, e.loc, x, y); });
     total = arith::SubIOp::create(
-        e.b, e.loc, total, words(static_cast<int32_t>(uint32_t{kRoundingBits} * uint32_t{kQ4Elements})));
+        e.b, e.loc, total, words(static_cast<int32_t>(uint32_t{kRoundingBits} * uint32_t{Q4_0::kElements})));
     // A weight's number q counts as q - 8.
     Value first = arith::MulIOp::create(e.b, e.loc, total, words(-8));
     e.store_vector(as(f32s(), first), t.packing, first_at(i, block0));
@@ -177,7 +177,7 @@ class Bytes {
     for (int64_t i = 0; i < 4; ++i) {
       Values parts;
       for (int64_t quarter = 0; quarter < 4; ++quarter) {
-        Value byte = e.add(e.add(columns[4 * quarter + i], block_byte), kQ4Numbers);
+        Value byte = e.add(e.add(columns[4 * quarter + i], block_byte), Q4_0::kNumbers);
         parts.push_back(vector::BitCastOp::create(e.b, e.loc, e.vec(4, e.b.getI32Type()),
                                                   e.load_vector(t.b.memory, byte, 16)));
       }
@@ -268,8 +268,8 @@ class Bytes {
 int64_t bytes_packing_elements(const CpuTile& t) { return padded_rows(t) * row_pitch(t); }
 
 LogicalResult emit_bytes(Emit& e, const CpuTile& t) {
-  if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous || t.lanes != kLanes)
-    return emitError(e.loc, "matmul kernel 'bytes' needs B in blocks, A K-contiguous and sixteen lanes");
+  if (t.b.blocks != DType::kQ4_0 || !t.a_k_contiguous || t.lanes != kLanes)
+    return emitError(e.loc, "matmul kernel 'bytes' needs B of q4_0, A K-contiguous and sixteen lanes");
   Bytes(e, t).run();
   return success();
 }

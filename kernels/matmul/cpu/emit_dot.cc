@@ -46,7 +46,7 @@ class Dot {
         rn(t.register_columns),
         lanes(t.lanes),
         width(t.words.width()),
-        vectors(CpuBlocks::holds(t.b) ? CpuBlocks(emit, t.lanes).vectors() : 1),
+        vectors(CpuBlocks::holds(t.b) ? CpuBlocks(emit, t.lanes, t.b).vectors() : 1),
         last_row(e.sub(t.rows, e.idx(1))),
         last_column(e.sub(t.columns, e.idx(1))) {}
 
@@ -241,7 +241,8 @@ class Dot {
 
   // Elements of a row of B in `bytes` of it; a block of 32 elements has 18 bytes.
   int64_t elements_in(int64_t bytes) const {
-    return CpuBlocks::holds(t.b) ? bytes / 18 * 32 : bytes * 8 / t.b.element.getIntOrFloatBitWidth();
+    return CpuBlocks::holds(t.b) ? CpuBlocks::elements_in(t.b, bytes)
+                                 : bytes * 8 / t.b.element.getIntOrFloatBitWidth();
   }
   // Steps that read one line of a row of B, or two blocks, which are no longer.
   int64_t steps_of_line() const {
@@ -254,10 +255,10 @@ class Dot {
 
   // What of B's row a step multiplies: a vector, or a whole block of it.
   Values vectors_of_b(Value at, Value left) {
-    if (vectors > 1) return CpuBlocks(e, lanes).block(t.b, at);
+    if (vectors > 1) return CpuBlocks(e, lanes, t.b).block(at);
     return {t.words.shifted(t.words.along_k(t.b, at, left))};
   }
-  Value place_in_b(Value at) { return vectors > 1 ? CpuBlocks(e, lanes).byte_of(at) : at; }
+  Value place_in_b(Value at) { return vectors > 1 ? CpuBlocks(e, lanes, t.b).byte_of(at) : at; }
 
   // --- in blocks. The packing memory: A as [block of K][row][tile_k], what sums begin with, then sums as
   // [row][column of the group], a vector each.

@@ -43,7 +43,7 @@ void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64
     if (!left && has_more)
       for (Value line : from) {
         Value next = e.add(line, e.add(at, ahead));
-        if (CpuBlocks::holds(s.view)) next = CpuBlocks(e, lanes).byte_of(next);
+        if (CpuBlocks::holds(s.view)) next = CpuBlocks(e, lanes, s.view).byte_of(next);
         e.prefetch(s.view.memory, next, kIntoL2);
       }
     Values rows(lanes, s.words.zero_words());

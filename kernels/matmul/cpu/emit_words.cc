@@ -58,7 +58,7 @@ Value CpuWords::word_at(const View& v, Value at) const {
 }
 
 Value CpuWords::along_k(const View& v, Value at, Value left) const {
-  if (CpuBlocks::holds(v)) return CpuBlocks(e_, lanes_).along_k(v, at);
+  if (CpuBlocks::holds(v)) return CpuBlocks(e_, lanes_, v).along_k(at);
   Value x = left ? e_.load_masked(v.memory, at, width(), left) : e_.load_vector(v.memory, at, width());
   if (kind_ == kFloats) return e_.to_f32(x);
   return vector::BitCastOp::create(e_.b, e_.loc, word_type(), rounded(x));
