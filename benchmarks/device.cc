@@ -41,15 +41,12 @@ lathe_statistics BenchDevice::statistics() const {
 }
 
 lathe_matmul_desc linear(const Gemm& gemm, const void* a, const void* b, void* d) {
-  // Indexed by Element.
-  constexpr lathe_dtype kDtypes[] = {LATHE_F32,  LATHE_F16, LATHE_BF16, LATHE_I8,  LATHE_Q4_0,
-                                     LATHE_Q4_0, LATHE_F16, LATHE_BF16, LATHE_BF16};
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = gemm.m;
   desc.n = gemm.n;
   desc.k = gemm.k;
-  desc.a.dtype = kDtypes[static_cast<int>(activations_of(gemm.element))];
-  desc.b.dtype = kDtypes[static_cast<int>(gemm.element)];
+  desc.a.dtype = dtype_of(activations_of(gemm.element));
+  desc.b.dtype = dtype_of(gemm.element);
   if (gemm.element == Element::kQ4Int8) desc.math = LATHE_MATH_INT8;
   if (gemm.element == Element::kBF16Rounded) desc.math = LATHE_MATH_BF16;
   desc.d.dtype = gemm.element == Element::kI8 ? LATHE_I32 : LATHE_F32;

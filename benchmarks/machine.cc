@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "contest.h"
+#include "reference/numbers.h"
 #include "runtime/cpu/worker_pool.h"
 
 #if defined(__x86_64__)
@@ -123,12 +124,6 @@ void read_all(const uint8_t* data, size_t bytes) {
   (void)keep;
 }
 
-uint16_t to_bf16(float x) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, 4);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 }  // namespace
 
 Machine describe_machine() {
@@ -233,39 +228,29 @@ Element activations_of(Element weights) {
   }
 }
 
+lathe_dtype dtype_of(Element element) {
+  constexpr lathe_dtype kDtypes[] = {LATHE_F32,  LATHE_F16, LATHE_BF16, LATHE_I8,  LATHE_Q4_0,
+                                     LATHE_Q4_0, LATHE_F16, LATHE_BF16, LATHE_BF16};  // indexed by Element
+  return kDtypes[static_cast<int>(element)];
+}
+
 size_t weight_bytes(Element element, size_t elements) {
-  switch (element) {
-    case Element::kF32: return elements * 4;
-    case Element::kI8: return elements;
-    case Element::kQ4:
-    case Element::kQ4Int8: return elements / 32 * 18;
-    default: return elements * 2;
-  }
+  return elements / static_cast<size_t>(cli::block_elements(dtype_of(element))) *
+         cli::bytes_of(dtype_of(element));
 }
 
 // The i-th 16-bit word of random q4_0 blocks. A block has 9 words; the first is its scale, about 1/8.
-static uint16_t q4_word(size_t i, std::mt19937_64& engine) {
-  if (i % 9 != 0) return static_cast<uint16_t>(engine());
-  const auto scale = static_cast<_Float16>(0.125f * std::normal_distribution<float>()(engine));
-  uint16_t word;
-  std::memcpy(&word, &scale, 2);
-  return word;
+static void write_q4_word(size_t i, std::mt19937_64& engine, uint8_t* to) {
+  if (i % 9 == 0) return cli::store(to, LATHE_F16, 0, 0.125 * std::normal_distribution<float>()(engine));
+  const auto bits = static_cast<uint16_t>(engine());
+  std::memcpy(to, &bits, sizeof bits);
 }
 
 // Writes one number as `element`, for q4_0 the i-th word.
 static void write_number(Element element, float x, size_t i, std::mt19937_64& engine, uint8_t* to) {
-  const auto put = [to](auto value) { std::memcpy(to, &value, sizeof value); };
-  switch (element) {
-    case Element::kF32: return put(x);
-    case Element::kF16:
-    case Element::kF16Weights: return put(static_cast<_Float16>(x));
-    case Element::kBF16:
-    case Element::kBF16Weights:
-    case Element::kBF16Rounded: return put(to_bf16(x));
-    case Element::kI8: return put(static_cast<int8_t>(std::max(-127.0f, std::min(127.0f, 32 * x))));
-    case Element::kQ4:
-    case Element::kQ4Int8: return put(q4_word(i, engine));
-  }
+  if (is_q4(element)) return write_q4_word(i, engine, to);
+  cli::store(to, dtype_of(element), 0,
+             element == Element::kI8 ? std::max(-127.0f, std::min(127.0f, 32 * x)) : x);
 }
 
 void Pool::repeat_block(Element element, void* to, size_t bytes) {

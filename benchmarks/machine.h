@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "lathe/lathe.h"
 
 namespace lathe {
 class WorkerPool;
@@ -77,6 +78,7 @@ inline constexpr NamedElement kNamedElements[] = {{"f32", Element::kF32},
                                                   {"bf16_weights_bf16", Element::kBF16Rounded}};
 inline bool is_q4(Element element) { return element == Element::kQ4 || element == Element::kQ4Int8; }
 Element activations_of(Element weights);  // the element type of A
+lathe_dtype dtype_of(Element element);
 size_t weight_bytes(Element element, size_t elements);
 // Memory for cold operands, on huge pages if the system grants them. fill() writes numbers of N(0, 1), for i8
 // 32 times as large.

@@ -1,15 +1,15 @@
 #include "runtime/cuda/cuda_driver.h"
 
 #include "runtime/cuda/cuda_facts.h"
-#include "runtime/cuda/cuda_results.h"
 #include "runtime/gpu/driver.h"
+#include "runtime/gpu/results.h"
 
 namespace lathe {
 
 const gpu::Platform& cuda_platform() {
   // Never destroyed, because drivers point to it.
   static const auto& platform =
-      *new gpu::Platform{"cuda", {"libcuda.so.1"}, /*is_cuda=*/true, cuda_results(), query_cuda_facts};
+      *new gpu::Platform{"cuda", {"libcuda.so.1"}, /*is_cuda=*/true, gpu::cuda_results(), query_cuda_facts};
   return platform;
 }
 

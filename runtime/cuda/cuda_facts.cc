@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "runtime/gpu/fact_reader.h"
 
 namespace lathe {
 namespace {
@@ -49,34 +50,10 @@ absl::StatusOr<Match> match(int capability) {
   return Match{best, exact ? "sm_90" : best->target};
 }
 
-class FactReader {
- public:
-  FactReader(const gpu::Library& library, gpu::Device device) : library_(library), device_(device) {}
-
-  // Returns 0 if the driver does not know the attribute.
-  int attribute(gpu::DeviceAttribute attribute) const {
-    int value = 0;
-    const int result = library_.call().device_attribute(&value, attribute, device_);
-    return result == gpu::kSuccess && value > 0 ? value : 0;
-  }
-  void add(const char* name, double value, std::string source) {
-    if (value > 0) facts.facts[name] = {value, std::move(source)};
-  }
-  void add_attribute(const char* name, gpu::DeviceAttribute which, const char* source, double unit = 1) {
-    add(name, attribute(which) * unit, source);
-  }
-
-  DeviceFacts facts;
-
- private:
-  const gpu::Library& library_;
-  const gpu::Device device_;
-};
-
 }  // namespace
 
 absl::StatusOr<DeviceFacts> query_cuda_facts(const gpu::Library& library, gpu::Device device) {
-  FactReader read(library, device);
+  gpu::FactReader read(library, device);
   const int capability =
       10 * read.attribute(gpu::kComputeCapabilityMajor) + read.attribute(gpu::kComputeCapabilityMinor);
   LATHE_ASSIGN_OR_RETURN(const Match found, match(capability));
@@ -98,12 +75,10 @@ absl::StatusOr<DeviceFacts> query_cuda_facts(const gpu::Library& library, gpu::D
            2e3 * read.attribute(gpu::kMemoryClockRate) * (read.attribute(gpu::kMemoryBusWidth) / 8.0),
            "2 * CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE * CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH / 8");
 
-  const double unit_clocks = read.facts.fact_or("compute_units", 0) * read.facts.fact_or("clock_hz", 0);
   const Architecture& row = *found.row;
-  read.add("flops_f32", unit_clocks * row.f32_lanes * 2,
-           absl::StrCat("compute_units * clock_hz * ", row.f32_lanes, " lanes * 2; ", row.source));
-  read.add("flops_matrix_f16", unit_clocks * row.matrix_f16_operations,
-           absl::StrCat("compute_units * clock_hz * ", row.matrix_f16_operations, "; ", row.source));
+  read.add_rate("flops_f32", row.f32_lanes * 2, absl::StrCat(row.f32_lanes, " lanes * 2"), row.source);
+  read.add_rate("flops_matrix_f16", row.matrix_f16_operations, absl::StrCat(row.matrix_f16_operations),
+                row.source);
   read.add("launch_seconds", 2.5e-6, "estimate: time for an empty kernel between two others in one stream");
   return std::move(read.facts);
 }

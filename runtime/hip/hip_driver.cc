@@ -1,8 +1,8 @@
 #include "runtime/hip/hip_driver.h"
 
 #include "runtime/gpu/driver.h"
+#include "runtime/gpu/results.h"
 #include "runtime/hip/hip_facts.h"
-#include "runtime/hip/hip_results.h"
 
 namespace lathe {
 
@@ -12,7 +12,7 @@ const gpu::Platform& hip_platform() {
       *new gpu::Platform{"hip",
                          {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
                          /*is_cuda=*/false,
-                         hip_results(),
+                         gpu::hip_results(),
                          query_hip_facts};
   return platform;
 }

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "runtime/gpu/fact_reader.h"
 #include "runtime/hip/agents.h"
 
 namespace lathe {
@@ -46,39 +47,16 @@ constexpr Architecture kArchitectures[] = {
      "architecture GPUs"},
 };
 
-class FactReader {
- public:
-  FactReader(const gpu::Library& library, gpu::Device device) : library_(library), device_(device) {}
-
-  // Returns 0 if the driver does not know the attribute.
-  int attribute(Attribute which) const {
-    int value = 0;
-    const int result = library_.call().device_attribute(&value, which, device_);
-    return result == gpu::kSuccess && value > 0 ? value : 0;
-  }
-  void add(const char* name, double value, std::string source) {
-    if (value > 0) facts.facts[name] = {value, std::move(source)};
-  }
-  void add_attribute(const char* name, Attribute which, const char* source, double unit = 1) {
-    add(name, attribute(which) * unit, source);
-  }
-  PciAddress place() const {
-    return {static_cast<uint32_t>(attribute(kPciDomain)), static_cast<uint32_t>(attribute(kPciBus)),
-            static_cast<uint32_t>(attribute(kPciDevice))};
-  }
-
-  DeviceFacts facts;
-
- private:
-  const gpu::Library& library_;
-  const gpu::Device device_;
-};
+PciAddress place_of(const gpu::FactReader& read) {
+  return {static_cast<uint32_t>(read.attribute(kPciDomain)), static_cast<uint32_t>(read.attribute(kPciBus)),
+          static_cast<uint32_t>(read.attribute(kPciDevice))};
+}
 
 }  // namespace
 
 absl::StatusOr<DeviceFacts> query_hip_facts(const gpu::Library& library, gpu::Device device) {
-  FactReader read(library, device);
-  LATHE_ASSIGN_OR_RETURN(const Agent agent, find_agent(library, read.place()));
+  gpu::FactReader read(library, device);
+  LATHE_ASSIGN_OR_RETURN(const Agent agent, find_agent(library, place_of(read)));
   absl::StatusOr<Target> target = parse_target(agent.isa);
   if (!target.ok() || target->backend != Backend::kRocm)
     return absl::UnavailableError(absl::StrCat("Lathe has no kernels for its architecture, ", agent.isa));
@@ -93,7 +71,6 @@ absl::StatusOr<DeviceFacts> query_hip_facts(const gpu::Library& library, gpu::De
                      "hipDeviceAttributeMaxSharedMemoryPerBlock");
   read.add_attribute("max_workgroup_size", kMaxThreadsPerBlock, "hipDeviceAttributeMaxThreadsPerBlock");
   read.add("launch_seconds", 5e-6, "estimate: time for an empty kernel between two others in one stream");
-  const double unit_clocks = read.facts.fact_or("compute_units", 0) * read.facts.fact_or("clock_hz", 0);
   for (const Architecture& row : kArchitectures) {
     if (row.name != read.facts.target.arch) continue;
     read.add("registers_per_unit", row.registers, row.source);
@@ -103,10 +80,9 @@ absl::StatusOr<DeviceFacts> query_hip_facts(const gpu::Library& library, gpu::De
         absl::StrCat(row.transfers,
                      " * hipDeviceAttributeMemoryClockRate * hipDeviceAttributeMemoryBusWidth / 8; estimate: "
                      "transfers per clock of the memory type on boards of this architecture"));
-    read.add("flops_f32", unit_clocks * row.f32_operations,
-             absl::StrCat("compute_units * clock_hz * ", row.f32_operations, "; ", row.source));
-    read.add("flops_matrix_f16", unit_clocks * row.matrix_f16_operations,
-             absl::StrCat("compute_units * clock_hz * ", row.matrix_f16_operations, "; ", row.source));
+    read.add_rate("flops_f32", row.f32_operations, absl::StrCat(row.f32_operations), row.source);
+    read.add_rate("flops_matrix_f16", row.matrix_f16_operations, absl::StrCat(row.matrix_f16_operations),
+                  row.source);
   }
   return std::move(read.facts);
 }

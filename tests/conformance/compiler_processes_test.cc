@@ -1,11 +1,9 @@
-// The real compiler in its own processes. A process is ended during a request: out of memory, a hang, a crash, or a
-// fatal error of LLVM. Only that request must fail.
+// The real compiler in its own processes. A process ends during a request: out of memory, or a fatal error of LLVM. Only
+// that request must fail. tests/api/compiler_processes_test.cc has the other ends, with a compiler that is a fake.
 #include <gmock/gmock.h>
 #include <lathe/pipelines.h>
-#include <signal.h>
 
 #include <fstream>
-#include <thread>
 
 #include "argmax_case.h"
 #include "device.h"
@@ -61,11 +59,10 @@ class RealCompilerProcesses : public testing::Test {
   }
 
   // A device that compiles argmax by the built-in pipeline and matmul by the long one.
-  std::unique_ptr<OpenDevice> open(uint32_t seconds = 0, uint64_t bytes = UINT64_MAX) const {
+  std::unique_ptr<OpenDevice> open(uint64_t bytes = UINT64_MAX) const {
     lathe_context_options options = memory_only(2);
     options.compiler = LATHE_COMPILER_PROCESS;
     options.compiler_program = LATHE_COMPILER_PROCESS_FILE;
-    options.compiler_seconds = seconds;
     options.compiler_bytes = bytes;
     lathe_pipelines pipelines = LATHE_PIPELINES_INIT;
     const char* paths[] = {pipeline_.c_str()};
@@ -97,12 +94,6 @@ class RealCompilerProcesses : public testing::Test {
     const uint64_t compiles = device.statistics().compiles;
     return ArgmaxRequest(c, &random).run(device.get()) && device.statistics().compiles == compiles + 1;
   }
-  // Sends the signals to the process after it has worked for three ticks more than `before`.
-  static void interrupt(pid_t pid, uint64_t before, const std::vector<int>& signals) {
-    EXPECT_TRUE(comes_true([&] { return stat_of(pid)->ticks >= before + 3; }));
-    for (const int s : signals) kill(pid, s);
-  }
-
   const TemporaryDirectory directory_;
   const std::string pipeline_ = directory_.path() + "/matmul.yaml";
   int served_ = 0;
@@ -120,7 +111,7 @@ TEST_F(RealCompilerProcesses, OutOfMemoryFailsOnlyItsRequest) {
     most = peak_bytes(children[0]);
   }
   ASSERT_GT(most, usual + (uint64_t{32} << 20)) << "the long pipeline must need much more memory";
-  const auto device = open(0, (usual + most) / 2);
+  const auto device = open((usual + most) / 2);
   ASSERT_TRUE(serves(*device));
   EXPECT_EQ(compile_long(*device), LATHE_COMPILE_FAILED);
   EXPECT_THAT(lathe_last_error(), AllOf(HasSubstr("matmul f32"), HasSubstr("compiler_bytes")));
@@ -128,39 +119,6 @@ TEST_F(RealCompilerProcesses, OutOfMemoryFailsOnlyItsRequest) {
   EXPECT_EQ(device->statistics().compiles, 2u);
   EXPECT_EQ(device->statistics().compile_failures, 1u);
   EXPECT_EQ(device->statistics().compiler_loaded, 0u);
-}
-
-TEST_F(RealCompilerProcesses, HangFailsOnlyItsRequest) {
-  const auto device = open(/*seconds=*/5);
-  ASSERT_TRUE(serves(*device));
-  const auto children = children_of(getpid());
-  ASSERT_EQ(children.size(), 1u);
-  const uint64_t before = stat_of(children[0])->ticks;
-  std::thread other([&] { interrupt(children[0], before, {SIGSTOP}); });
-  EXPECT_EQ(compile_long(*device), LATHE_TIMEOUT);
-  other.join();
-  EXPECT_THAT(lathe_last_error(), AllOf(HasSubstr("matmul f32"), HasSubstr("took more than 5 s")));
-  EXPECT_TRUE(comes_true([&] { return is_gone(children[0]); })) << "a stopped process must be ended, too";
-  EXPECT_TRUE(serves(*device));
-  EXPECT_EQ(compile_long(*device), LATHE_OK) << lathe_last_error();
-}
-
-TEST_F(RealCompilerProcesses, CrashFailsOnlyItsRequest) {
-  const auto device = open();
-  for (const auto& [sent, said] :
-       {std::pair{SIGSEGV, "signal 11 (Segmentation fault)"}, std::pair{SIGKILL, "signal 9 (Killed)"}}) {
-    ASSERT_TRUE(serves(*device));
-    const auto children = children_of(getpid());
-    ASSERT_EQ(children.size(), 1u);
-    const uint64_t before = stat_of(children[0])->ticks;
-    // Stops the process first, so that it cannot finish the request before the crash.
-    std::thread other([&, s = sent] { interrupt(children[0], before, {SIGSTOP, s, SIGCONT}); });
-    EXPECT_EQ(compile_long(*device), LATHE_COMPILE_FAILED);
-    other.join();
-    EXPECT_THAT(lathe_last_error(), AllOf(HasSubstr("matmul f32"), HasSubstr(said)));
-  }
-  EXPECT_TRUE(serves(*device));
-  EXPECT_EQ(compile_long(*device), LATHE_OK) << lathe_last_error();
 }
 
 // A 64-bit target without 64-bit code makes LLVM call report_fatal_error.

@@ -1,17 +1,13 @@
-// Leading dimensions of single lines and strides of single matrices may have any value: results are correct,
-// and no byte outside the operands is touched.
+// Leading dimensions of single lines and strides of single matrices may have any value: results are correct, and no byte
+// outside the operands is touched. tests/api/request_distance_test.cc checks the same of the requests of every op.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <string>
 #include <vector>
 
-#include "argmax_case.h"
 #include "device.h"
-#include "matmul_argmax_case.h"
 #include "matmul_case.h"
-#include "packed_request.h"
 
 namespace lathe::conformance {
 namespace {
@@ -26,8 +22,7 @@ void spoil(lathe_operand* o, int64_t rows, int64_t columns, int64_t batch, int64
 }
 void spoil(lathe_matmul_desc* d, int64_t anything) {
   spoil(&d->a, d->m, d->k, d->batch, anything);
-  if (d->b.packed_layout == 0) spoil(&d->b, d->k, d->n, d->batch, anything);
-  if (d->b.packed_layout != 0 && d->batch <= 1) d->b.batch_stride = anything;
+  spoil(&d->b, d->k, d->n, d->batch, anything);
   for (lathe_operand* o : {&d->c, &d->d, &d->epilogue.residual}) spoil(o, d->m, d->n, d->batch, anything);
 }
 
@@ -99,83 +94,6 @@ TEST_F(SingleLines, IgnoresDistancesInExternalLibraries) {
   if (done == 0) GTEST_SKIP() << "no external library is installed";
 }
 
-TEST_F(SingleLines, IgnoresDistancesOfQuantisedAndPackedOperands) {
-  SKIP_UNLESS_CPU("only the CPU has these kernels");
-  for (const int64_t m : {1, 2, 19})
-    for (const int64_t n : {1, 33})
-      for (const int64_t batch : {1, 2}) {
-        MatmulCase blocks;
-        blocks.m = m, blocks.n = n, blocks.k = 96, blocks.batch = batch;
-        blocks.b = LATHE_Q4_0, blocks.trans_b = true;
-        MatmulRequest in_blocks(blocks, &random_);
-        expect(device(), &in_blocks);
-
-        MatmulCase bytes = blocks;
-        bytes.in = LATHE_I8, bytes.b = LATHE_DTYPE_NONE;
-        bytes.scale_a = bytes.scale_b = 2;
-        bytes.zero_b = true;
-        bytes.trans_b = m == 1;
-        MatmulRequest scaled(bytes, &random_);
-        expect(device(), &scaled);
-        bytes.k = 1;
-        MatmulRequest of_one(bytes, &random_);
-        expect(device(), &of_one);
-
-        for (const lathe_dtype in : {LATHE_F32, LATHE_BF16}) {
-          MatmulCase plain = blocks;
-          plain.in = in, plain.b = LATHE_DTYPE_NONE;
-          PackedRequest packed(device(), plain, &random_);
-          ASSERT_LATHE_OK(packed.status());
-          expect(device(), &packed.request());
-        }
-      }
-}
-
-// The weight before packing, with one row or one column.
-TEST_F(SingleLines, IgnoresDistancesOfAWeightToPack) {
-  SKIP_UNLESS_CPU("only the CPU has packed weights");
-  for (const auto& [n, k, trans_b] : {std::tuple{70, 1, false}, {1, 70, true}, {1, 1, false}})
-    for (const int64_t anything : kAnything) {
-      MatmulCase c;
-      c.m = 3, c.n = n, c.k = k, c.trans_b = trans_b;
-      PackedRequest packed(device(), c, &random_, [&](lathe_operand* b) { spoil(b, k, n, 1, anything); });
-      EXPECT_TRUE(packed.run(device())) << anything;
-    }
-}
-
-TEST_F(SingleLines, IgnoresDistancesOfMatmulArgmax) {
-  for_each_product([&](const MatmulCase& shape) {
-    if (shape.n == 0) return;
-    MatmulArgmaxCase c;
-    c.m = shape.m, c.n = shape.n, c.k = shape.k;
-    c.in = shape.trans_a ? LATHE_F32 : LATHE_BF16;
-    c.trans_a = shape.trans_a, c.trans_b = shape.trans_b;
-    c.wants_values = true;
-    c.flush = shape.flush, c.values = shape.values;
-    MatmulArgmaxRequest request(c, &random_);
-    for (const int64_t anything : kAnything) {
-      lathe_matmul_argmax_desc* d = request.mutable_desc();
-      spoil(&d->a, d->m, d->k, 2, anything);
-      spoil(&d->b, d->k, d->n, 2, anything);
-      ASSERT_TRUE(request.run(device())) << "distances of " << anything;
-    }
-  });
-}
-
-TEST_F(SingleLines, IgnoresDistancesOfArgmax) {
-  for (const int64_t rows : {0, 1})
-    for (const int64_t n : {1, 33, 1500})
-      for (const int64_t anything : kAnything) {
-        ArgmaxCase c;
-        c.rows = rows, c.n = n;
-        c.in = LATHE_F16;
-        c.kind = Rows::kTies;
-        ArgmaxRequest request(c, &random_);
-        request.mutable_desc()->x.leading_dimension = anything;
-        ASSERT_TRUE(request.run(device())) << anything;
-      }
-}
-
 TEST_F(SingleLines, IgnoresDistancesInPlansAndSlices) {
   MatmulCase c;
   c.m = 1, c.n = 33, c.k = 65, c.trans_b = true;
@@ -205,47 +123,6 @@ TEST_F(SingleLines, IgnoresDistancesInPlansAndSlices) {
     request.set_workspace(nullptr, 0);
   }
   lathe_plan_destroy(plan);
-}
-
-// Every op refuses two lines that overlap (distance less than their length) and names the distance.
-TEST_F(SingleLines, RejectsOverlappingLines) {
-  const auto refused = [&](lathe_status status, const char* says) {
-    EXPECT_EQ(status, LATHE_INVALID_ARGUMENT) << says;
-    EXPECT_NE(std::string(lathe_last_error()).find(says), std::string::npos) << lathe_last_error();
-  };
-  MatmulCase c;
-  c.m = 2, c.n = 33, c.k = 65;
-  c.c_mode = CMode::kSeparate, c.beta = 1;
-  c.residual_mode = ResidualMode::kSeparate;
-  MatmulRequest request(c, &random_);
-  lathe_matmul_desc* const d = request.mutable_desc();
-  const std::pair<lathe_operand*, const char*> operands[] = {{&d->a, "lda 1 < k 65"},
-                                                             {&d->b, "ldb 1 < n 33"},
-                                                             {&d->c, "ldc 1 < n 33"},
-                                                             {&d->d, "ldd 1 < n 33"},
-                                                             {&d->epilogue.residual, "ldr 1 < n 33"}};
-  for (const auto& [operand, says] : operands) {
-    const int64_t right = operand->leading_dimension;
-    operand->leading_dimension = 1;
-    refused(lathe_matmul(device(), nullptr, d), says);
-    operand->leading_dimension = right;
-  }
-  EXPECT_TRUE(request.run(device()));
-
-  MatmulArgmaxCase head;
-  head.m = 2, head.n = 33, head.k = 65;
-  MatmulArgmaxRequest compared(head, &random_);
-  compared.mutable_desc()->a.leading_dimension = 64;
-  refused(lathe_matmul_argmax(device(), nullptr, compared.desc()), "lda 64 < k 65");
-  compared.mutable_desc()->a.leading_dimension = 65;
-  compared.mutable_desc()->b.leading_dimension = 64;
-  refused(lathe_matmul_argmax(device(), nullptr, compared.desc()), "ldb 64 < k 65");
-
-  ArgmaxCase row;
-  row.rows = 2, row.n = 33;
-  ArgmaxRequest argmax(row, &random_);
-  argmax.mutable_desc()->x.leading_dimension = 32;
-  refused(lathe_argmax(device(), nullptr, argmax.desc()), "ldx 32 < n 33");
 }
 
 }  // namespace

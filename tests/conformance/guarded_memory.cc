@@ -18,6 +18,12 @@ size_t page_bytes() {
   return bytes;
 }
 
+// Where allocations of an emulated device begin in a page, if an inaccessible page follows each of them; else 0.
+size_t page_offset() {
+  static const char* const text = std::getenv("LATHE_TEST_PAGE_OFFSET");
+  return text == nullptr ? 0 : std::strtoul(text, nullptr, 10);
+}
+
 char current_case[512] = "(none)\n";
 lathe_device* operands_device = nullptr;  // null: the host's memory
 
@@ -78,8 +84,13 @@ void GuardedMemory::map_pages(Flush flush, size_t misalign) {
 void GuardedMemory::allocate_on(lathe_device* device, Flush flush, size_t misalign) {
   constexpr size_t kBand = 4096, kBoundary = 256;
   canary_ = 0xFF;  // NaN in every floating-point format
-  const size_t end = (kBand + misalign + bytes_ + kBoundary - 1) / kBoundary * kBoundary;
-  image_.resize(end + kBand);
+  size_t end = (kBand + misalign + bytes_ + kBoundary - 1) / kBoundary * kBoundary, band_after = kBand;
+  if (page_offset() != 0 && flush == Flush::kEnd) {
+    const size_t pages = (page_offset() + end + page_bytes() - 1) / page_bytes();
+    end = pages * page_bytes() - page_offset();
+    band_after = 0;
+  }
+  image_.resize(end + band_after);
   device_ = device;
   if (lathe_device_alloc(device, image_.size(), &device_memory_) != LATHE_OK) {
     std::fprintf(stderr, "%s\n", lathe_last_error());

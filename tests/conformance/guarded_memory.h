@@ -1,6 +1,7 @@
 // Memory of an operand that detects accesses outside it. On the CPU it is between two inaccessible pages, so such an
 // access faults, and so does a write to an input. On a device with its own memory it is between bands of NaN: a read
-// there spoils the result, and a write there, or to an input, is detected when the memory is fetched.
+// there spoils the result, and a write there, or to an input, is detected when the memory is fetched. On an emulated
+// device an inaccessible page can replace the second band (LATHE_TEST_PAGE_OFFSET).
 #pragma once
 
 #include <cstddef>

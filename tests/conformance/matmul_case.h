@@ -35,7 +35,11 @@ namespace lathe::conformance {
 enum class Values {
   kNormal,         // N(0, 1); for i8 any value
   kSmallIntegers,  // [-4, 4]: sums are exact in f32, so one wrong index is a wrong answer
-  kSpecial         // kNormal with a few NaN, infinities and zeros, if the dtype has them
+  kSpecial,        // kNormal with a few NaN, infinities and zeros, if the dtype has them
+  // For dtypes of one byte: A (or B) holds every number of its dtype, and every product of a row and a column has one
+  // term, in which the other operand is 1. So every element of D is one number of A (or B).
+  kEveryNumberInA,
+  kEveryNumberInB
 };
 enum class CMode { kNone, kUnreadNan, kSeparate, kInPlace };  // kUnreadNan: beta 0, C full of NaN
 enum class ResidualMode { kNone, kSeparate, kInPlace };
@@ -122,6 +126,7 @@ class MatmulRequest {
   double draw(lathe_dtype dtype);
   std::vector<double> fill(const Operand& o);
   std::vector<double> fill_blocks(const Operand& o);
+  std::vector<double> every_number(const Operand& o) const;
   void make_scales();
   void make_zero_points();
   std::vector<double> scale_values(int kind, int64_t channels, std::unique_ptr<GuardedMemory>* memory,
@@ -152,9 +157,10 @@ class MatmulRequest {
 // number of the activation.
 void set_whole_epilogue(MatmulCase* c, lathe_activation activation);
 
-// Whether every product of the first m rows has the same bits, row by row, as the product of all rows. Runs and checks
-// the product of all rows first.
-testing::AssertionResult is_batch_invariant(lathe_device* device, MatmulRequest* request);
+// Whether every product of the first m rows has the same bits, row by row, as the product of all rows, which is checked
+// too. Tries every m up to `every_m_to`, and beyond it m at the ends of buckets. Changes the request's m.
+testing::AssertionResult is_batch_invariant(lathe_device* device, MatmulRequest* request,
+                                            int64_t every_m_to = 7);
 
 // Draws the operands of `c` from `random`, runs once and checks.
 testing::AssertionResult run_case(lathe_device* device, const MatmulCase& c, Random* random);

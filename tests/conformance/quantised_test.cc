@@ -131,6 +131,18 @@ TEST_P(Quantised, SpecialValues) {
   }
 }
 
+TEST_P(Quantised, EveryNumberOfTheDtype) {
+  for (const bool trans_a : {false, true}) {
+    for (const Values values : {Values::kEveryNumberInA, Values::kEveryNumberInB}) {
+      MatmulCase c = make(37, 80, 128);
+      c.trans_a = trans_a;
+      c.trans_b = !trans_a;
+      c.values = values;
+      expect(c);
+    }
+  }
+}
+
 TEST_P(Quantised, EveryCandidate) {
   for (const auto& [m, n, k] : {std::tuple{1, 64, 512}, {24, 80, 288}, {150, 136, 272}, {33, 37, 71}}) {
     MatmulCase c = make(m, n, k);

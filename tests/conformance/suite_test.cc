@@ -1,4 +1,4 @@
-// Tests the suite itself: its number formats against the compiler's, its checks against deliberately wrong results.
+// Tests the suite itself: its covering arrays, its guarded memory, and its checks against deliberately wrong results.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -11,84 +11,6 @@
 
 namespace lathe::conformance {
 namespace {
-
-TEST(Numbers, DecodesF16AndBf16LikeTheCompiler) {
-  for (uint32_t bits = 0; bits < 1 << 16; ++bits) {
-    const auto half_bits = static_cast<uint16_t>(bits);
-    _Float16 half;
-    std::memcpy(&half, &half_bits, 2);
-    const uint32_t wide = bits << 16;
-    float bfloat;
-    std::memcpy(&bfloat, &wide, 4);
-    const auto same = [](double x, double y) { return std::isnan(x) ? std::isnan(y) : x == y; };
-    ASSERT_TRUE(same(load(LATHE_F16, &half_bits), half)) << bits;
-    ASSERT_TRUE(same(load(LATHE_BF16, &half_bits), bfloat)) << bits;
-    for (lathe_dtype type : {LATHE_F16, LATHE_BF16}) {
-      const double value = load(type, &half_bits);
-      uint16_t back;
-      store(type, value, &back);
-      if (!std::isnan(value)) ASSERT_EQ(back, half_bits) << name_of(type);
-      if (!std::isnan(value)) ASSERT_EQ(round_to(type, value), value) << name_of(type);
-    }
-  }
-}
-
-TEST(Numbers, RoundsToNearestEven) {
-  Random random = random_stream(10);
-  for (int i = 0; i < 200000; ++i) {
-    // Values in the whole range of f16. The compiler converts a float to f16 with one rounding.
-    const auto x = static_cast<float>(std::ldexp(random.normal(), static_cast<int>(random.between(-30, 17))));
-    ASSERT_EQ(round_to(LATHE_F16, x), static_cast<double>(static_cast<_Float16>(x))) << x;
-  }
-  EXPECT_EQ(round_to(LATHE_F16, 65519.0), 65504.0);
-  EXPECT_EQ(round_to(LATHE_F16, 65520.0), std::numeric_limits<double>::infinity());
-  EXPECT_EQ(round_to(LATHE_F16, 2049.0), 2048.0);
-  EXPECT_EQ(round_to(LATHE_F16, 2051.0), 2052.0);
-  EXPECT_EQ(round_to(LATHE_BF16, 257.0), 256.0);
-  EXPECT_EQ(round_to(LATHE_BF16, 259.0), 260.0);
-  EXPECT_EQ(round_to(LATHE_F16, 0x1p-25), 0.0);
-  EXPECT_EQ(round_to(LATHE_F16, 0x1.8p-25), 0x1p-24);
-}
-
-TEST(Numbers, DecodesF8ByDefinition) {
-  struct {
-    lathe_dtype dtype;
-    int exponent_bits, fraction_bits, largest_code;
-    double largest;
-  } const formats[] = {{LATHE_F8_E4M3, 4, 3, 0x7e, 448},
-                       {LATHE_F8_E5M2, 5, 2, 0x7b, 57344},
-                       {LATHE_F8_E4M3_FNUZ, 4, 3, 0x7f, 240},
-                       {LATHE_F8_E5M2_FNUZ, 5, 2, 0x7f, 57344}};
-  for (const auto& f : formats) {
-    EXPECT_EQ(largest(f.dtype), f.largest);
-    const bool is_fnuz = f.dtype == LATHE_F8_E4M3_FNUZ || f.dtype == LATHE_F8_E5M2_FNUZ;
-    const int bias = (1 << (f.exponent_bits - 1)) - !is_fnuz;
-    double before = -1;
-    for (int code = 0; code <= f.largest_code; ++code) {
-      const int exponent = code >> f.fraction_bits, fraction = code & ((1 << f.fraction_bits) - 1);
-      const double significand = std::ldexp(fraction, -f.fraction_bits) + (exponent ? 1 : 0);
-      const double wanted = std::ldexp(significand, (exponent ? exponent : 1) - bias);
-      for (int sign : {0, 0x80}) {
-        const auto byte = static_cast<uint8_t>(code | sign);
-        if (is_fnuz && byte == 0x80) continue;
-        const double value = load(f.dtype, &byte);
-        ASSERT_EQ(value, sign ? -wanted : wanted) << code;
-        uint8_t back = 0;
-        store(f.dtype, value, &back);
-        ASSERT_EQ(back, byte);
-        ASSERT_EQ(round_to(f.dtype, value), value);
-      }
-      // A value halfway between two neighbours rounds to the even code.
-      if (code > 0) ASSERT_EQ(round_to(f.dtype, (before + wanted) / 2), code % 2 ? before : wanted) << code;
-      before = wanted;
-    }
-    const uint8_t nan = is_fnuz ? 0x80 : 0x7f;
-    EXPECT_TRUE(std::isnan(load(f.dtype, &nan)));
-    const double beyond = round_to(f.dtype, 1e9);
-    EXPECT_TRUE(f.dtype == LATHE_F8_E5M2 ? beyond == std::numeric_limits<double>::infinity()
-                                         : std::isnan(beyond));
-  }
-}
 
 TEST(Pairwise, CoversEveryPairOfLevels) {
   Random random = random_stream(11);

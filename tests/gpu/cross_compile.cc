@@ -6,6 +6,42 @@
 #include "core/json.h"
 
 namespace lathe {
+
+lathe_context_options no_disk() {
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.cache_dir = "";
+  return options;
+}
+
+lathe_matmul_desc describe_matmul(const MatmulForm& f) {
+  alignas(16) static float present[4] = {};  // planning does not read through pointers
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = f.m, desc.n = f.n, desc.k = f.k;
+  desc.a.dtype = desc.b.dtype = f.dtype;
+  desc.c.dtype = desc.d.dtype = f.out;
+  desc.a.layout = f.transposed_a ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+  desc.b.layout = f.transposed_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+  desc.a.data = desc.b.data = desc.c.data = desc.d.data = present;
+  desc.epilogue.activation = f.activation;
+  if (f.everything) {
+    desc.epilogue.beta = 1;
+    desc.epilogue.bias = present;
+    desc.epilogue.bias_dtype = f.out;
+    desc.epilogue.residual.data = present;
+    desc.epilogue.residual.dtype = f.out;
+  }
+  return desc;
+}
+
+Plan plan_matmul(const Device& device, const MatmulForm& form, int32_t split_k, int32_t candidate) {
+  lathe_matmul_desc desc = describe_matmul(form);
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  tuning.split_k = split_k;
+  tuning.candidate = candidate;
+  desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  return device.plan(desc);
+}
+
 GpuCode compile_gpu(const Plan& plan) {
   std::map<std::string, std::string> files;
   for (auto& [name, text] : plan.dump()) files[name] = text;

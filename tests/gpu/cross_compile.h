@@ -11,6 +11,20 @@
 
 namespace lathe {
 
+// Options of a context without a cache directory.
+lathe_context_options no_disk();
+
+struct MatmulForm {
+  lathe_dtype dtype = LATHE_F32, out = LATHE_F32;
+  bool transposed_a = false, transposed_b = false;
+  bool everything = false;  // beta, bias, activation and residual
+  lathe_activation activation = LATHE_ACTIVATION_NONE;
+  int64_t m = 77, n = 200, k = 333;
+};
+// `everything` brings operands of the dtype of D.
+lathe_matmul_desc describe_matmul(const MatmulForm& form);
+Plan plan_matmul(const Device& device, const MatmulForm& form, int32_t split_k, int32_t candidate = 0);
+
 struct GpuCode {
   Recipe recipe;
   KernelTable kernels;  // empty if the PTX was not assembled

@@ -31,12 +31,6 @@ constexpr Gpu kOthers[] = {{"sm_80", "h200.json", "sm_80", true},
                            {"gfx90a", "mi300x.json", "gfx90a", false},
                            {"gfx1100", "mi300x.json", "gfx1100", false}};
 
-lathe_context_options no_disk() {
-  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
-  options.cache_dir = "";
-  return options;
-}
-
 class CrossCompile : public ::testing::TestWithParam<Gpu> {
  protected:
   CrossCompile() : context_(no_disk()), device_(describe(GetParam())) {}
@@ -91,42 +85,6 @@ class CrossCompile : public ::testing::TestWithParam<Gpu> {
   Device device_;
 };
 
-struct MatmulForm {
-  lathe_dtype dtype = LATHE_F32, out = LATHE_F32;
-  bool transposed_a = false, transposed_b = false;
-  bool everything = false;  // beta, bias, activation and residual
-  lathe_activation activation = LATHE_ACTIVATION_NONE;
-  int64_t m = 77, n = 200, k = 333;
-};
-
-lathe_matmul_desc describe_matmul(const MatmulForm& f) {
-  static float present[1] = {};  // planning does not read through pointers
-  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
-  desc.m = f.m, desc.n = f.n, desc.k = f.k;
-  desc.a.dtype = desc.b.dtype = f.dtype;
-  desc.c.dtype = desc.d.dtype = f.out;
-  desc.a.layout = f.transposed_a ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
-  desc.b.layout = f.transposed_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
-  desc.a.data = desc.b.data = desc.c.data = desc.d.data = present;
-  desc.epilogue.activation = f.activation;
-  if (f.everything) {
-    desc.epilogue.beta = 1;
-    desc.epilogue.bias = present;
-    desc.epilogue.bias_dtype = f.out;
-    desc.epilogue.residual.data = present;
-    desc.epilogue.residual.dtype = f.out;
-  }
-  return desc;
-}
-
-Plan plan_matmul(const Device& device, const MatmulForm& form, int32_t split_k, int32_t candidate = 0) {
-  lathe_matmul_desc desc = describe_matmul(form);
-  lathe_tuning tuning = LATHE_TUNING_INIT;
-  tuning.split_k = split_k;
-  tuning.candidate = candidate;
-  desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
-  return device.plan(desc);
-}
 GpuCode compile_matmul(const Device& device, const MatmulForm& form, int32_t split_k, int32_t candidate = 0) {
   return compile_gpu(plan_matmul(device, form, split_k, candidate));
 }

@@ -11,54 +11,23 @@
 namespace lathe {
 namespace {
 
-lathe_context_options no_disk() {
-  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
-  options.cache_dir = "";
-  return options;
+// A linear layer of bf16.
+MatmulForm layer(int64_t m, int64_t n = 1024, int64_t k = 4096) {
+  MatmulForm f{LATHE_BF16, LATHE_BF16, false, true};
+  f.m = m, f.n = n, f.k = k;
+  return f;
 }
-
-struct Form {
-  int64_t m = 0, n = 1024, k = 4096;
-  lathe_dtype dtype = LATHE_BF16, out = LATHE_BF16;
-  bool transposed_a = false, transposed_b = true;
-  bool everything = false;  // beta, bias, gelu and residual
-  int32_t split_k = 0;
-};
 
 class Wgmma : public ::testing::Test {
  protected:
   Wgmma() : context_(no_disk()), device_(context_.describe(std::string(LATHE_FACTS_DIR) + "/h200.json")) {}
 
-  Plan plan(const Form& f, int32_t candidate = 0) {
-    alignas(16) static float present[4] = {};  // only its address matters
-    lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
-    desc.m = f.m, desc.n = f.n, desc.k = f.k;
-    desc.a.dtype = desc.b.dtype = f.dtype;
-    desc.c.dtype = desc.d.dtype = f.out;
-    desc.a.layout = f.transposed_a ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
-    desc.b.layout = f.transposed_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
-    desc.a.data = desc.b.data = desc.c.data = desc.d.data = present;
-    if (f.everything) {
-      desc.epilogue.activation = LATHE_ACTIVATION_GELU;
-      desc.epilogue.beta = 1;
-      desc.epilogue.bias = present;
-      desc.epilogue.bias_dtype = f.out;
-      desc.epilogue.residual.data = present;
-      desc.epilogue.residual.dtype = f.out;
-    }
-    lathe_tuning tuning = LATHE_TUNING_INIT;
-    tuning.split_k = f.split_k;
-    tuning.candidate = candidate;
-    desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
-    return device_.plan(desc);
-  }
-
   // The legal candidates of the family, best first. Those that differ only in depth are left out.
-  std::vector<Json> candidates(const Form& f) {
+  std::vector<Json> candidates(const MatmulForm& f) {
     using Key = std::tuple<int, int, int, int, int, int, int, int, bool>;
     std::set<Key> seen;
     std::vector<Json> kept;
-    const Json explained = Json::parse(plan(f).explain());
+    const Json explained = Json::parse(plan_matmul(device_, f, 0).explain());
     for (const Json& candidate : explained.at("candidates")) {
       const Json& c = candidate.at("config");
       const auto number = [&](const char* name) { return c.at(name).get<int>(); };
@@ -71,11 +40,11 @@ class Wgmma : public ::testing::Test {
     return kept;
   }
 
-  GpuCode compile(const Form& f, const Json& candidate) {
-    return compile_gpu(plan(f, candidate.at("rank").get<int32_t>()));
+  GpuCode compile(const MatmulForm& f, const Json& candidate) {
+    return compile_gpu(plan_matmul(device_, f, 0, candidate.at("rank").get<int32_t>()));
   }
 
-  void expect_as_meant(const Form& f, const Json& candidate) {
+  void expect_as_meant(const MatmulForm& f, const Json& candidate) {
     const GpuCode code = compile(f, candidate);
     SCOPED_TRACE(candidate.at("config").dump());
     const Json& c = candidate.at("config");
@@ -111,14 +80,14 @@ class Wgmma : public ::testing::Test {
 };
 
 TEST_F(Wgmma, EveryLargeTile) {
-  const Form f{5000};
+  const MatmulForm f = layer(5000);
   const std::vector<Json> all = candidates(f);
   ASSERT_GE(all.size(), 30u);
   for (const Json& candidate : all) expect_as_meant(f, candidate);
 }
 
 TEST_F(Wgmma, EveryTileOfSmallM) {
-  const Form f{12, 1024, 8192};
+  const MatmulForm f = layer(12, 1024, 8192);
   const std::vector<Json> all = candidates(f);
   ASSERT_GE(all.size(), 20u);
   EXPECT_TRUE(
@@ -130,7 +99,15 @@ TEST_F(Wgmma, EveryLayoutWithEveryEpilogueOperand) {
   for (bool ta : {false, true})
     for (bool tb : {false, true})
       for (int64_t m : {40, 200}) {
-        Form f{m, 456, 51232, ta == tb ? LATHE_F16 : LATHE_BF16, ta ? LATHE_F32 : LATHE_F16, ta, tb, true};
+        const MatmulForm f{ta == tb ? LATHE_F16 : LATHE_BF16,
+                           ta ? LATHE_F32 : LATHE_F16,
+                           ta,
+                           tb,
+                           true,
+                           LATHE_ACTIVATION_GELU,
+                           m,
+                           456,
+                           51232};
         SCOPED_TRACE(::testing::Message() << "m " << m << " trans " << ta << tb);
         std::vector<Json> best = candidates(f);
         ASSERT_GE(best.size(), 4u);
@@ -141,7 +118,7 @@ TEST_F(Wgmma, EveryLayoutWithEveryEpilogueOperand) {
 
 // A 128 by 256 tile on two warpgroups leaves too few registers for the third one, so registers are redistributed.
 TEST_F(Wgmma, LargestTilesRedistributeRegisters) {
-  const Form f{5000};
+  const MatmulForm f = layer(5000);
   for (const Json& candidate : candidates(f)) {
     const Json& c = candidate.at("config");
     if (c.at("tile_m").get<int>() * c.at("tile_n").get<int>() != 128 * 256) continue;
@@ -155,7 +132,8 @@ TEST_F(Wgmma, LargestTilesRedistributeRegisters) {
 TEST_F(Wgmma, InstructionTransposesOperandsAlongMOrN) {
   for (bool ta : {false, true})
     for (bool tb : {false, true}) {
-      Form f{5000, 1024, 1024, LATHE_BF16, LATHE_BF16, ta, tb};
+      MatmulForm f = layer(5000, 1024, 1024);
+      f.transposed_a = ta, f.transposed_b = tb;
       const std::vector<Json> all = candidates(f);
       ASSERT_FALSE(all.empty());
       const std::string text = compile(f, all[0]).text;
@@ -166,10 +144,10 @@ TEST_F(Wgmma, InstructionTransposesOperandsAlongMOrN) {
 
 // Tensor copies write D unless the epilogue reads an operand of D's size; then plain stores write it.
 TEST_F(Wgmma, TensorCopiesWriteD) {
-  Form f{5000, 4096};
+  MatmulForm f = layer(5000, 4096);
   const std::vector<Json> all = candidates(f);
   EXPECT_NE(compile(f, all[0]).text.find("cp.async.bulk.tensor.3d.global.shared::cta"), std::string::npos);
-  f.everything = true;
+  f.everything = true, f.activation = LATHE_ACTIVATION_GELU;
   const std::vector<Json> with_operands = candidates(f);
   const std::string text = compile(f, with_operands[0]).text;
   EXPECT_EQ(text.find("cp.async.bulk.tensor.3d.global.shared::cta"), std::string::npos);

@@ -19,6 +19,14 @@ inline std::vector<RankedPlan> candidates(const ProblemClass& c, const DeviceFac
   return out;
 }
 
+// The legal plan with the shortest predicted time; an empty plan if there is none.
+inline Plan cheapest(const std::vector<RankedPlan>& plans) {
+  const RankedPlan* best = nullptr;
+  for (const RankedPlan& r : plans)
+    if (r.rejection.empty() && (!best || r.plan.predicted_seconds < best->plan.predicted_seconds)) best = &r;
+  return best ? best->plan : Plan();
+}
+
 // A device with these facts only.
 inline DeviceFacts synthetic(const std::string& target, const std::map<std::string, double>& values) {
   DeviceFacts f;

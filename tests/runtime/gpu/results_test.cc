@@ -1,24 +1,12 @@
-// Every result code of the CUDA driver, as the caller of a launch sees it.
-#include "base/status.h"
-#include "fake_gpu.h"
-#include "runtime/cuda/cuda_results.h"
+#include "results_fixture.h"
 
 namespace lathe {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 using absl::StatusCode;
 
-// The CUresult codes of the CUDA Driver API's reference, and the status that each becomes.
-struct Expected {
-  StatusCode code;
-  std::vector<int> results;
-  bool lost = false;  // every later call in the context fails
-};
-const std::vector<Expected> kExpected = {
+// The CUresult codes of the CUDA Driver API's reference.
+const std::vector<ExpectedResults> kExpected = {
     // The caller passed something unusable: a value, a stream, a context or a capture.
     {StatusCode::kInvalidArgument, {1, 101, 201, 400, 401, 709, 901, 902, 903, 904, 905, 907, 908, 917}},
     {StatusCode::kResourceExhausted, {2}},
@@ -37,37 +25,14 @@ const std::vector<Expected> kExpected = {
     {StatusCode::kInternal, {123456}},  // from a later driver
 };
 
-class CudaResults : public FakeGpu {};
+using CudaResults = ResultsTest<FakeGpu>;
 
 TEST_F(CudaResults, LaunchReportsEachWithNameKernelAndCode) {
-  auto driver = open();
-  const auto kernel = load(*driver, artifact_of({step_of("tall_kernel")}));
-  TestLaunch l(*kernel);
-  for (const Expected& expected : kExpected)
-    for (int result : expected.results) {
-      state_->fail_once["cuLaunchKernelEx"] = result;
-      const absl::Status status = driver->launch(l.launch);
-      EXPECT_EQ(status.code(), expected.code) << result;
-      EXPECT_THAT(message(status),
-                  AllOf(HasSubstr("tall_kernel"),
-                        HasSubstr("CUDA_ERROR_" + std::to_string(result) + " (as the fake driver says)")));
-      if (expected.lost)
-        EXPECT_THAT(message(status), HasSubstr("the CUDA context is lost: "));
-      else
-        EXPECT_THAT(message(status), Not(HasSubstr("is lost")));
-      EXPECT_TRUE(driver->launch(l.launch).ok()) << "the fake driver recovers after " << result;
-    }
+  expect_reported(kExpected, artifact_of({step_of("tall_kernel")}), "cuLaunchKernelEx", "CUDA_ERROR_");
 }
 
 TEST_F(CudaResults, TableHasNoDuplicateOrUnknownResults) {
-  std::set<int> known, seen;
-  for (const Expected& expected : kExpected)
-    for (int result : expected.results) EXPECT_TRUE(known.insert(result).second) << result;
-  for (const gpu::ResultRow& row : cuda_results()) {
-    EXPECT_TRUE(seen.insert(row.result).second) << row.result;
-    EXPECT_EQ(known.count(row.result), 1u) << row.result;
-    EXPECT_NE(row.code, absl::StatusCode::kOk);
-  }
+  expect_known_once(kExpected, gpu::cuda_results());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -90,5 +91,31 @@ inline int random_int(int low, int high) {
 }
 // A random multiple of 1/8 in [-2, 2], which is exact in every format except the 8-bit ones.
 inline float random_eighth() { return static_cast<float>(random_int(-16, 16)) / 8; }
+
+// The value of an element with these bits, by the definition of its format.
+inline double value_f16(uint32_t h) {
+  const int exponent = h >> 10 & 31, mantissa = h & 1023;
+  const double magnitude =
+      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25);
+  return h & 0x8000 ? -magnitude : magnitude;
+}
+inline double value_f32(uint32_t bits) {
+  float f;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
+inline double value_bf16(uint32_t h) { return value_f32(h << 16); }
+inline double value_tf32(uint32_t bits) { return value_f32(bits & ~0x1fffu); }  // the low bits are ignored
+inline double value_e4m3(uint32_t b) {
+  const int exponent = b >> 3 & 15, mantissa = b & 7;
+  const double magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(mantissa + 8, exponent - 10);
+  return b & 128 ? -magnitude : magnitude;
+}
+inline double value_e5m2(uint32_t b) {
+  const int exponent = b >> 2 & 31, mantissa = b & 3;
+  const double magnitude =
+      exponent == 0 ? std::ldexp(mantissa, -16) : std::ldexp(mantissa + 4, exponent - 17);
+  return b & 128 ? -magnitude : magnitude;
+}
 
 }  // namespace lathe::ptx

@@ -23,31 +23,6 @@ struct Case {
   std::function<uint32_t()> random;
 };
 
-double value_f16(uint32_t h) {
-  const int exponent = h >> 10 & 31, mantissa = h & 1023;
-  const double magnitude =
-      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25);
-  return h & 0x8000 ? -magnitude : magnitude;
-}
-double value_f32(uint32_t bits) {
-  float f;
-  std::memcpy(&f, &bits, 4);
-  return f;
-}
-double value_bf16(uint32_t h) { return value_f32(h << 16); }
-double value_tf32(uint32_t bits) { return value_f32(bits & ~0x1fffu); }  // the low bits are ignored
-double value_e4m3(uint32_t b) {
-  const int exponent = b >> 3 & 15, mantissa = b & 7;
-  const double magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(mantissa + 8, exponent - 10);
-  return b & 128 ? -magnitude : magnitude;
-}
-double value_e5m2(uint32_t b) {
-  const int exponent = b >> 2 & 31, mantissa = b & 3;
-  const double magnitude =
-      exponent == 0 ? std::ldexp(mantissa, -16) : std::ldexp(mantissa + 4, exponent - 17);
-  return b & 128 ? -magnitude : magnitude;
-}
-
 uint32_t bits_of(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);

@@ -245,19 +245,6 @@ double rounded(double x, int bits) {
   return std::ldexp(std::nearbyint(std::ldexp(fraction, bits)), exponent - bits);
 }
 
-double from_f16(uint16_t h) {
-  const int exponent = h >> 10 & 31, mantissa = h & 1023;
-  const double magnitude =
-      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25);
-  return h & 0x8000 ? -magnitude : magnitude;
-}
-double from_bf16(uint16_t h) {
-  const uint32_t bits = static_cast<uint32_t>(h) << 16;
-  float f;
-  std::memcpy(&f, &bits, 4);
-  return f;
-}
-
 TEST(Half, RoundsOnce) {
   std::vector<uint16_t> f16(kCount), bf16(kCount), g16(kCount), gb16(kCount), c(kCount);
   for (int i = 0; i < kCount; ++i) {
@@ -271,11 +258,11 @@ TEST(Half, RoundsOnce) {
   const auto add = evaluate<uint16_t>("add.rn.f16 d, a, b;", registers("b16", "b16"), f16, g16, c);
   for (int i = 0; i < kCount; ++i) {
     // `exact` is exact in double: the exponents differ by at most 12.
-    const double exact = from_f16(f16[i]) * from_f16(g16[i]) + from_f16(c[i]);
-    if (std::fabs(exact) > 1e-4) EXPECT_EQ(from_f16(fma[i]), rounded(exact, 11));
-    EXPECT_EQ(from_bf16(mul[i]), rounded(from_bf16(bf16[i]) * from_bf16(gb16[i]), 8));
-    const double sum = from_f16(f16[i]) + from_f16(g16[i]);
-    if (std::fabs(sum) > 1e-4) EXPECT_EQ(from_f16(add[i]), rounded(sum, 11));
+    const double exact = value_f16(f16[i]) * value_f16(g16[i]) + value_f16(c[i]);
+    if (std::fabs(exact) > 1e-4) EXPECT_EQ(value_f16(fma[i]), rounded(exact, 11));
+    EXPECT_EQ(value_bf16(mul[i]), rounded(value_bf16(bf16[i]) * value_bf16(gb16[i]), 8));
+    const double sum = value_f16(f16[i]) + value_f16(g16[i]);
+    if (std::fabs(sum) > 1e-4) EXPECT_EQ(value_f16(add[i]), rounded(sum, 11));
   }
 }
 
@@ -301,7 +288,7 @@ TEST(Half, MixedWithFloats) {
   const auto up = evaluate<uint32_t>(halves + "add.rp.sat.f32.bf16 d, g, c;", declared, a, b, c);
   const auto fma = evaluate<uint32_t>(halves + "fma.rn.f32.f16 d, h, h, c;", declared, a, b, c);
   for (int i = 0; i < kCount; ++i) {
-    const double h = from_f16(static_cast<uint16_t>(a[i])), g = from_bf16(static_cast<uint16_t>(b[i]));
+    const double h = value_f16(static_cast<uint16_t>(a[i])), g = value_bf16(static_cast<uint16_t>(b[i]));
     EXPECT_EQ(add[i], bits(static_cast<float>(h + third[i])));  // exact in double
     EXPECT_EQ(sub[i], bits(static_cast<float>(g - third[i])));
     EXPECT_EQ(fma[i], bits(static_cast<float>(h * h + third[i])));
@@ -318,7 +305,7 @@ TEST(Half, PairsAreTwoHalves) {
   const auto d = evaluate<uint32_t>("mul.rn.f16x2 d, a, b;", registers("b32", "b32"), a, b, c);
   for (int i = 0; i < kCount; ++i) {
     for (int shift : {0, 16}) {
-      const auto at = [&](uint32_t x) { return from_f16(static_cast<uint16_t>(x >> shift)); };
+      const auto at = [&](uint32_t x) { return value_f16(static_cast<uint16_t>(x >> shift)); };
       const double exact = at(a[i]) * at(b[i]);
       if (exact > 1e-4 && exact < 60000) EXPECT_EQ(at(d[i]), rounded(exact, 11));
     }
@@ -380,18 +367,18 @@ TEST(Convert, NarrowFormats) {
   for (int i = 0; i < kCount; ++i) {
     const auto high = [](uint32_t x) { return static_cast<uint16_t>(x >> 16); };
     const auto low = [](uint32_t x) { return static_cast<uint16_t>(x); };
-    EXPECT_EQ(from_f16(high(pair[i])), rounded(a[i], 11));
-    EXPECT_EQ(from_f16(low(pair[i])), rounded(b[i], 11));
-    EXPECT_EQ(from_bf16(high(brain[i])), rounded(a[i], 8));
-    EXPECT_EQ(from_bf16(low(brain[i])), rounded(b[i], 8));
+    EXPECT_EQ(value_f16(high(pair[i])), rounded(a[i], 11));
+    EXPECT_EQ(value_f16(low(pair[i])), rounded(b[i], 11));
+    EXPECT_EQ(value_bf16(high(brain[i])), rounded(a[i], 8));
+    EXPECT_EQ(value_bf16(low(brain[i])), rounded(b[i], 8));
     int exponent;
     const double away = std::frexp(a[i], &exponent);
     EXPECT_EQ(tf32[i], std::ldexp(std::round(std::ldexp(away, 11)), exponent - 11));
     const auto eight = [](double x) {
       return std::fabs(x) < 0.015625 ? std::ldexp(std::nearbyint(std::ldexp(x, 9)), -9) : rounded(x, 4);
     };
-    EXPECT_EQ(from_f16(high(e4m3[i])), eight(a[i]));
-    EXPECT_EQ(from_f16(low(e4m3[i])), eight(b[i]));
+    EXPECT_EQ(value_f16(high(e4m3[i])), eight(a[i]));
+    EXPECT_EQ(value_f16(low(e4m3[i])), eight(b[i]));
   }
 }
 

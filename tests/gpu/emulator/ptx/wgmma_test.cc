@@ -14,24 +14,6 @@ constexpr std::array<uint32_t, 3> kOne = {1, 1, 1}, kWarpgroup = {128, 1, 1};
 constexpr uint32_t kBase = 1024;  // where dynamic shared memory starts if there is no static shared memory
 constexpr char kDynamic[] = ".extern .shared .align 1024 .b8 d[];";
 
-double value_f16(uint32_t h) {
-  const int exponent = h >> 10 & 31, mantissa = h & 1023;
-  const double magnitude =
-      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25);
-  return h & 0x8000 ? -magnitude : magnitude;
-}
-double value_f32(uint32_t bits) {
-  float f;
-  std::memcpy(&f, &bits, 4);
-  return f;
-}
-double value_bf16(uint32_t h) { return value_f32(h << 16); }
-double value_tf32(uint32_t bits) { return value_f32(bits & ~0x1fffu); }
-double value_e4m3(uint32_t b) {
-  const int exponent = b >> 3 & 15, mantissa = b & 7;
-  const double magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(mantissa + 8, exponent - 10);
-  return b & 128 ? -magnitude : magnitude;
-}
 double value_s8(uint32_t b) { return static_cast<int8_t>(b); }
 
 struct Element {
