@@ -19,7 +19,7 @@ ProblemClass base_class() {
   c.k = 11008;
   return c;
 }
-const CompileConfig kConfig = {KernelKind::kOuter, 4, 512, 256, 4, 32, 2, 8, 1, 1};
+const CompileConfig kConfig = {{KernelKind::kOuter, 4, 512, 256, 4, 32, 2, 8, 1, 1}};
 const Target kTarget = {Backend::kCpu, "x86-64", "+avx2,+fma"};
 constexpr char kCodegen[] = "0123456789abcdef-llvm22.1.0";
 

@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-CompileConfig panel() { return {KernelKind::kPanel, 96, 512, 256, 6, 32, 4, 16, 1, 2, 0, 1}; }
+CompileConfig panel() { return {{KernelKind::kPanel, 96, 512, 256, 6, 32, 4, 16, 1, 2, 0, 1}}; }
 
 CompileConfig ukernel() {
   CompileConfig c = panel();
