@@ -37,6 +37,7 @@ int64_t most_row_elements() { return is_set(largest()) ? largest() * largest() :
 constexpr int kBeforeSampling = 6;
 
 std::atomic<int> run{0}, left_out{0};
+std::atomic<bool> samples{true};
 Clock::time_point start = Clock::now();  // written only while no other thread of a test runs
 
 }  // namespace
@@ -53,8 +54,8 @@ bool leaves_out(std::initializer_list<int64_t> dimensions, int64_t row_elements)
   const bool too_large = std::max(dimensions) > largest() || row_elements > most_row_elements();
   // The first case runs even if its preparation took all the time.
   const bool has_run = run.load() > 0;
-  const bool is_sampled_out =
-      run.load() >= kBeforeSampling && !is_in_sample(run_seed(), run.load() + left_out.load());
+  const bool is_sampled_out = samples.load() && run.load() >= kBeforeSampling &&
+                              !is_in_sample(run_seed(), run.load() + left_out.load());
   const bool leaves = too_large || is_sampled_out || (has_run && is_over());
   (leaves ? left_out : run).fetch_add(1);
   return leaves;
@@ -70,8 +71,11 @@ std::string describe_limits() {
 
 void begin_cases() {
   run = left_out = 0;
+  samples = true;
   start = Clock::now();
 }
+
+void run_every_case() { samples = false; }
 
 CaseCount count_cases() { return {run.load(), left_out.load()}; }
 

@@ -28,6 +28,8 @@ struct CaseCount {
 };
 // Starts the counts of a test.
 void begin_cases();
+// Turns sampling off until the next begin_cases(), for a test that compares the results of several runs.
+void run_every_case();
 // The counts since begin_cases().
 CaseCount count_cases();
 

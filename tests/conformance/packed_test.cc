@@ -231,7 +231,7 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
     EXPECT_TRUE(has(text, "m=4 n=40 k=8") && has(text, "version")) << text;
   }
   text = run(layout ^ 3u);  // the layout of fewer columns
-  EXPECT_TRUE(has(text, "is not that of 40 columns")) << text;
+  EXPECT_TRUE(has(text, "is not the one for 40 columns")) << text;
   text = run(layout ^ 0x0300);  // the layout of another dtype
   EXPECT_TRUE(has(text, "not a layout of")) << text;
   desc.b.leading_dimension = 8;
@@ -241,7 +241,7 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
   desc.batch = 2;
   desc.b.batch_stride = 16;
   text = run(layout);
-  EXPECT_TRUE(has(text, "batch_stride 16 is less than a matrix of 384 elements")) << text;
+  EXPECT_TRUE(has(text, "batch_stride 16 of a packed B is less than its 384 elements")) << text;
   desc.batch = 1;
   desc.b.batch_stride = 0;
   const lathe_dtype dtype = desc.b.dtype;

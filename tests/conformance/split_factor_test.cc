@@ -10,6 +10,7 @@
 
 #include "arguments.h"
 #include "cache/cache.h"
+#include "case_limits.h"
 #include "device.h"
 #include "lathe/pipelines.h"
 #include "matmul_case.h"
@@ -116,6 +117,7 @@ class SplitFactor : public ConformanceTest, public testing::WithParamInterface<l
 };
 
 TEST_P(SplitFactor, SharedKernelGivesTheBitsOfADedicatedKernel) {
+  run_every_case();
   MatmulRequest request(long_k(), &random_);
   OpenDevice one(memory_only(2));
   ASSERT_EQ(one.status(), LATHE_OK);

@@ -159,7 +159,7 @@ TEST(Manifest, NamesTheLocationOfADefect) {
               HasSubstr("\"d\": dtype i32 is none of f32, f16, bf16"));
   EXPECT_THAT(changed("6144", "0"), HasSubstr("\"n\" is not 1 or more"));
   EXPECT_THAT(changed("6144", "6144.5"), HasSubstr("\"n\" is not an integer"));
-  EXPECT_THAT(changed("8192", "0"), HasSubstr("\"m_max\" 0 outside"));
+  EXPECT_THAT(changed("8192", "0"), HasSubstr("\"m_max\" 0 is not in [1, 2147483647]"));
   EXPECT_THAT(changed("\"m_max\":8192", "\"m_lo\":17,\"m_hi\":31"), HasSubstr("[17, 31] is not a bucket"));
   EXPECT_THAT(changed("\"m_max\"", "\"m_lo\":1,\"m_max\""), HasSubstr("\"m_lo\": \"m_max\" covers them all"));
   EXPECT_THAT(changed("\"name\"", "\"generic\":0,\"name\""), HasSubstr("\"generic\": unknown field"));

@@ -306,7 +306,7 @@ TEST(Oracle, ListsReasonsIfNoPlanIsLegal) {
   for (const DeviceFacts& f : shipped_facts()) {
     const auto answer = rank_plans(c, f, {1, 4});
     EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(answer.status().message()), HasSubstr("split_k 4 forced")) << f.name;
+    EXPECT_THAT(std::string(answer.status().message()), HasSubstr("split_k 4 is forced")) << f.name;
     EXPECT_THAT(std::string(answer.status().message()), HasSubstr(f.target.arch));
   }
 }
