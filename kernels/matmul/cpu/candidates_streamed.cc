@@ -79,7 +79,7 @@ std::string operands_refusal(const ProblemClass& c) {
 
 std::string forced_split_refusal(const CandidateContext& context) {
   if (context.problem.determinism != Determinism::kBatchInvariant || context.split_k <= 1) return "";
-  return absl::StrCat("batch_invariant: split_k ", context.split_k, " forced, the recipe has 1 split");
+  return absl::StrCat("batch_invariant: split_k ", context.split_k, " is forced, needs 1");
 }
 
 double lines_a_set(int64_t lines, int64_t line_bytes) {
