@@ -26,10 +26,10 @@ class GpuKernel {
  public:
   GpuKernel(Emit& e, mlir::gpu::GPUFuncOp function, ir::KernelConfigAttr config);
 
-  int64_t threads() const { return config_.threads(); }  // of the workgroup, all along x
-  ir::KernelConfigAttr config() const { return config_; }   // of the payload; a merge step has the same
-  Value thread() const { return thread_; }                  // index in [0, threads)
-  llvm::StringRef arch() const { return arch_; }            // "sm_90a", "gfx942"
+  int64_t threads() const { return config_.threads(); }    // of the workgroup, all along x
+  ir::KernelConfigAttr config() const { return config_; }  // of the payload; a merge step has the same
+  Value thread() const { return thread_; }                 // index in [0, threads)
+  llvm::StringRef arch() const { return arch_; }           // "sm_90a", "gfx942"
   bool rocm() const { return device_scope_ == "agent"; }
   Alignment alignment() const { return alignment_; }  // of every operand
 

@@ -225,8 +225,7 @@ TEST(PayloadEdits, ReportsATextThatUsesAllMemory) {
   ASSERT_NE(at, std::string::npos);
   text.replace(at + result.size(), 1, "2147483648");
   EXPECT_EQ(inspect(text), LATHE_COMPILE_FAILED);
-  EXPECT_THAT(lathe_last_error(),
-              HasSubstr("payload p.mlir: the compiler process reached its memory limit"));
+  EXPECT_THAT(lathe_last_error(), HasSubstr("payload p.mlir: the compiler process reached its memory limit"));
   EXPECT_EQ(inspect(whole), LATHE_OK) << lathe_last_error();
 }
 

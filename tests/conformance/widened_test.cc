@@ -258,8 +258,7 @@ TEST_F(WidenedElsewhere, NamesTheRequest) {
   desc.b.dtype = LATHE_BF16;
   lathe_plan* plan = nullptr;
   EXPECT_EQ(lathe_plan_matmul(device(), &desc, &plan), LATHE_UNSUPPORTED);
-  EXPECT_NE(std::string(lathe_last_error()).find("only the CPU multiplies f32 by bf16"),
-            std::string::npos)
+  EXPECT_NE(std::string(lathe_last_error()).find("only the CPU multiplies f32 by bf16"), std::string::npos)
       << lathe_last_error();
 }
 

@@ -99,7 +99,8 @@ TEST(Candidates, AvoidsManyRowsInOneL1Set) {
     for (const RankedPlan& r :
          candidates(matmul_class(DType::kF32, DType::kF32, 4096, k, {16, 16}), zen4())) {
       const CompileConfig& c = r.plan.config;
-      if (r.rejection.empty() && c.kernel == KernelKind::kOuter && c.register_m == rows && c.register_n == columns)
+      if (r.rejection.empty() && c.kernel == KernelKind::kOuter && c.register_m == rows &&
+          c.register_n == columns)
         seconds = std::min(seconds, r.plan.predicted_seconds);
     }
     EXPECT_LT(seconds, 1) << rows;

@@ -305,20 +305,20 @@ int run(const Desc& product, const Layout* all, double by, double plus, const Pl
 // Runs the work now, or in each replay of the graph if the stream is being captured. There a host node stands for the
 // kernel; the emulated driver allows it to copy.
 int in_stream(void* stream, const std::function<int()>& work) {
-void* driver = dlopen(kDriver, RTLD_NOW | RTLD_NOLOAD);
-if (driver == nullptr) return kFailed;
-auto* is_capturing = reinterpret_cast<int (*)(void*, int*)>(dlsym(driver, kIsCapturing));
-auto* launch = reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(dlsym(driver, kLaunchHost));
-int captured = 0;
-if (is_capturing == nullptr || is_capturing(stream, &captured) != 0 || captured == 0) return work();
-if (launch == nullptr) return kFailed;
-static std::vector<std::unique_ptr<std::function<int()>>> nodes;  // kept as long as any graph may live
-const std::lock_guard<std::mutex> lock(mutex);
-nodes.push_back(std::make_unique<std::function<int()>>(work));
-const auto call = [](void* node) {
-  if ((*static_cast<std::function<int()>*>(node))() != 0) breach("a captured product failed");
-};
-return launch(stream, call, nodes.back().get()) == 0 ? 0 : kFailed;
+  void* driver = dlopen(kDriver, RTLD_NOW | RTLD_NOLOAD);
+  if (driver == nullptr) return kFailed;
+  auto* is_capturing = reinterpret_cast<int (*)(void*, int*)>(dlsym(driver, kIsCapturing));
+  auto* launch = reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(dlsym(driver, kLaunchHost));
+  int captured = 0;
+  if (is_capturing == nullptr || is_capturing(stream, &captured) != 0 || captured == 0) return work();
+  if (launch == nullptr) return kFailed;
+  static std::vector<std::unique_ptr<std::function<int()>>> nodes;  // kept as long as any graph may live
+  const std::lock_guard<std::mutex> lock(mutex);
+  nodes.push_back(std::make_unique<std::function<int()>>(work));
+  const auto call = [](void* node) {
+    if ((*static_cast<std::function<int()>*>(node))() != 0) breach("a captured product failed");
+  };
+  return launch(stream, call, nodes.back().get()) == 0 ? 0 : kFailed;
 }
 
 }  // namespace

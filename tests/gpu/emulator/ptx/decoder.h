@@ -29,7 +29,7 @@ struct Symbol {
     targets
   } kind = reg;
   Type type = Type::b32;
-  uint32_t slot = 0;  // reg
+  uint32_t slot = 0;   // reg
   uint64_t value = 0;  // an address in its own space; a label's pc; the index of a branch table
 };
 

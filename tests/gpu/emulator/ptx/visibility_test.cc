@@ -12,7 +12,7 @@ constexpr uint32_t kSum = kBlocks * kThreads * (kBlocks * kThreads + 1) / 2;
 struct Ticket {
   std::string release = "membar.gl;", acquire = "membar.gl;";
   std::string store = "st.global.u32", load = "ld.global.u32", take = "atom.global.inc.u32";
-  bool barrier = true;  // between the stores and the fence of the thread that takes the ticket
+  bool barrier = true;        // between the stores and the fence of the thread that takes the ticket
   bool every_thread = false;  // all threads execute the release fence, not only that of the ticket
 
   std::string body() const {
