@@ -22,8 +22,8 @@ absl::StatusOr<OracleAnswer> ask_oracle(const lathe_device& device, const Dispat
                                     : first_plan(key.problem, device.facts, policy);
 }
 
-// The tuning record that may decide for this request. A caller who forces a candidate, or who prefers an
-// external library, means it whatever was measured.
+// The tuning record that may decide for this request. A request that forces a candidate or prefers
+// an external library overrides it.
 std::optional<PlanRecord> find_tuning_for(const lathe_device& device, const DispatchKey& key) {
   const ExternalUse use = external_choice(device, key).use;
   if (is_forced(key) || use == ExternalUse::kPrefer || use == ExternalUse::kRequire) return std::nullopt;

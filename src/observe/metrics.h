@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kMetricsPeriod(5000);
 // its own. If writing fails, it warns once and keeps trying. A child of a fork writes nothing.
 class MetricsFile {
  public:
-  // `path` "": no file and no thread.
+  // An empty `path` starts no thread and writes no file.
   MetricsFile(const std::string& path, const Logger& logger, std::function<std::string()> text,
               std::chrono::milliseconds period = kMetricsPeriod);
   MetricsFile(const MetricsFile&) = delete;

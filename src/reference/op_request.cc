@@ -3,6 +3,17 @@
 #include <tuple>
 
 namespace lathe::cli {
+namespace {
+
+// `common` has the padding, the misalignment and the batch.
+OperandSpec matrix_spec(OperandSpec common, lathe_dtype dtype, int64_t rows, int64_t columns) {
+  common.dtype = dtype;
+  common.rows = rows;
+  common.columns = columns;
+  return common;
+}
+
+}  // namespace
 
 bool OpRequest::operator==(const OpRequest& o) const {
   const auto fields = [](const OpRequest& r) {
@@ -37,11 +48,7 @@ MatmulSpecs specs_of(const MatmulRequest& r) {
   spec.misalign = r.misalign;
   spec.batch = r.batch;
   const auto matrix = [&](lathe_dtype dtype, int64_t rows, int64_t columns) {
-    OperandSpec f = spec;
-    f.dtype = dtype;
-    f.rows = rows;
-    f.columns = columns;
-    return f;
+    return matrix_spec(spec, dtype, rows, columns);
   };
   MatmulSpecs specs;
   specs.a = matrix(r.dtype, r.m, r.k);
@@ -97,11 +104,7 @@ MatmulArgmaxSpecs specs_of(const MatmulArgmaxRequest& r) {
   OperandSpec spec;
   spec.misalign = r.misalign;
   const auto matrix = [&](lathe_dtype dtype, int64_t rows, int64_t columns) {
-    OperandSpec f = spec;
-    f.dtype = dtype;
-    f.rows = rows;
-    f.columns = columns;
-    return f;
+    return matrix_spec(spec, dtype, rows, columns);
   };
   MatmulArgmaxSpecs specs;
   specs.indices = matrix(r.index_dtype, 1, r.m);
