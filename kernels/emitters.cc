@@ -14,8 +14,8 @@
 
 namespace lathe {
 
-const std::vector<OpRow>& op_rows() {
-  static const std::vector<OpRow> rows = {
+const std::vector<PayloadRow>& payload_rows() {
+  static const std::vector<PayloadRow> rows = {
       {Op::kMatmul, matmul_payload, nullptr, matmul_recipe},
       {Op::kArgmax, argmax_payload, nullptr, argmax_recipe},
       {Op::kMatmulArgmax, matmul_argmax_payload, nullptr, matmul_argmax_recipe},

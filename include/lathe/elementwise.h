@@ -76,6 +76,10 @@ LATHE_API lathe_status lathe_plan_run_elementwise_slice(lathe_plan* plan, const 
  * text contains the program. */
 LATHE_API lathe_status lathe_manifest_add_elementwise(struct lathe_manifest* manifest, const char* name,
                                                       const lathe_elementwise_desc* desc);
+/* See lathe_tune_matmul. */
+LATHE_API lathe_status lathe_tune_elementwise(lathe_device* device, const lathe_elementwise_desc* desc,
+                                              const struct lathe_tune_options* options,
+                                              struct lathe_tune_report* report);
 
 #ifdef __cplusplus
 }

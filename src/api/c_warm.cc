@@ -6,30 +6,6 @@
 
 using lathe::at_boundary;
 using lathe::null_argument;
-using lathe::Purpose;
-using lathe::Request;
-
-namespace {
-
-// A manifest serves any device. So a request for it keeps the fields that some devices ignore, and K = 0.
-lathe::RequestContext any_device() {
-  return {"any device", /*is_cpu=*/true, lathe::MissPolicy::kBlock, true};
-}
-
-absl::Status add(absl::string_view call, lathe_manifest* manifest, const char* name, const Request& weight,
-                 int64_t m_max) {
-  if (m_max < 1 || m_max > lathe::kMaxDim) {
-    return absl::InvalidArgumentError(absl::StrCat(call, ": ", describe(weight), ": m_max ", m_max,
-                                                   " is not in [1, ", lathe::kMaxDim, "]"));
-  }
-  if (lathe::is_product(weight.key.problem.op) && weight.dims.n == 0) return absl::OkStatus();
-  const lathe::ManifestEntry entry = lathe::entry_of(weight, m_max, name == nullptr ? "" : name);
-  LATHE_RETURN_IF_ERROR(lathe::check_class(entry.problem));
-  manifest->manifest.add(entry);
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 extern "C" {
 
@@ -53,46 +29,6 @@ lathe_status lathe_manifest_parse(lathe_manifest* manifest, const char* text, si
     joined.add(read);
     manifest->manifest = std::move(joined);
     return absl::OkStatus();
-  });
-}
-
-lathe_status lathe_manifest_add_matmul(lathe_manifest* manifest, const char* name,
-                                       const lathe_matmul_desc* desc, int64_t m_max) {
-  return at_boundary([&]() -> absl::Status {
-    if (manifest == nullptr) return null_argument("lathe_manifest_add_matmul", "manifest");
-    Request weight;
-    LATHE_RETURN_IF_ERROR(lathe::read_matmul(desc, Purpose::kWarm, any_device(), nullptr, &weight));
-    return add("lathe_manifest_add_matmul", manifest, name, weight, m_max);
-  });
-}
-
-lathe_status lathe_manifest_add_argmax(lathe_manifest* manifest, const char* name,
-                                       const lathe_argmax_desc* desc) {
-  return at_boundary([&]() -> absl::Status {
-    if (manifest == nullptr) return null_argument("lathe_manifest_add_argmax", "manifest");
-    Request rows;
-    LATHE_RETURN_IF_ERROR(lathe::read_argmax(desc, Purpose::kWarm, any_device(), nullptr, &rows));
-    return add("lathe_manifest_add_argmax", manifest, name, rows, lathe::kMaxDim);
-  });
-}
-
-lathe_status lathe_manifest_add_matmul_argmax(lathe_manifest* manifest, const char* name,
-                                              const lathe_matmul_argmax_desc* desc, int64_t m_max) {
-  return at_boundary([&]() -> absl::Status {
-    if (manifest == nullptr) return null_argument("lathe_manifest_add_matmul_argmax", "manifest");
-    Request weight;
-    LATHE_RETURN_IF_ERROR(lathe::read_matmul_argmax(desc, Purpose::kWarm, any_device(), nullptr, &weight));
-    return add("lathe_manifest_add_matmul_argmax", manifest, name, weight, m_max);
-  });
-}
-
-lathe_status lathe_manifest_add_elementwise(lathe_manifest* manifest, const char* name,
-                                            const lathe_elementwise_desc* desc) {
-  return at_boundary([&]() -> absl::Status {
-    if (manifest == nullptr) return null_argument("lathe_manifest_add_elementwise", "manifest");
-    Request elements;
-    LATHE_RETURN_IF_ERROR(lathe::read_elementwise(desc, Purpose::kWarm, any_device(), nullptr, &elements));
-    return add("lathe_manifest_add_elementwise", manifest, name, elements, lathe::kMaxDim);
   });
 }
 

@@ -10,7 +10,6 @@
 #include "absl/strings/str_format.h"
 #include "cli/opened_device.h"
 #include "cli/plan_text.h"
-#include "cli/request.h"
 #include "cli/request_flags.h"
 #include "cli/trial.h"
 #include "cli/verbs.h"
@@ -118,8 +117,8 @@ absl::StatusOr<Settings> read_settings(const Arguments& arguments, const OpenedD
 }
 
 // Makes as many copies of the request as the pool holds, and checks the result of the first one.
-template <typename Request>
-absl::Status prepare(const OpenedDevice& on, const Request& request, const Settings& settings, Entrant* e) {
+absl::Status prepare(const OpenedDevice& on, const AnyRequest& request, const Settings& settings,
+                     Entrant* e) {
   e->name = on.name;
   e->stream = &on.stream;
   size_t copies = 1;
@@ -220,9 +219,7 @@ void print_text(const Report& r) {
   absl::PrintF("  seed       %d\n", r.settings.seed);
 }
 
-template <typename Request>
-absl::Status bench(const Arguments& arguments, const absl::StatusOr<Request>& request) {
-  if (!request.ok()) return request.status();
+absl::Status bench(const Arguments& arguments, const AnyRequest& request) {
   const absl::StatusOr<OpenedDevice> device =
       open_named(arguments, arguments.text("device", "cpu"), {LATHE_EXTERNAL_OFF});
   if (!device.ok()) return device.status();
@@ -231,10 +228,10 @@ absl::Status bench(const Arguments& arguments, const absl::StatusOr<Request>& re
   const absl::StatusOr<std::vector<OpenedDevice>> libraries = open_for_externals(arguments, *device);
   if (!libraries.ok()) return libraries.status();
   Report report;  // after the devices, so that it is destroyed first: its trials hold their memory
-  report.title = absl::StrCat(command_of(*request), " on ", device->name);
+  report.title = absl::StrCat(command_of(request), " on ", device->name);
   report.settings = *settings;
   Entrant lathe;
-  if (absl::Status s = prepare(*device, *request, *settings, &lathe); !s.ok()) return s;
+  if (absl::Status s = prepare(*device, request, *settings, &lathe); !s.ok()) return s;
   lathe.name = "lathe";
   if (!lathe.copies[0]->needs_kernel())
     return absl::FailedPreconditionError(
@@ -247,7 +244,7 @@ absl::Status bench(const Arguments& arguments, const absl::StatusOr<Request>& re
   report.entrants.push_back(std::move(lathe));
   for (const OpenedDevice& library : *libraries) {
     Entrant e;
-    const absl::Status prepared = prepare(library, *request, *settings, &e);
+    const absl::Status prepared = prepare(library, request, *settings, &e);
     if (prepared.ok()) {
       report.entrants.push_back(std::move(e));
     } else {
@@ -264,14 +261,6 @@ absl::Status bench(const Arguments& arguments, const absl::StatusOr<Request>& re
   return check.ok ? absl::OkStatus() : absl::DataLossError(absl::StrCat("wrong result: ", check.what));
 }
 
-absl::Status bench_matmul(const Arguments& arguments) {
-  return bench(arguments, matmul_request_with_shape(arguments));
-}
-absl::Status bench_argmax(const Arguments& arguments) { return bench(arguments, argmax_request(arguments)); }
-absl::Status bench_matmul_argmax(const Arguments& arguments) {
-  return bench(arguments, matmul_argmax_request(arguments));
-}
-
 std::vector<Flag> bench_flags() {
   return {{"seconds", "S", "time for all rounds, at least 7 of which run (default: 1)"},
           {"pool", "MB",
@@ -284,34 +273,10 @@ std::vector<Flag> bench_flags() {
 
 }  // namespace
 
-Verb bench_matmul_verb() {
-  return {"bench matmul",
-          "MxNxK",
-          1,
-          "time a matmul with cold operands, in turns with each external library that can compute it",
-          matmul_run_flags(bench_flags()),
-          {"lathe bench matmul 4x4096x4096 --dtype bf16", "lathe bench matmul 512x4096x4096 --device cuda:0"},
-          bench_matmul};
-}
-
-Verb bench_argmax_verb() {
-  return {"bench argmax",
-          "ROWSxN",
-          1,
-          "time an argmax with cold operands",
-          argmax_run_flags(bench_flags()),
-          {"lathe bench argmax 4x151936 --dtype bf16"},
-          bench_argmax};
-}
-
-Verb bench_matmul_argmax_verb() {
-  return {"bench matmul_argmax",
-          "MxNxK",
-          1,
-          "time a matmul_argmax with cold operands",
-          matmul_argmax_run_flags(bench_flags()),
-          {"lathe bench matmul_argmax 4x32000x2048 --dtype bf16 --pool 1000"},
-          bench_matmul_argmax};
+std::vector<Verb> bench_verbs() {
+  return verbs_of_ops("bench",
+                      "time %s with cold operands, in turns with each external library that can compute it",
+                      bench_flags(), /*runs=*/true, bench);
 }
 
 }  // namespace lathe::cli

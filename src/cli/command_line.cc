@@ -235,7 +235,7 @@ std::string help_of(const Verb& verb) {
   if (!verb.flags.empty()) absl::StrAppend(&out, "\nFlags\n", flag_lines(verb.flags));
   absl::StrAppend(&out, "\nFlags of every verb\n", flag_lines(common_flags()));
   if (!verb.examples.empty()) absl::StrAppend(&out, "\nExamples\n");
-  for (const char* example : verb.examples) absl::StrAppend(&out, "  ", example, "\n");
+  for (const std::string& example : verb.examples) absl::StrAppend(&out, "  ", example, "\n");
   return out;
 }
 

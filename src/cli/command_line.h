@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -37,14 +38,14 @@ class Arguments {
 };
 
 struct Verb {
-  const char* name;     // one or two words: "run matmul"
-  const char* words;    // the words that follow: "MxNxK"
-  int words_wanted;     // the number of words that must follow; -N: N or more
-  const char* summary;  // one line
+  std::string name;      // one or two words: "run matmul"
+  std::string words;     // the words that follow: "MxNxK"
+  int words_wanted = 0;  // the number of words that must follow; -N: N or more
+  std::string summary;   // one line
   std::vector<Flag> flags;
-  std::vector<const char*> examples;
+  std::vector<std::string> examples;
   // kInvalidArgument: the command line is wrong (exit code 2). Any other error: the verb failed (exit code 1).
-  absl::Status (*run)(const Arguments& arguments);
+  std::function<absl::Status(const Arguments& arguments)> run;
 };
 
 // The flags that every verb takes.

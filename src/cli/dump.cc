@@ -6,9 +6,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/files.h"
+#include "cli/ops.h"
 #include "cli/params.h"
-#include "cli/planned.h"
-#include "cli/request.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 #include "cli/warm_manifest.h"
@@ -66,26 +65,13 @@ absl::Status print_stages(lathe_plan* plan, const Arguments& arguments) {
   return status;
 }
 
-template <typename Request>
-absl::Status dump(const Arguments& arguments, const absl::StatusOr<Request>& request) {
-  if (!request.ok()) return request.status();
+absl::Status dump(const Arguments& arguments, const AnyRequest& request) {
   if (absl::Status s = arguments.not_both("stage", "output"); !s.ok()) return s;
   if (absl::Status s = refuse_entries(arguments); !s.ok()) return s;
   absl::StatusOr<Opened> opened = open(arguments);
   if (!opened.ok()) return opened.status();
-  absl::StatusOr<Plan> made = plan(opened->device.get(), *request);
+  absl::StatusOr<Plan> made = plan(opened->device.get(), request);
   return made.ok() ? print_stages(made->get(), arguments) : made.status();
-}
-
-absl::Status dump_matmul(const Arguments& arguments) {
-  return dump(arguments, matmul_request_with_shape(arguments));
-}
-absl::Status dump_argmax(const Arguments& arguments) { return dump(arguments, argmax_request(arguments)); }
-absl::Status dump_matmul_argmax(const Arguments& arguments) {
-  return dump(arguments, matmul_argmax_request(arguments));
-}
-absl::Status dump_elementwise(const Arguments& arguments) {
-  return dump(arguments, elementwise_request(arguments));
 }
 
 std::vector<Flag> dump_flags() {
@@ -100,45 +86,9 @@ std::vector<Flag> dump_flags() {
 
 }  // namespace
 
-Verb dump_matmul_verb() {
-  return {"dump matmul",
-          "MxNxK",
-          1,
-          "compile a matmul and print the IR after each stage, LLVM IR, and assembly or PTX",
-          matmul_flags(dump_flags()),
-          {"lathe dump matmul 16x4096x4096 --output /tmp/ir",
-           "lathe dump matmul 64x4096x4096 --dtype f16 --facts h200 --stage kernel.ptx"},
-          dump_matmul};
-}
-
-Verb dump_argmax_verb() {
-  return {"dump argmax",
-          "ROWSxN",
-          1,
-          "compile an argmax and print the IR after each stage, LLVM IR, and assembly or PTX",
-          argmax_flags(dump_flags()),
-          {"lathe dump argmax 4x151936 --facts mi300x"},
-          dump_argmax};
-}
-
-Verb dump_matmul_argmax_verb() {
-  return {"dump matmul_argmax",
-          "MxNxK",
-          1,
-          "compile a matmul_argmax and print the IR after each stage, LLVM IR, and assembly or PTX",
-          matmul_argmax_flags(dump_flags()),
-          {"lathe dump matmul_argmax 16x128256x4096 --dtype bf16 --facts h200 --stage kernel.ptx"},
-          dump_matmul_argmax};
-}
-
-Verb dump_elementwise_verb() {
-  return {"dump elementwise",
-          "MxN",
-          1,
-          "compile an elementwise program and print the IR after each stage, LLVM IR, and assembly or PTX",
-          elementwise_flags(dump_flags()),
-          {"lathe dump elementwise 2048x4096 --program scaled.json --facts h200 --stage kernel.ptx"},
-          dump_elementwise};
+std::vector<Verb> dump_verbs() {
+  return verbs_of_ops("dump", "compile %s and print the IR after each stage, LLVM IR, and assembly or PTX",
+                      dump_flags(), /*runs=*/false, dump);
 }
 
 }  // namespace lathe::cli

@@ -15,48 +15,22 @@ namespace {
 
 constexpr int kDone = 0, kFailed = 1, kBadUsage = 2;
 
+std::vector<Verb> all_verbs() {
+  std::vector<Verb> verbs = {devices_verb()};
+  for (const std::vector<Verb>& of_ops :
+       {run_verbs(), bench_verbs(), explain_verbs(), dump_verbs(), warm_verbs(), tune_verbs()})
+    verbs.insert(verbs.end(), of_ops.begin(), of_ops.end());
+  for (Verb verb : {manifest_verb(),     compile_verb(),       plan_verb(),         kernel_bench_verb(),
+                    selftest_verb(),     cache_ls_verb(),      cache_stats_verb(),  cache_top_verb(),
+                    cache_verify_verb(), cache_prune_verb(),   cache_export_verb(), cache_import_verb(),
+                    cache_clear_verb(),  bundle_create_verb(), bundle_ls_verb(),    bundle_verify_verb(),
+                    bundle_merge_verb(), ukernel_add_verb(),   ukernel_ls_verb(),   ukernel_remove_verb()})
+    verbs.push_back(std::move(verb));
+  return verbs;
+}
+
 int run(const std::vector<std::string>& line) {
-  const std::vector<Verb> verbs = {devices_verb(),
-                                   run_matmul_verb(),
-                                   run_argmax_verb(),
-                                   run_matmul_argmax_verb(),
-                                   bench_matmul_verb(),
-                                   bench_argmax_verb(),
-                                   bench_matmul_argmax_verb(),
-                                   explain_matmul_verb(),
-                                   explain_argmax_verb(),
-                                   explain_matmul_argmax_verb(),
-                                   explain_elementwise_verb(),
-                                   dump_matmul_verb(),
-                                   dump_argmax_verb(),
-                                   dump_matmul_argmax_verb(),
-                                   dump_elementwise_verb(),
-                                   warm_matmul_argmax_verb(),
-                                   warm_verb(),
-                                   tune_matmul_verb(),
-                                   tune_argmax_verb(),
-                                   tune_matmul_argmax_verb(),
-                                   tune_verb(),
-                                   manifest_verb(),
-                                   compile_verb(),
-                                   plan_verb(),
-                                   kernel_bench_verb(),
-                                   selftest_verb(),
-                                   cache_ls_verb(),
-                                   cache_stats_verb(),
-                                   cache_top_verb(),
-                                   cache_verify_verb(),
-                                   cache_prune_verb(),
-                                   cache_export_verb(),
-                                   cache_import_verb(),
-                                   cache_clear_verb(),
-                                   bundle_create_verb(),
-                                   bundle_ls_verb(),
-                                   bundle_verify_verb(),
-                                   bundle_merge_verb(),
-                                   ukernel_add_verb(),
-                                   ukernel_ls_verb(),
-                                   ukernel_remove_verb()};
+  const std::vector<Verb> verbs = all_verbs();
   if (!line.empty() && line[0] == "--version") {
     std::printf("lathe %s\n", lathe_version());
     return kDone;
@@ -80,7 +54,7 @@ int run(const std::vector<std::string>& line) {
   std::fflush(stdout);
   std::fprintf(stderr, "lathe: %s\n", std::string(status.message()).c_str());
   if (status.code() != absl::StatusCode::kInvalidArgument) return kFailed;
-  std::fprintf(stderr, "See 'lathe %s--help'.\n", verb ? (std::string(verb->name) + " ").c_str() : "");
+  std::fprintf(stderr, "See 'lathe %s--help'.\n", verb ? (verb->name + " ").c_str() : "");
   return kBadUsage;
 }
 

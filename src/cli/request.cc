@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/ops.h"
 #include "cli/request_flags.h"
 
 namespace lathe::cli {
@@ -226,6 +227,25 @@ lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe
   desc->b.leading_dimension = 0;
   desc->b.packed_layout = layout;
   return LATHE_OK;
+}
+
+OpRow matmul_op() {
+  return {"matmul",
+          "a matmul",
+          "MxNxK",
+          matmul_flags,
+          matmul_run_flags,
+          [](const Arguments& arguments) { return as_any(matmul_request_with_shape(arguments)); },
+          {{"run", "123x456x51234 --dtype f32"},
+           {"run", "64x4096x4096 --dtype bf16 --epilogue bias,gelu,residual --device cuda:0"},
+           {"bench", "4x4096x4096 --dtype bf16"},
+           {"bench", "512x4096x4096 --device cuda:0"},
+           {"explain", "1x28672x4096 --dtype bf16"},
+           {"explain", "64x4096x4096 --dtype f16 --facts h200 --target sm_90a"},
+           {"dump", "16x4096x4096 --output /tmp/ir"},
+           {"dump", "64x4096x4096 --dtype f16 --facts h200 --stage kernel.ptx"},
+           {"warm", "64x4096x4096 --dtype bf16"},
+           {"tune", "1x28672x4096 --dtype bf16"}}};
 }
 
 }  // namespace lathe::cli

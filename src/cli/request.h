@@ -48,14 +48,17 @@ std::string command_of(const MatmulArgmaxRequest& r);
 
 lathe_matmul_argmax_desc descriptor(const MatmulArgmaxRequest& r, lathe_tuning* tuning);
 
-// An elementwise request. Only explain and dump take one, so it has no batch and no data.
+// An elementwise request. The command does not run it, so it has no batch and no data.
 struct ElementwiseRequest : OpRequest {
   int64_t m = 0, n = 0;
-  std::string text;
+  std::string path, text;  // the program's file and its contents
   std::shared_ptr<lathe_program> program;
+
+  std::vector<int64_t> sizes() const { return {m, n}; }
 };
 std::vector<Flag> elementwise_flags(const std::vector<Flag>& more);
 absl::StatusOr<ElementwiseRequest> elementwise_request(const Arguments& arguments);
+std::string command_of(const ElementwiseRequest& r);
 lathe_elementwise_desc descriptor(const ElementwiseRequest& r, lathe_tuning* tuning);
 
 }  // namespace lathe::cli

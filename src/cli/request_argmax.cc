@@ -1,7 +1,7 @@
 // Reads an argmax request from flags, and makes its descriptor.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/request.h"
+#include "cli/ops.h"
 #include "cli/request_flags.h"
 
 namespace lathe::cli {
@@ -56,6 +56,21 @@ lathe_argmax_desc descriptor(const ArgmaxRequest& r, lathe_tuning* tuning) {
   if (r.values) desc.values = static_cast<float*>(present());
   desc.next = chain_tuning(r.split_k, r.candidate, tuning);
   return desc;
+}
+
+OpRow argmax_op() {
+  return {"argmax",
+          "an argmax",
+          "ROWSxN",
+          argmax_flags,
+          argmax_run_flags,
+          [](const Arguments& arguments) { return as_any(argmax_request(arguments)); },
+          {{"run", "4x151936"},
+           {"run", "64x128256 --dtype bf16 --values"},
+           {"bench", "4x151936 --dtype bf16"},
+           {"explain", "4x151936 --facts mi300x"},
+           {"dump", "4x151936 --facts mi300x"},
+           {"tune", "4x151936 --dtype bf16"}}};
 }
 
 }  // namespace lathe::cli

@@ -1,7 +1,7 @@
-// Reads an elementwise request (a program and a shape) for explain and dump, and makes its descriptor.
+// Reads an elementwise request (a program and a shape) and makes its descriptor.
 #include "absl/strings/str_cat.h"
 #include "cli/files.h"
-#include "cli/request.h"
+#include "cli/ops.h"
 #include "cli/request_flags.h"
 
 namespace lathe::cli {
@@ -25,6 +25,7 @@ absl::StatusOr<ElementwiseRequest> elementwise_request(const Arguments& argument
   const std::string path = arguments.text("program", "");
   absl::StatusOr<Json> text = read_json_file(path);
   if (!text.ok()) return text.status();
+  r.path = path;
   r.text = text->dump();
   lathe_program* program = nullptr;
   s = check(lathe_program_create(r.text.data(), r.text.size(), &program));
@@ -55,6 +56,21 @@ lathe_elementwise_desc descriptor(const ElementwiseRequest& r, lathe_tuning* tun
   desc.d = operand(program.at("d"), "mn");
   desc.next = chain_tuning(0, r.candidate, tuning);
   return desc;
+}
+
+std::string command_of(const ElementwiseRequest& r) {
+  return absl::StrCat("elementwise ", r.m, "x", r.n, " --program ", r.path, op_text(r));
+}
+
+OpRow elementwise_op() {
+  return {"elementwise",
+          "an elementwise program",
+          "MxN",
+          elementwise_flags,
+          /*run_flags=*/nullptr,
+          [](const Arguments& arguments) { return as_any(elementwise_request(arguments)); },
+          {{"explain", "2048x4096 --program scaled.json --facts h200"},
+           {"dump", "2048x4096 --program scaled.json --facts h200 --stage kernel.ptx"}}};
 }
 
 }  // namespace lathe::cli

@@ -1,7 +1,7 @@
 // Reads a matmul_argmax request from flags, and makes its descriptor.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/request.h"
+#include "cli/ops.h"
 #include "cli/request_flags.h"
 
 namespace lathe::cli {
@@ -87,6 +87,21 @@ lathe_matmul_argmax_desc descriptor(const MatmulArgmaxRequest& r, lathe_tuning* 
   desc.dependent_launch = r.dependent_launch;
   desc.next = chain_tuning(r.split_k, r.candidate, tuning);
   return desc;
+}
+
+OpRow matmul_argmax_op() {
+  return {"matmul_argmax",
+          "a matmul_argmax",
+          "MxNxK",
+          matmul_argmax_flags,
+          matmul_argmax_run_flags,
+          [](const Arguments& arguments) { return as_any(matmul_argmax_request(arguments)); },
+          {{"run", "4x32000x2048 --dtype bf16 --values"},
+           {"bench", "4x32000x2048 --dtype bf16 --pool 1000"},
+           {"explain", "16x128256x4096 --dtype bf16 --facts h200"},
+           {"dump", "16x128256x4096 --dtype bf16 --facts h200 --stage kernel.ptx"},
+           {"warm", "64x128256x4096 --dtype bf16 --facts h200 --cache-dir h200-cache"},
+           {"tune", "4x32000x2048 --dtype bf16"}}};
 }
 
 }  // namespace lathe::cli

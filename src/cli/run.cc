@@ -10,7 +10,6 @@
 #include "cli/opened_device.h"
 #include "cli/params.h"
 #include "cli/plan_text.h"
-#include "cli/request.h"
 #include "cli/trial.h"
 #include "cli/verbs.h"
 
@@ -197,15 +196,13 @@ absl::StatusOr<Json> plan_that_ran(const Trial& trial, const Measurement& time, 
   return explain(plan->get());
 }
 
-template <typename Request>
-absl::Status run(const Arguments& arguments, const absl::StatusOr<Request>& request) {
-  if (!request.ok()) return request.status();
+absl::Status run(const Arguments& arguments, const AnyRequest& request) {
   auto setup = set_up(arguments);
   if (!setup.ok()) return setup.status();
-  auto trial = make_trial(setup->on.device.get(), setup->on.stream, *request, setup->seed);
+  auto trial = make_trial(setup->on.device.get(), setup->on.stream, request, setup->seed);
   if (!trial.ok()) return trial.status();
   Report report;
-  report.title = absl::StrCat(command_of(*request), " on ", setup->on.name);
+  report.title = absl::StrCat(command_of(request), " on ", setup->on.name);
   report.seed = setup->seed;
   auto time = measure(setup->on.context.get(), setup->repeats, setup->on.stream, **trial);
   if (!time.ok()) return time.status();
@@ -215,18 +212,10 @@ absl::Status run(const Arguments& arguments, const absl::StatusOr<Request>& requ
   report.check = *result;
   report.flops = (*trial)->flops();
   report.bytes = (*trial)->bytes();
-  auto plan = plan_that_ran(**trial, report.time, setup->on.stream, request->misalign);
+  auto plan = plan_that_ran(**trial, report.time, setup->on.stream, common_fields(request).misalign);
   if (!plan.ok()) return plan.status();
   report.plan = *plan;
   return finish(arguments, report);
-}
-
-absl::Status run_matmul(const Arguments& arguments) {
-  return run(arguments, matmul_request_with_shape(arguments));
-}
-absl::Status run_argmax(const Arguments& arguments) { return run(arguments, argmax_request(arguments)); }
-absl::Status run_matmul_argmax(const Arguments& arguments) {
-  return run(arguments, matmul_argmax_request(arguments));
 }
 
 std::vector<Flag> run_flags() {
@@ -241,35 +230,9 @@ std::vector<Flag> run_flags() {
 
 }  // namespace
 
-Verb run_matmul_verb() {
-  return {"run matmul",
-          "MxNxK",
-          1,
-          "run a matmul on random inputs, check the result against float64, and time it",
-          matmul_run_flags(run_flags()),
-          {"lathe run matmul 123x456x51234 --dtype f32",
-           "lathe run matmul 64x4096x4096 --dtype bf16 --epilogue bias,gelu,residual --device cuda:0"},
-          run_matmul};
-}
-
-Verb run_argmax_verb() {
-  return {"run argmax",
-          "ROWSxN",
-          1,
-          "run an argmax on random inputs, check the result, and time it",
-          argmax_run_flags(run_flags()),
-          {"lathe run argmax 4x151936", "lathe run argmax 64x128256 --dtype bf16 --values"},
-          run_argmax};
-}
-
-Verb run_matmul_argmax_verb() {
-  return {"run matmul_argmax",
-          "MxNxK",
-          1,
-          "run a matmul_argmax on random inputs, check the result against float64, and time it",
-          matmul_argmax_run_flags(run_flags()),
-          {"lathe run matmul_argmax 4x32000x2048 --dtype bf16 --values"},
-          run_matmul_argmax};
+std::vector<Verb> run_verbs() {
+  return verbs_of_ops("run", "run %s on random inputs, check the result against float64, and time it",
+                      run_flags(), /*runs=*/true, run);
 }
 
 }  // namespace lathe::cli

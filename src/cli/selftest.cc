@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/files.h"
-#include "cli/planned.h"
 #include "cli/selftest_run.h"
 #include "cli/session.h"
 #include "cli/trial.h"
@@ -35,12 +34,11 @@ SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const 
           command,
           absl::StrCat("lathe run ", command, " --seed ", seed, " --device ", d.name),
           [d, request, seed]() -> absl::StatusOr<CheckResult> {
-            auto trial =
-                std::visit([&](const auto& r) { return make_trial(d.device, *d.stream, r, seed); }, request);
+            auto trial = make_trial(d.device, *d.stream, request, seed);
             if (!trial.ok()) return trial.status();
             return run_checked(**trial);
           },
-          [d, request] { std::visit([&](const auto& r) { plan(d.device, r).IgnoreError(); }, request); },
+          [d, request] { plan(d.device, request).IgnoreError(); },
           std::make_shared<const AnyRequest>(request)};
 }
 
@@ -68,11 +66,11 @@ std::string group_of(const Json& config) {
 // The legal candidates of the family, or all legal ones if no family is named.
 absl::StatusOr<std::vector<Json>> legal_candidates(const SelftestDevice& d, const AnyRequest& request,
                                                    const std::string& family) {
-  const size_t misalign = std::visit([](const auto& r) { return r.misalign; }, request);
+  const size_t misalign = common_fields(request).misalign;
   if (misalign % 16 != 0 && d.name.rfind("cpu", 0) != 0)
     return absl::UnimplementedError(
         "candidates for misaligned pointers are unknown: a plan reads no pointers and assumes aligned ones");
-  auto json = std::visit([&](const auto& r) { return explain(d.device, r); }, request);
+  auto json = explain(d.device, request);
   if (!json.ok()) return json.status();
   std::vector<Json> legal;
   for (const Json& c : json->value("candidates", Json::array())) {
@@ -115,8 +113,7 @@ absl::StatusOr<std::vector<Rank>> ranks_of(const SelftestDevice& d, const Selfte
   const bool as_it_is = c.forced == Forced::kNone
                             ? selection.family.empty() || !selection.requests.empty()
                             : c.forced == Forced::kMerge && selection.best == 1 && selection.family.empty();
-  if (as_it_is)
-    return std::vector<Rank>{{std::visit([](const auto& r) { return r.candidate; }, c.request), c.group}};
+  if (as_it_is) return std::vector<Rank>{{common_fields(c.request).candidate, c.group}};
   auto legal = legal_candidates(d, c.request, selection.family);
   if (!legal.ok()) return legal.status();
   if (c.forced == Forced::kEach) return each_of(d, *legal, c.group);
@@ -139,7 +136,7 @@ std::vector<SelftestCheck> expand(const SelftestDevice& d, const SelftestCase& c
   std::vector<SelftestCheck> checks;
   for (const Rank& rank : *ranks) {
     AnyRequest forced = c.request;
-    std::visit([&rank](auto& r) { r.candidate = rank.rank; }, forced);
+    common_fields(forced).candidate = rank.rank;
     checks.push_back(check_of(d, rank.group, forced));
   }
   return checks;
@@ -149,9 +146,10 @@ bool is_wanted(const std::string& filter, const std::string& group, const std::s
   return absl::StrContains(absl::StrCat(group, " ", what), filter);
 }
 
-int64_t largest_of(const MatmulRequest& r) { return std::max({r.m, r.n, r.k}); }
-int64_t largest_of(const ArgmaxRequest& r) { return std::max(r.rows, r.n); }
-int64_t largest_of(const MatmulArgmaxRequest& r) { return std::max({r.m, r.n, r.k}); }
+int64_t largest_size(const AnyRequest& request) {
+  const std::vector<int64_t> sizes = std::visit([](const auto& r) { return r.sizes(); }, request);
+  return *std::max_element(sizes.begin(), sizes.end());
+}
 
 // Whether the filter may select a check of this row. `forced`: a rank will be appended to the command, so the digits
 // at the end of the filter are ignored.
@@ -170,7 +168,7 @@ absl::StatusOr<std::vector<SelftestCheck>> all_checks(const SelftestDevice& d, c
   std::vector<SelftestCase> rows;
   size_t left_out = 0;
   for (SelftestCase& c : *table) {
-    if (std::visit([](const auto& r) { return largest_of(r); }, c.request) > selection.largest) {
+    if (largest_size(c.request) > selection.largest) {
       ++left_out;
       continue;
     }
@@ -201,15 +199,12 @@ absl::StatusOr<std::string> manifest_of(const SelftestDevice& d, const std::vect
   std::string lines;
   for (const SelftestCheck& c : checks) {
     if (c.request == nullptr) continue;
-    auto json = std::visit([&](const auto& r) { return explain(d.device, r); }, *c.request);
+    auto json = explain(d.device, *c.request);
     if (!json.ok()) continue;  // the device refuses this request; the check reports it
     Json entry = json->at("class");
-    std::visit(
-        [&entry](const auto& r) {
-          if (r.split_k != 0) entry["split_k"] = r.split_k;
-          if (r.candidate != 0) entry["candidate"] = r.candidate;
-        },
-        *c.request);
+    const OpRequest& fields = common_fields(*c.request);
+    if (fields.split_k != 0) entry["split_k"] = fields.split_k;
+    if (fields.candidate != 0) entry["candidate"] = fields.candidate;
     entry.erase("generic");
     absl::StrAppend(&lines, lines.empty() ? "" : ",\n", entry.dump());
   }
@@ -220,7 +215,7 @@ absl::StatusOr<std::string> manifest_of(const SelftestDevice& d, const std::vect
 std::vector<std::string> families_of(lathe_device* device) {
   std::set<std::string> families;
   for (const SelftestCase& c : selftest_cases(/*quick=*/true)) {
-    auto json = std::visit([&](const auto& r) { return explain(device, r); }, c.request);
+    auto json = explain(device, c.request);
     if (!json.ok()) continue;
     for (const Json& candidate : json->at("candidates")) {
       const Json& config = candidate.at("config");

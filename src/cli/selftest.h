@@ -3,17 +3,13 @@
 
 #include <functional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "cli/device_memory.h"
-#include "cli/request.h"
+#include "cli/ops.h"
 #include "reference/reference.h"
 
 namespace lathe::cli {
-
-using AnyRequest = std::variant<MatmulRequest, ArgmaxRequest, MatmulArgmaxRequest>;
-std::string command_of(const AnyRequest& request);
 
 // Which of a request's legal candidates are forced in turn.
 enum class Forced {

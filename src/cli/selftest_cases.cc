@@ -342,10 +342,6 @@ Cases choose_evenly(const Cases& cases, size_t most) {
 
 }  // namespace
 
-std::string command_of(const AnyRequest& request) {
-  return std::visit([](const auto& r) { return command_of(r); }, request);
-}
-
 std::vector<SelftestCase> selftest_cases(bool quick) {
   Cases cases;
   add_shapes(&cases);

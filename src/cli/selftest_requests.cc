@@ -10,24 +10,17 @@
 namespace lathe::cli {
 namespace {
 
-template <typename Request>
-absl::StatusOr<AnyRequest> any(absl::StatusOr<Request> request) {
-  if (!request.ok()) return request.status();
-  return AnyRequest(*std::move(request));
-}
-
 absl::StatusOr<AnyRequest> read_request(const std::string& line) {
-  const std::vector<Verb> verbs = {run_matmul_verb(), run_argmax_verb(), run_matmul_argmax_verb()};
+  const std::vector<Verb> verbs = run_verbs();
   std::vector<std::string> words = {"run"};
   for (absl::string_view word : absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty()))
     words.emplace_back(word);
   const Verb* verb = nullptr;
   absl::StatusOr<Arguments> arguments = parse(words, verbs, &verb);
   if (!arguments.ok()) return arguments.status();
-  const std::string name = verb->name;
-  if (name == "run matmul") return any(matmul_request_with_shape(*arguments));
-  if (name == "run argmax") return any(argmax_request(*arguments));
-  return any(matmul_argmax_request(*arguments));
+  for (const OpRow& op : op_rows())
+    if (verb->name == absl::StrCat("run ", op.name)) return op.request(*arguments);
+  return absl::InternalError(absl::StrCat("the verb '", verb->name, "' belongs to no op"));
 }
 
 }  // namespace
@@ -43,7 +36,7 @@ absl::StatusOr<std::vector<SelftestCase>> read_requests(const std::string& text)
     if (!request.ok())
       return absl::InvalidArgumentError(
           absl::StrCat("line ", number, ", '", line, "': ", request.status().message()));
-    const bool forced = std::visit([](const auto& r) { return r.candidate != 0; }, *request);
+    const bool forced = common_fields(*request).candidate != 0;
     cases.push_back({"requests", *std::move(request), forced ? Forced::kNone : Forced::kMerge});
   }
   if (cases.empty()) return absl::InvalidArgumentError("the file has no request");

@@ -5,8 +5,7 @@
 #include <memory>
 
 #include "cli/device_memory.h"
-#include "cli/planned.h"
-#include "cli/request.h"
+#include "cli/ops.h"
 #include "cli/session.h"
 #include "reference/reference.h"
 
@@ -85,5 +84,10 @@ absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const St
                                                   const ArgmaxRequest& request, uint64_t seed);
 absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
                                                   const MatmulArgmaxRequest& request, uint64_t seed);
+// kUnimplemented: an elementwise program runs only as a step of a payload.
+absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
+                                                  const ElementwiseRequest& request, uint64_t seed);
+absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
+                                                  const AnyRequest& request, uint64_t seed);
 
 }  // namespace lathe::cli

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/classes_file.h"
+#include "cli/ops.h"
 #include "cli/plan_text.h"
-#include "cli/request.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 #include "cli/warm_bar.h"
@@ -17,7 +17,7 @@
 namespace lathe::cli {
 namespace {
 
-using Tune = absl::FunctionRef<lathe_status(const lathe_tune_options& options, lathe_tune_report* report)>;
+using Tune = absl::FunctionRef<absl::Status(const lathe_tune_options& options, lathe_tune_report* report)>;
 
 std::vector<Flag> tune_flags() {
   return {device_flag(),
@@ -104,10 +104,10 @@ absl::Status run_tuning(const Arguments& arguments, const Opened& opened, Tune t
   options.text = collect_text;
   options.text_user = &records;
   lathe_tune_report report = LATHE_TUNE_REPORT_INIT;
-  const absl::Status outcome = check(run_with_bar(options.run, [&](const lathe_warmup_options& with_bar) {
+  const absl::Status outcome = run_with_bar(options.run, [&](const lathe_warmup_options& with_bar) {
     options.run = with_bar;
     return tune(options, &report);
-  }));
+  });
   if (absl::Status s = print_records(arguments, records); !s.ok()) return s;
   if (report.classes == 0 || arguments.has("json")) return outcome;
   absl::StatusOr<std::string> kept = std::string("nothing to store");
@@ -128,89 +128,33 @@ absl::Status tune_file(const Arguments& arguments) {
   absl::StatusOr<Manifest> manifest = read_classes(arguments, *opened);
   if (!manifest.ok()) return manifest.status();
   return run_tuning(arguments, *opened, [&](const lathe_tune_options& options, lathe_tune_report* report) {
-    return lathe_tune(opened->device.get(), manifest->get(), &options, report);
+    return check(lathe_tune(opened->device.get(), manifest->get(), &options, report));
   });
 }
 
-absl::Status tune_matmul(const Arguments& arguments) {
-  absl::StatusOr<MatmulRequest> request = matmul_request_with_shape(arguments);
-  if (!request.ok()) return request.status();
+absl::Status tune_request(const Arguments& arguments, const AnyRequest& request) {
   absl::StatusOr<Opened> opened = open_to_measure(arguments);
   if (!opened.ok()) return opened.status();
-  lathe_tuning tuning;
-  lathe_matmul_desc desc = descriptor(*request, &tuning);
-  size_t packed_bytes = 0;
-  if (absl::Status s = check(describe_packed(opened->device.get(), *request, &desc, &packed_bytes)); !s.ok())
-    return s;
   return run_tuning(arguments, *opened, [&](const lathe_tune_options& options, lathe_tune_report* report) {
-    return lathe_tune_matmul(opened->device.get(), &desc, &options, report);
-  });
-}
-
-absl::Status tune_argmax(const Arguments& arguments) {
-  absl::StatusOr<ArgmaxRequest> request = argmax_request(arguments);
-  if (!request.ok()) return request.status();
-  absl::StatusOr<Opened> opened = open_to_measure(arguments);
-  if (!opened.ok()) return opened.status();
-  lathe_tuning tuning;
-  const lathe_argmax_desc desc = descriptor(*request, &tuning);
-  return run_tuning(arguments, *opened, [&](const lathe_tune_options& options, lathe_tune_report* report) {
-    return lathe_tune_argmax(opened->device.get(), &desc, &options, report);
-  });
-}
-
-absl::Status tune_matmul_argmax(const Arguments& arguments) {
-  absl::StatusOr<MatmulArgmaxRequest> request = matmul_argmax_request(arguments);
-  if (!request.ok()) return request.status();
-  absl::StatusOr<Opened> opened = open_to_measure(arguments);
-  if (!opened.ok()) return opened.status();
-  lathe_tuning tuning;
-  const lathe_matmul_argmax_desc desc = descriptor(*request, &tuning);
-  return run_tuning(arguments, *opened, [&](const lathe_tune_options& options, lathe_tune_report* report) {
-    return lathe_tune_matmul_argmax(opened->device.get(), &desc, &options, report);
+    return tune(opened->device.get(), request, options, report);
   });
 }
 
 }  // namespace
 
-Verb tune_matmul_verb() {
-  return {"tune matmul",
-          "MxNxK",
-          1,
-          "measure the best candidates for the class of a matmul, and record the fastest",
-          matmul_flags(tune_flags()),
-          {"lathe tune matmul 1x28672x4096 --dtype bf16"},
-          tune_matmul};
-}
-
-Verb tune_argmax_verb() {
-  return {"tune argmax",
-          "ROWSxN",
-          1,
-          "measure the best candidates for the class of an argmax, and record the fastest",
-          argmax_flags(tune_flags()),
-          {},
-          tune_argmax};
-}
-
-Verb tune_matmul_argmax_verb() {
-  return {"tune matmul_argmax",
-          "MxNxK",
-          1,
-          "measure the best candidates for the class of a matmul_argmax, and record the fastest",
-          matmul_argmax_flags(tune_flags()),
-          {},
-          tune_matmul_argmax};
-}
-
-Verb tune_verb() {
-  return {"tune",
-          "FILE",
-          1,
-          "tune every class of a manifest, or of the weights in a CSV file (model,layer,n,k)",
-          classes_flags(tune_flags()),
-          {"lathe tune llama.json --output tuning.json", "lathe tune shapes.csv --dtype bf16 --m-max 64"},
-          tune_file};
+std::vector<Verb> tune_verbs() {
+  std::vector<Verb> verbs =
+      verbs_of_ops("tune", "measure the best candidates for the class of %s, and record the fastest",
+                   tune_flags(), /*runs=*/false, tune_request);
+  verbs.push_back(
+      {"tune",
+       "FILE",
+       1,
+       "tune every class of a manifest, or of the weights in a CSV file (model,layer,n,k)",
+       classes_flags(tune_flags()),
+       {"lathe tune llama.json --output tuning.json", "lathe tune shapes.csv --dtype bf16 --m-max 64"},
+       tune_file});
+  return verbs;
 }
 
 }  // namespace lathe::cli

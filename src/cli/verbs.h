@@ -6,20 +6,14 @@
 namespace lathe::cli {
 
 Verb devices_verb();
-Verb run_matmul_verb();
-Verb run_argmax_verb();
-Verb run_matmul_argmax_verb();
-Verb bench_matmul_verb();
-Verb bench_argmax_verb();
-Verb bench_matmul_argmax_verb();
-Verb explain_matmul_verb();
-Verb explain_argmax_verb();
-Verb explain_matmul_argmax_verb();
-Verb explain_elementwise_verb();
-Verb dump_matmul_verb();
-Verb dump_argmax_verb();
-Verb dump_matmul_argmax_verb();
-Verb dump_elementwise_verb();
+// One verb for each op.
+std::vector<Verb> run_verbs();
+std::vector<Verb> bench_verbs();
+std::vector<Verb> explain_verbs();
+std::vector<Verb> dump_verbs();
+// One verb for each op, then the one that takes a file.
+std::vector<Verb> warm_verbs();
+std::vector<Verb> tune_verbs();
 Verb compile_verb();
 Verb plan_verb();
 Verb kernel_bench_verb();
@@ -35,12 +29,6 @@ Verb bundle_create_verb();
 Verb bundle_ls_verb();
 Verb bundle_verify_verb();
 Verb bundle_merge_verb();
-Verb warm_verb();
-Verb warm_matmul_argmax_verb();
-Verb tune_matmul_verb();
-Verb tune_argmax_verb();
-Verb tune_matmul_argmax_verb();
-Verb tune_verb();
 Verb manifest_verb();
 Verb selftest_verb();
 Verb ukernel_add_verb();

@@ -94,8 +94,8 @@ std::string progress_line(uint64_t done, uint64_t total, double seconds, const s
   return absl::StrCat(done, " of ", total, rate_text(done, total, seconds, ", "), ": ", what);
 }
 
-lathe_status run_with_bar(lathe_warmup_options options,
-                          absl::FunctionRef<lathe_status(const lathe_warmup_options&)> run) {
+absl::Status run_with_bar(lathe_warmup_options options,
+                          absl::FunctionRef<absl::Status(const lathe_warmup_options&)> run) {
   const InterruptGuard guard;
   Display display;
   options.cancel = &interrupted;
@@ -104,7 +104,7 @@ lathe_status run_with_bar(lathe_warmup_options options,
     static_cast<Display*>(user)->show(*p);
     return 0;
   };
-  const lathe_status status = run(options);
+  const absl::Status status = run(options);
   display.clear();
   return status;
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 
 namespace lathe::cli {
 
@@ -19,7 +20,7 @@ std::string progress_line(uint64_t done, uint64_t total, double seconds, const s
 // Calls `run` with `options`, to which a progress callback and a cancel flag are added, and returns its status. The
 // first SIGINT ends it after the current kernels; the second one kills the process. Failures and progress go to
 // stderr: a bar on a terminal, else a line at most every two seconds.
-lathe_status run_with_bar(lathe_warmup_options options,
-                          absl::FunctionRef<lathe_status(const lathe_warmup_options&)> run);
+absl::Status run_with_bar(lathe_warmup_options options,
+                          absl::FunctionRef<absl::Status(const lathe_warmup_options&)> run);
 
 }  // namespace lathe::cli

@@ -40,10 +40,11 @@ absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, con
   absl::StatusOr<lathe_warmup_options> options = warmup_options(arguments);
   if (!options.ok()) return options.status();
   lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
-  const lathe_status status = run_with_bar(*options, [&](const lathe_warmup_options& with_bar) {
-    return lathe_warmup(opened.device.get(), manifest, &with_bar, &report);
+  lathe_status status = LATHE_OK;
+  const absl::Status outcome = run_with_bar(*options, [&](const lathe_warmup_options& with_bar) {
+    status = lathe_warmup(opened.device.get(), manifest, &with_bar, &report);
+    return check(status);
   });
-  const absl::Status outcome = check(status);
   if (status == LATHE_INVALID_ARGUMENT) return outcome;
   absl::StatusOr<lathe_statistics> s = statistics(opened.context.get());
   if (!s.ok()) return s.status();

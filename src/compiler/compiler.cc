@@ -88,8 +88,8 @@ std::string print(mlir::ModuleOp module) {
   return text;
 }
 
-const OpRow* find_op(Op op) {
-  for (const OpRow& row : op_rows())
+const PayloadRow* find_op(Op op) {
+  for (const PayloadRow& row : payload_rows())
     if (row.op == op) return &row;
   return nullptr;
 }
@@ -139,7 +139,7 @@ void dump_outcome(const Artifact& artifact, const Json& metadata, const TextSink
 
 absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) {
   StageTimes times;
-  const OpRow* op = find_op(r.problem.op);
+  const PayloadRow* op = find_op(r.problem.op);
   if (!op) return absl::UnimplementedError(absl::StrCat("no payload for op ", name_of(r.problem.op)));
   const bool external = !r.config.external.provider.empty();
   const std::string serves =
@@ -235,7 +235,7 @@ absl::StatusOr<Json> checked_pipeline(const Json& question) {
                          }));
   LATHE_ASSIGN_OR_RETURN(const PipelineText text, read_pipeline(paths.first, paths.second));
   LATHE_ASSIGN_OR_RETURN(const Pipeline pipeline, parse_pipeline(text.name, text.yaml));
-  for (const OpRow& row : op_rows())
+  for (const PayloadRow& row : payload_rows())
     for (const Backend backend : kBackends) {
       if (pipeline.serves != pipeline_name(row.op, backend)) continue;
       Target target;

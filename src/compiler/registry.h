@@ -19,7 +19,7 @@ struct LogicalResult;
 
 namespace lathe {
 
-struct OpRow {
+struct PayloadRow {
   Op op;
   // The payload as MLIR text, with the plan on its op. Exactly one of the two functions is set: `payload_of` for
   // elementwise ops, which need the program, `payload` for all others.
@@ -27,7 +27,7 @@ struct OpRow {
   std::string (*payload_of)(const ProblemClass&, const CompileConfig&, const ElementwiseProgram&);
   Recipe (*recipe)(const ProblemClass&, const CompileConfig&, const Target&, int64_t scratch_bytes);
 };
-const std::vector<OpRow>& op_rows();
+const std::vector<PayloadRow>& payload_rows();
 
 struct EmitterRow {
   const char* name;  // the name in YAML pipelines

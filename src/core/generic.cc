@@ -26,9 +26,9 @@ ProblemClass generic_class_of(const ProblemClass& c) {
   g.b = c.b;
   g.trans_b = is_blocks(c.b);  // blocks lie along K
   // The kernel is generated for the widest output dtype. `form` gives the actual one at launch.
-  g.d = c.op != Op::kMatmul ? DType::kI64 : stores_exact_sums(c) ? DType::kI32 : DType::kF32;
+  g.d = returns_indices(c.op) ? DType::kI64 : stores_exact_sums(c) ? DType::kI32 : DType::kF32;
   g.alignment = c.alignment == Alignment::kByte ? Alignment::kByte : Alignment::kElement;
-  g.wants_values = c.op != Op::kMatmul;
+  g.wants_values = returns_indices(c.op);
   g.logits = c.op == Op::kMatmulArgmax ? DType::kF32 : DType::kNone;
   g.generic = 1;
   if (c.op == Op::kArgmax) {

@@ -49,7 +49,7 @@ std::string epilogue(const ProblemClass& c) {
   operand("bias", c.bias);
   operand("res", c.residual);
   if (c.activation != Activation::kNone) absl::StrAppend(&out, "_", name_of(c.activation));
-  if (c.op != Op::kMatmul) absl::StrAppend(&out, "_", name_of(c.d), c.wants_values ? "_val" : "");
+  if (returns_indices(c.op)) absl::StrAppend(&out, "_", name_of(c.d), c.wants_values ? "_val" : "");
   return out;
 }
 

@@ -30,9 +30,6 @@ constexpr const char* kOfOneClass[] = {"m_lo", "m_hi", "row_lo", "row_hi", "alig
 
 absl::Status wrong(const std::string& cause) { return absl::InvalidArgumentError(cause); }
 
-// Whether the op has one open bucket of M.
-bool has_open_rows(Op op) { return op == Op::kArgmax || op == Op::kElementwise; }
-
 absl::Status check_rows(const ProblemClass& c) {
   const Bucket rows = {c.m_lo, c.m_hi};
   if (has_open_rows(c.op) || c.alignment == Alignment::kByte) {
@@ -262,7 +259,7 @@ absl::Status check_class(const ProblemClass& c) {
     LATHE_RETURN_IF_ERROR(check_elementwise(c));
     return check_rows(c);
   }
-  if (c.op != Op::kMatmul) LATHE_RETURN_IF_ERROR(check_indices(c));
+  if (returns_indices(c.op)) LATHE_RETURN_IF_ERROR(check_indices(c));
   LATHE_RETURN_IF_ERROR(c.op == Op::kArgmax ? check_argmax(c) : check_product(c));
   if (const ClassDefect defect = find_defect(c, Devices::kAll); !defect.ok())
     return wrong(absl::StrCat("\"", defect.field, "\": ", defect.reason));

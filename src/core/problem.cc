@@ -54,22 +54,12 @@ void read_digest(const std::string& text, ProblemClass* c) {
 
 Op op_field(const Json& j) {
   const std::string text = text_field(j, "op");
-  for (Op op : {Op::kMatmul, Op::kArgmax, Op::kMatmulArgmax, Op::kElementwise})
-    if (text == name_of(op)) return op;
+  for (const OpRow& row : ops::kRows)
+    if (text == row.name) return row.op;
   throw std::invalid_argument(absl::StrCat("\"op\": unknown value ", text));
 }
 
 }  // namespace
-
-absl::string_view name_of(Op op) {
-  switch (op) {
-    case Op::kMatmul: return "matmul";
-    case Op::kArgmax: return "argmax";
-    case Op::kMatmulArgmax: return "matmul_argmax";
-    case Op::kElementwise: return "elementwise";
-  }
-  return "unknown";
-}
 
 int32_t alignment_bytes(Alignment a, DType element) {
   switch (a) {

@@ -8,11 +8,9 @@
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "core/json.h"
+#include "core/ops.h"
 
 namespace lathe {
-
-enum class Op : int32_t { kMatmul = 1, kArgmax = 2, kMatmulArgmax = 3, kElementwise = 4 };
-absl::string_view name_of(Op op);  // "matmul", "argmax", "matmul_argmax", "elementwise"
 
 // Inclusive range of M, or of argmax's row length. The M of argmax is always {1, kOpenEnd}.
 struct Bucket {

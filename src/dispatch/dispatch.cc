@@ -143,21 +143,6 @@ absl::Status run(lathe_device& device, Request& request, const Hit& hit) {
   }
   return launch_request(device, *entry, request, nullptr);
 }
-absl::Status run(lathe_device& device, Request& request) {
-  return run(device, request, [](const DispatchEntry&) {});
-}
-
-// For ops with a RecentCall. `read` reads the op's descriptor.
-template <typename Desc, typename Read>
-absl::Status run_kept(lathe_device& device, void* stream, const Desc* desc, const Read& read) {
-  if (RecentCall<Desc>* const recent = RecentCall<Desc>::find(device, stream, desc))
-    return run_again(device, *recent, stream, *desc);
-  Request request;
-  LATHE_RETURN_IF_ERROR(read(desc, Purpose::kRun, device.request_context(), stream, &request));
-  LATHE_RETURN_IF_ERROR(check_runnable(device));
-  return run(device, request,
-             [&](const DispatchEntry& entry) { RecentCall<Desc>::keep(device, *desc, request, entry); });
-}
 
 // Runs Lathe's own kernel after an external library refused or failed the launch.
 [[gnu::noinline, gnu::cold]] absl::Status launch_own(lathe_device& device, const DispatchEntry& entry,
@@ -245,30 +230,22 @@ template absl::Status run_again(lathe_device&, RecentCall<lathe_matmul_desc>&, v
 template absl::Status run_again(lathe_device&, RecentCall<lathe_argmax_desc>&, void*,
                                 const lathe_argmax_desc&);
 
-absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc) {
-  if (device == nullptr) return absl::InvalidArgumentError("matmul: device is NULL");
-  return run_kept(*device, stream, desc, read_matmul);
-}
-
-absl::Status run_argmax(lathe_device* device, void* stream, const lathe_argmax_desc* desc) {
-  if (device == nullptr) return absl::InvalidArgumentError("argmax: device is NULL");
-  return run_kept(*device, stream, desc, read_argmax);
-}
-
-absl::Status run_matmul_argmax(lathe_device* device, void* stream, const lathe_matmul_argmax_desc* desc) {
-  if (device == nullptr) return absl::InvalidArgumentError("matmul_argmax: device is NULL");
+template <typename Desc>
+absl::Status run_op(lathe_device& device, void* stream, const Desc* desc) {
+  if constexpr (kKeepsCalls<Desc>) {
+    if (RecentCall<Desc>* const recent = RecentCall<Desc>::find(device, stream, desc))
+      return run_again(device, *recent, stream, *desc);
+  }
   Request request;
-  LATHE_RETURN_IF_ERROR(read_matmul_argmax(desc, Purpose::kRun, device->request_context(), stream, &request));
-  LATHE_RETURN_IF_ERROR(check_runnable(*device));
-  return run(*device, request);
+  LATHE_RETURN_IF_ERROR(read_request(desc, Purpose::kRun, device.request_context(), stream, &request));
+  LATHE_RETURN_IF_ERROR(check_runnable(device));
+  return run(device, request, [&](const DispatchEntry& entry) {
+    if constexpr (kKeepsCalls<Desc>) RecentCall<Desc>::keep(device, *desc, request, entry);
+  });
 }
-
-absl::Status run_elementwise(lathe_device* device, void* stream, const lathe_elementwise_desc* desc) {
-  if (device == nullptr) return absl::InvalidArgumentError("elementwise: device is NULL");
-  Request request;
-  LATHE_RETURN_IF_ERROR(read_elementwise(desc, Purpose::kRun, device->request_context(), stream, &request));
-  LATHE_RETURN_IF_ERROR(check_runnable(*device));
-  return run(*device, request);
-}
+#define LATHE_RUN_OP(op, value, name, rows, traits) \
+  template absl::Status run_op(lathe_device&, void*, const lathe_##name##_desc*);
+LATHE_OPS(LATHE_RUN_OP)
+#undef LATHE_RUN_OP
 
 }  // namespace lathe

@@ -29,9 +29,8 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
 template <typename Desc>
 absl::Status run_again(lathe_device& device, RecentCall<Desc>& recent, void* stream, const Desc& desc);
 
-absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc);
-absl::Status run_argmax(lathe_device* device, void* stream, const lathe_argmax_desc* desc);
-absl::Status run_matmul_argmax(lathe_device* device, void* stream, const lathe_matmul_argmax_desc* desc);
-absl::Status run_elementwise(lathe_device* device, void* stream, const lathe_elementwise_desc* desc);
+// Runs an op once: lathe_matmul() and so on. `Desc` is the op's descriptor.
+template <typename Desc>
+absl::Status run_op(lathe_device& device, void* stream, const Desc* desc);
 
 }  // namespace lathe

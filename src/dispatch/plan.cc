@@ -28,7 +28,7 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
   if (c.op == Op::kElementwise && c.program_lo != planned.program_lo)
     return other_class("program", absl::StrCat(absl::Hex(c.program_hi)),
                        absl::StrCat(absl::Hex(planned.program_hi)));
-  const bool argmax = c.op == Op::kArgmax, indices = c.op != Op::kMatmul;
+  const bool argmax = c.op == Op::kArgmax, indices = returns_indices(c.op);
   if (c.a != planned.a) return other_class(argmax ? "x.dtype" : "a.dtype", name_of(c.a), name_of(planned.a));
   if (c.b != planned.b) return other_class("b.dtype", name_of(c.b), name_of(planned.b));
   if (c.d != planned.d)
@@ -107,7 +107,7 @@ std::unique_ptr<lathe_plan> begin_plan(lathe_device& device, Request request) {
 // Only a product can have N = 0 or K = 0 as part of its class. For other ops an empty request belongs to a class
 // that non-empty requests share, so that class is planned.
 bool class_needs_no_kernel(const Request& request) {
-  return is_product(request.key.problem.op) && (request.dims.n == 0 || request.empty_product);
+  return multiplies(request.key.problem.op) && (request.dims.n == 0 || request.empty_product);
 }
 
 }  // namespace
@@ -154,17 +154,26 @@ absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* sli
   return launch_request(plan.device, *entry, request, slice);
 }
 
-absl::Status run_plan(const lathe_plan& plan, void* stream, const lathe_matmul_desc* desc) {
-  RecentCall<lathe_matmul_desc>* recent = RecentCall<lathe_matmul_desc>::find(plan.device, stream, desc);
-  if (recent != nullptr && &recent->entry() == plan.entry)
-    return run_again(plan.device, *recent, stream, *desc);
+template <typename Desc>
+absl::Status run_plan(const lathe_plan& plan, void* stream, const Desc* desc) {
+  if constexpr (kKeepsCalls<Desc>) {
+    RecentCall<Desc>* const recent = RecentCall<Desc>::find(plan.device, stream, desc);
+    if (recent != nullptr && &recent->entry() == plan.entry)
+      return run_again(plan.device, *recent, stream, *desc);
+  }
   Request request;
-  LATHE_RETURN_IF_ERROR(read_matmul(desc, Purpose::kRun, plan.device.request_context(), stream, &request));
-  // Not if the plan was made with a lathe_tuning: the same request without the plan runs another kernel.
-  if (plan.entry != nullptr && !request.needs_no_kernel() && plan.entry->key == request.key)
-    RecentCall<lathe_matmul_desc>::keep(plan.device, *desc, request, *plan.entry);
+  LATHE_RETURN_IF_ERROR(read_request(desc, Purpose::kRun, plan.device.request_context(), stream, &request));
+  if constexpr (kKeepsCalls<Desc>) {
+    // Not if the plan was made with a lathe_tuning: the same request without the plan runs another kernel.
+    if (plan.entry != nullptr && !request.needs_no_kernel() && plan.entry->key == request.key)
+      RecentCall<Desc>::keep(plan.device, *desc, request, *plan.entry);
+  }
   return run_plan(plan, request, nullptr);
 }
+#define LATHE_RUN_PLAN(op, value, name, rows, traits) \
+  template absl::Status run_plan(const lathe_plan&, void*, const lathe_##name##_desc*);
+LATHE_OPS(LATHE_RUN_PLAN)
+#undef LATHE_RUN_PLAN
 
 absl::StatusOr<LaunchConfig> planned_launch(const lathe_plan& plan) {
   LATHE_RETURN_IF_ERROR(check_runnable(plan.device));

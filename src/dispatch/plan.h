@@ -32,8 +32,9 @@ absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan_unprepared(lathe_device& d
 // Runs `request` (read with Purpose::kRun) with the plan. kInvalidArgument: the request is of another class; the
 // message names the field that differs. `slice` null: the whole launch.
 absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* slice);
-// The same for a descriptor, as a whole launch.
-absl::Status run_plan(const lathe_plan& plan, void* stream, const lathe_matmul_desc* desc);
+// The same for a descriptor, as a whole launch. `Desc` is the descriptor of any op.
+template <typename Desc>
+absl::Status run_plan(const lathe_plan& plan, void* stream, const Desc* desc);
 
 // The launch config for the planned sizes. kUnavailable on a described device.
 absl::StatusOr<LaunchConfig> planned_launch(const lathe_plan& plan);

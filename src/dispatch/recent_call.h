@@ -11,7 +11,14 @@ struct MayBeD {
   bool c, residual;
 };
 
-// `Desc`: lathe_matmul_desc or lathe_argmax_desc.
+// Whether the calls of an op are kept.
+template <typename Desc>
+inline constexpr bool kKeepsCalls = false;
+template <>
+inline constexpr bool kKeepsCalls<lathe_matmul_desc> = true;
+template <>
+inline constexpr bool kKeepsCalls<lathe_argmax_desc> = true;
+
 template <typename Desc>
 class RecentCall {
  public:

@@ -84,7 +84,7 @@ void raise(std::atomic<size_t>* most, size_t value) {
 void note_need(const DispatchEntry& entry, int64_t m_max, Progress* progress) {
   const ProblemClass& c = entry.key.problem;
   Dims dims = largest_request(c);
-  dims.m = std::min(dims.m, is_product(c.op) ? m_max : kArgmaxRows);
+  dims.m = std::min(dims.m, multiplies(c.op) ? m_max : kArgmaxRows);
   const LaunchConfig launch = make_launch_config(entry.kernel->recipe(), c, dims, entry.wanted_splits);
   raise(&progress->workspace_bytes, launch.workspace_bytes);
   raise(&progress->counters, launch.counters);
@@ -206,12 +206,12 @@ absl::Status reserve(lathe_device& device, const Progress& progress) {
 // A class from a manifest, with the fields as this device's requests have them.
 ProblemClass as_requested(const lathe_device& device, ProblemClass c) {
   if (!device.dependent_launch) c.dependent_launch = DependentLaunch::kOff;
-  if (is_product(c.op) && c.k == 0) become_zero_product(&c);
+  if (multiplies(c.op) && c.k == 0) become_zero_product(&c);
   return c;
 }
 
 std::vector<ProblemClass> expand(const lathe_device& device, const ManifestEntry& entry) {
-  const bool product = is_product(entry.problem.op);
+  const bool product = multiplies(entry.problem.op);
   if (product && entry.problem.k == 0 && device.is_cpu) return {};  // needs no kernel
   const ProblemClass c = as_requested(device, entry.problem);
   const Backend backend = device.facts.target.backend;

@@ -18,8 +18,7 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Back
   if (policy.split_k < 0) return absl::InvalidArgumentError(absl::StrCat("split_k ", policy.split_k, " < 0"));
   if (c.op == Op::kArgmax && (c.row_lo < 1 || c.row_hi < c.row_lo))
     return absl::InvalidArgumentError(absl::StrCat("row bucket [", c.row_lo, ",", c.row_hi, "] is empty"));
-  const bool multiplies = c.op == Op::kMatmul || c.op == Op::kMatmulArgmax;
-  if (multiplies && (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo))
+  if (multiplies(c.op) && (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo))
     return absl::InvalidArgumentError(
         absl::StrCat("n ", c.n, " k ", c.k, " m [", c.m_lo, ",", c.m_hi, "] is an empty product"));
   const ClassDefect defect = find_defect(c, devices_of(backend));
@@ -54,7 +53,7 @@ std::string join_reasons(const std::vector<RankedPlan>& plans) {
 // table of technical specifications; HIP allows one more).
 void reject_beyond_grid(const ProblemClass& c, std::vector<RankedPlan>* table) {
   constexpr int64_t kMostAlongY = 65535;
-  if (c.op != Op::kMatmul && c.op != Op::kMatmulArgmax) return;
+  if (!multiplies(c.op)) return;
   for (RankedPlan& r : *table) {
     const CompileConfig& config = r.plan.config;
     if (!r.rejection.empty() || config.tile_n < 1 || config.persistent > 0) continue;

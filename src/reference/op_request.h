@@ -5,12 +5,13 @@
 #include <lathe/lathe.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "reference/operand.h"
 
 namespace lathe::cli {
 
-// The fields of all ops.
+// The fields of all ops. Each request also has sizes(), which begins with the number of rows.
 struct OpRequest {
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
   lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
@@ -46,6 +47,7 @@ struct MatmulRequest : OpRequest {
   bool c_in_place = false, residual_in_place = false;  // the operand shares D's memory
   bool broadcast_a = false, broadcast_b = false;
 
+  std::vector<int64_t> sizes() const { return {m, n, k}; }
   lathe_dtype weight_dtype() const { return b_dtype == LATHE_DTYPE_NONE ? dtype : b_dtype; }
   bool operator==(const MatmulRequest& o) const;
 };
@@ -63,6 +65,7 @@ struct ArgmaxRequest : IndicesRequest {
   int64_t rows = 0, n = 0;
   lathe_dtype dtype = LATHE_F32;
 
+  std::vector<int64_t> sizes() const { return {rows, n}; }
   bool operator==(const ArgmaxRequest& o) const;
 };
 
@@ -79,6 +82,7 @@ struct MatmulArgmaxRequest : IndicesRequest {
   bool trans_a = false, trans_b = true;
   bool bias = false;
 
+  std::vector<int64_t> sizes() const { return {m, n, k}; }
   lathe_dtype weight_dtype() const { return b_dtype == LATHE_DTYPE_NONE ? dtype : b_dtype; }
   bool operator==(const MatmulArgmaxRequest& o) const;
 };

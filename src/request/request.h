@@ -64,18 +64,16 @@ struct Request {
   const lathe_program* program = nullptr;  // elementwise: the caller's; valid during the call
 };
 
-absl::Status read_matmul(const lathe_matmul_desc* desc, Purpose purpose, const RequestContext& context,
-                         void* stream, Request* out);
-absl::Status read_argmax(const lathe_argmax_desc* desc, Purpose purpose, const RequestContext& context,
-                         void* stream, Request* out);
-absl::Status read_matmul_argmax(const lathe_matmul_argmax_desc* desc, Purpose purpose,
-                                const RequestContext& context, void* stream, Request* out);
-
-absl::Status read_elementwise(const lathe_elementwise_desc* desc, Purpose purpose,
-                              const RequestContext& context, void* stream, Request* out);
-
-// Whether the op multiplies matrices, so that an N or K of 0 makes an empty product.
-inline bool is_product(Op op) { return op == Op::kMatmul || op == Op::kMatmulArgmax; }
+// For each op: read_matmul() and so on, and the overload read_request().
+#define LATHE_READER(op, value, name, rows, traits)                                                         \
+  absl::Status read_##name(const lathe_##name##_desc* desc, Purpose purpose, const RequestContext& context, \
+                           void* stream, Request* out);                                                     \
+  inline absl::Status read_request(const lathe_##name##_desc* desc, Purpose purpose,                        \
+                                   const RequestContext& context, void* stream, Request* out) {             \
+    return read_##name(desc, purpose, context, stream, out);                                                \
+  }
+LATHE_OPS(LATHE_READER)
+#undef LATHE_READER
 
 // "matmul f32 ..." and "matmul f32 ... on cpu", with the sizes that the caller gave.
 std::string describe(const Request& request);

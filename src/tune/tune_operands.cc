@@ -151,10 +151,10 @@ absl::Status TuneOperands::fill(const ProblemClass& problem, const Dims& dims, s
   LATHE_ASSIGN_OR_RETURN(stream_, device_.driver->memory().create_stream());
   memory_.reserve(16);
   switch (problem.op) {
-    case Op::kMatmul: LATHE_RETURN_IF_ERROR(make_matmul(problem, dims, pool_bytes)); break;
-    case Op::kArgmax: LATHE_RETURN_IF_ERROR(make_argmax(problem, dims, pool_bytes)); break;
-    case Op::kMatmulArgmax: LATHE_RETURN_IF_ERROR(make_matmul_argmax(problem, dims, pool_bytes)); break;
-    case Op::kElementwise: LATHE_RETURN_IF_ERROR(make_elementwise(problem, dims, pool_bytes)); break;
+#define LATHE_MAKE(op, value, name, rows, traits) \
+  case Op::op: LATHE_RETURN_IF_ERROR(make_##name(problem, dims, pool_bytes)); break;
+    LATHE_OPS(LATHE_MAKE)
+#undef LATHE_MAKE
   }
   // The operands may be better aligned than the class requires, so only the alignment of the classes may differ.
   const ProblemClass& read = request_.key.problem;

@@ -33,10 +33,11 @@ class TuneOperands {
   absl::Status fill(const ProblemClass& problem, const Dims& dims, size_t pool_bytes);
   absl::StatusOr<void*> allocate(size_t bytes, DType of);
   absl::StatusOr<void*> allocate_streamed(size_t bytes, size_t pool_bytes, DType of);
-  absl::Status make_argmax(const ProblemClass& c, const Dims& dims, size_t pool_bytes);
-  absl::Status make_matmul(const ProblemClass& c, const Dims& dims, size_t pool_bytes);
-  absl::Status make_elementwise(const ProblemClass& c, const Dims& dims, size_t pool_bytes);
-  absl::Status make_matmul_argmax(const ProblemClass& c, const Dims& dims, size_t pool_bytes);
+  // For each op: make_matmul() and so on.
+#define LATHE_MAKE(op, value, name, rows, traits) \
+  absl::Status make_##name(const ProblemClass& c, const Dims& dims, size_t pool_bytes);
+  LATHE_OPS(LATHE_MAKE)
+#undef LATHE_MAKE
 
   lathe_device& device_;
   std::vector<void*> memory_;

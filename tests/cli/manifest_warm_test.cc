@@ -52,7 +52,7 @@ class ManifestWarm : public ::testing::Test {
     Arguments fill;
     fill.words = {manifest};
     fill.flags = {{"cache-dir", cache}};
-    const absl::Status filled = warm_verb().run(fill);
+    const absl::Status filled = warm_verbs().back().run(fill);
     ASSERT_TRUE(filled.ok()) << filled;
 
     lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;

@@ -1,0 +1,154 @@
+// The C functions of each op. All ops have the same ones, so they are generated from the list of ops.
+#include "absl/strings/str_cat.h"
+#include "api/boundary.h"
+#include "api/tune_call.h"
+#include "dispatch/plan.h"
+#include "dispatch/warm.h"
+
+using lathe::at_boundary;
+using lathe::null_argument;
+using lathe::Purpose;
+using lathe::Request;
+
+namespace {
+
+template <typename Desc>
+absl::Status run(absl::string_view op, lathe_device* device, void* stream, const Desc* desc) {
+  if (device == nullptr) return null_argument(op, "device");
+  return lathe::run_op(*device, stream, desc);
+}
+
+template <typename Desc>
+absl::Status plan(absl::string_view call, lathe_device* device, const Desc* desc, lathe_plan** out) {
+  if (out == nullptr) return null_argument(call, "plan");
+  *out = nullptr;
+  if (device == nullptr) return null_argument(call, "device");
+  Request request;
+  LATHE_RETURN_IF_ERROR(
+      lathe::read_request(desc, Purpose::kPlan, device->request_context(), nullptr, &request));
+  LATHE_ASSIGN_OR_RETURN(std::unique_ptr<lathe_plan> made, lathe::make_plan(*device, request));
+  *out = made.release();
+  return absl::OkStatus();
+}
+
+template <typename Desc>
+absl::Status explain(absl::string_view call, lathe_device* device, const Desc* desc, lathe_text_fn text,
+                     void* user) {
+  if (device == nullptr) return null_argument(call, "device");
+  if (text == nullptr) return null_argument(call, "text");
+  Request request;
+  LATHE_RETURN_IF_ERROR(
+      lathe::read_request(desc, Purpose::kPlan, device->request_context(), nullptr, &request));
+  LATHE_ASSIGN_OR_RETURN(const auto made, lathe::make_plan_unprepared(*device, request));
+  LATHE_ASSIGN_OR_RETURN(const lathe::Json json, lathe::explain_json(*made));
+  lathe::pass_text(text, user, "explain", json);
+  return absl::OkStatus();
+}
+
+template <typename Desc>
+absl::Status run_slice(absl::string_view call, lathe_plan* plan, const Desc* desc,
+                       const lathe::Slice& slice) {
+  if (plan == nullptr) return null_argument(call, "plan");
+  LATHE_ASSIGN_OR_RETURN(const int32_t phases, lathe::plan_phases(*plan));
+  if (slice.phase < 0 || slice.phase >= phases) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(call, ": phase ", slice.phase, " is not in [0, ", phases, ")"));
+  }
+  LATHE_RETURN_IF_ERROR(lathe::check_workers(call, slice.workers));
+  if (slice.worker < 0 || slice.worker >= slice.workers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(call, ": worker ", slice.worker, " is not in [0, ", slice.workers, ")"));
+  }
+  Request request;
+  LATHE_RETURN_IF_ERROR(
+      lathe::read_request(desc, Purpose::kRun, plan->device.request_context(), nullptr, &request));
+  return lathe::run_plan(*plan, request, &slice);
+}
+
+template <typename Desc>
+absl::Status tune(const char* call, lathe_device* device, const Desc* desc, const lathe_tune_options* options,
+                  lathe_tune_report* report) {
+  lathe::TuneCall c;
+  LATHE_RETURN_IF_ERROR(lathe::begin_tuning(call, device, desc, "desc", options, report, &c));
+  Request request;
+  LATHE_RETURN_IF_ERROR(
+      lathe::read_request(desc, Purpose::kPlan, device->request_context(), nullptr, &request));
+  if (request.needs_no_kernel() || request.dims.m == 0)
+    return lathe::in_request(
+        describe(request), device->name,
+        absl::InvalidArgumentError("the request needs no kernel, so there is nothing to tune"));
+  if (request.program != nullptr) device->context.programs.keep(request.program->program);
+  return lathe::tune(*device, {{request.key, request.dims.m, ""}}, &request.dims, c.options, c.report);
+}
+
+// `m_max`: the largest M to warm; kMaxDim if the op's rows are open.
+template <typename Desc>
+absl::Status add_to_manifest(absl::string_view call, lathe_manifest* manifest, const char* name,
+                             const Desc* desc, int64_t m_max) {
+  if (manifest == nullptr) return null_argument(call, "manifest");
+  // A manifest serves any device. So a request for it keeps the fields that some devices ignore, and K = 0.
+  const lathe::RequestContext any_device = {"any device", /*is_cpu=*/true, lathe::MissPolicy::kBlock, true};
+  Request weight;
+  LATHE_RETURN_IF_ERROR(lathe::read_request(desc, Purpose::kWarm, any_device, nullptr, &weight));
+  if (m_max < 1 || m_max > lathe::kMaxDim) {
+    return absl::InvalidArgumentError(absl::StrCat(call, ": ", describe(weight), ": m_max ", m_max,
+                                                   " is not in [1, ", lathe::kMaxDim, "]"));
+  }
+  if (lathe::multiplies(weight.key.problem.op) && weight.dims.n == 0) return absl::OkStatus();
+  const lathe::ManifestEntry entry = lathe::entry_of(weight, m_max, name == nullptr ? "" : name);
+  LATHE_RETURN_IF_ERROR(lathe::check_class(entry.problem));
+  manifest->manifest.add(entry);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+extern "C" {
+
+#define LATHE_C_FUNCTIONS(op, value, name, rows, traits)                                                    \
+  lathe_status lathe_##name(lathe_device* device, lathe_stream stream, const lathe_##name##_desc* desc) {   \
+    return at_boundary([&] { return run(#name, device, stream, desc); });                                   \
+  }                                                                                                         \
+  lathe_status lathe_plan_##name(lathe_device* device, const lathe_##name##_desc* desc, lathe_plan** out) { \
+    return at_boundary([&] { return plan("lathe_plan_" #name, device, desc, out); });                       \
+  }                                                                                                         \
+  lathe_status lathe_plan_run_##name(lathe_plan* plan, lathe_stream stream,                                 \
+                                     const lathe_##name##_desc* desc) {                                     \
+    return at_boundary([&] {                                                                                \
+      if (plan == nullptr) return null_argument("lathe_plan_run_" #name, "plan");                           \
+      return lathe::run_plan(*plan, stream, desc);                                                          \
+    });                                                                                                     \
+  }                                                                                                         \
+  lathe_status lathe_plan_run_##name##_slice(lathe_plan* plan, const lathe_##name##_desc* desc,             \
+                                             int32_t phase, int32_t worker, int32_t workers) {              \
+    return at_boundary([&] {                                                                                \
+      return run_slice("lathe_plan_run_" #name "_slice", plan, desc, {phase, worker, workers});             \
+    });                                                                                                     \
+  }                                                                                                         \
+  lathe_status lathe_explain_##name(lathe_device* device, const lathe_##name##_desc* desc,                  \
+                                    lathe_text_fn text, void* user) {                                       \
+    return at_boundary([&] { return explain("lathe_explain_" #name, device, desc, text, user); });          \
+  }                                                                                                         \
+  lathe_status lathe_tune_##name(lathe_device* device, const lathe_##name##_desc* desc,                     \
+                                 const lathe_tune_options* options, lathe_tune_report* report) {            \
+    return at_boundary([&] { return tune("lathe_tune_" #name, device, desc, options, report); });           \
+  }                                                                                                         \
+  LATHE_MANIFEST_ADD_##rows(name)
+
+#define LATHE_MANIFEST_ADD_BUCKETS(name)                                                             \
+  lathe_status lathe_manifest_add_##name(lathe_manifest* manifest, const char* label,                \
+                                         const lathe_##name##_desc* desc, int64_t m_max) {           \
+    return at_boundary(                                                                              \
+        [&] { return add_to_manifest("lathe_manifest_add_" #name, manifest, label, desc, m_max); }); \
+  }
+#define LATHE_MANIFEST_ADD_OPEN(name)                                                             \
+  lathe_status lathe_manifest_add_##name(lathe_manifest* manifest, const char* label,             \
+                                         const lathe_##name##_desc* desc) {                       \
+    return at_boundary([&] {                                                                      \
+      return add_to_manifest("lathe_manifest_add_" #name, manifest, label, desc, lathe::kMaxDim); \
+    });                                                                                           \
+  }
+
+LATHE_OPS(LATHE_C_FUNCTIONS)
+
+}  // extern "C"

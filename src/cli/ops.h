@@ -1,0 +1,68 @@
+// The ops of the command, one row each. Every verb that takes a request (run, bench, explain, dump, tune, warm) is made
+// from these rows, and so are the calls of the public API below.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "cli/request.h"
+#include "cli/session.h"
+
+namespace lathe::cli {
+
+// X(name, request, rows): the op has lathe_<name>_desc, <name>_op(), and for `request` the functions of request.h and
+// make_trial(). `rows` is BUCKETS if lathe_manifest_add_<name> takes the largest M, otherwise OPEN.
+#define LATHE_COMMAND_OPS(X)                     \
+  X(matmul, MatmulRequest, BUCKETS)              \
+  X(argmax, ArgmaxRequest, OPEN)                 \
+  X(matmul_argmax, MatmulArgmaxRequest, BUCKETS) \
+  X(elementwise, ElementwiseRequest, OPEN)
+
+using AnyRequest = std::variant<MatmulRequest, ArgmaxRequest, MatmulArgmaxRequest, ElementwiseRequest>;
+
+struct OpRow {
+  const char* name;   // "matmul"
+  const char* noun;   // in help texts: "a matmul"
+  const char* shape;  // the word that gives the sizes: "MxNxK"
+  // The flags of a request, followed by `more`. The run flags add those that only matter if it runs. Null `run_flags`:
+  // the command does not run the op on its own.
+  std::vector<Flag> (*flags)(const std::vector<Flag>& more);
+  std::vector<Flag> (*run_flags)(const std::vector<Flag>& more);
+  absl::StatusOr<AnyRequest> (*request)(const Arguments& arguments);
+  std::vector<std::pair<std::string, std::string>> examples;  // {"run", "4x151936 --values"}
+};
+const std::vector<OpRow>& op_rows();
+
+// For OpRow::request.
+template <typename Request>
+absl::StatusOr<AnyRequest> as_any(absl::StatusOr<Request> request) {
+  if (!request.ok()) return request.status();
+  return AnyRequest(*std::move(request));
+}
+
+// What a verb does with a request.
+using RequestVerb = absl::Status (*)(const Arguments& arguments, const AnyRequest& request);
+// The verb `verb` ("explain") for each op. `summary` has %s where the op's noun belongs. The run flags are taken if
+// `runs`, and ops that do not run are left out.
+std::vector<Verb> verbs_of_ops(const std::string& verb, const std::string& summary,
+                               const std::vector<Flag>& more, bool runs, RequestVerb act);
+
+std::string command_of(const AnyRequest& request);
+// The fields of all ops.
+const OpRequest& common_fields(const AnyRequest& request);
+OpRequest& common_fields(AnyRequest& request);
+
+// As lathe_plan_matmul: on a device of this machine the kernel is loaded, or compiled first.
+absl::StatusOr<Plan> plan(lathe_device* device, const AnyRequest& request);
+// As lathe_explain_matmul: compiles, loads and stores nothing.
+absl::StatusOr<Json> explain(lathe_device* device, const AnyRequest& request);
+// As lathe_tune_matmul.
+absl::Status tune(lathe_device* device, const AnyRequest& request, const lathe_tune_options& options,
+                  lathe_tune_report* report);
+// As lathe_manifest_add_matmul. The request's M is the largest one. B is not packed.
+absl::Status add_to_manifest(lathe_manifest* manifest, const AnyRequest& request);
+
+}  // namespace lathe::cli
