@@ -231,7 +231,7 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
     EXPECT_TRUE(has(text, "m=4 n=40 k=8") && has(text, "version")) << text;
   }
   text = run(layout ^ 3u);  // the layout of fewer columns
-  EXPECT_TRUE(has(text, "is not the one for 40 columns")) << text;
+  EXPECT_TRUE(has(text, "is not the layout for n 40; lathe_packed_layout returns it")) << text;
   text = run(layout ^ 0x0300);  // the layout of another dtype
   EXPECT_TRUE(has(text, "not a layout of")) << text;
   desc.b.leading_dimension = 8;
