@@ -77,7 +77,7 @@ TEST(Products, RefusesEveryOtherPair) {
       }
 }
 
-TEST(Products, EveryRowTakesItsResultsAndMathOnly) {
+TEST(Products, EveryRowAcceptsOnlyItsResultsAndMath) {
   for (const auto& [p, op] : rows_and_ops()) {
     for (const DTypeRow& t : kDTypes) {
       ProblemClass c = class_of(*p, op);
@@ -196,7 +196,7 @@ std::string markdown() {
   return text;
 }
 
-TEST(Products, TheTableInTheDocumentsIsThisOne) {
+TEST(Products, MatchesTheTableInTheDocuments) {
   std::ifstream file(LATHE_NUMERICS_MD);
   std::stringstream text;
   text << file.rdbuf();
