@@ -71,10 +71,12 @@ void enumerate_row(const UkernelRow& row, const CandidateContext& context, std::
 }
 
 std::string refusal_of(const char* what, const SizeRange& range, int64_t lo, int64_t hi) {
+  const std::string size = lo == hi ? absl::StrCat(what, " ", lo) : absl::StrCat(what, " ", lo, " to ", hi);
   if (lo < range.least || hi > range.most)
-    return absl::StrCat(what, " ", lo, " to ", hi, " is not in ", range.least, " to ", range.most);
+    return absl::StrCat(size, " is not in ", range.least, " to ", range.most);
   if (range.multiple > 1 && (lo != hi || lo % range.multiple != 0))
-    return absl::StrCat(what, " ", lo, " to ", hi, " is not a multiple of ", range.multiple);
+    return absl::StrCat(size, lo == hi ? " is not a multiple of " : " are not all multiples of ",
+                        range.multiple);
   return "";
 }
 

@@ -115,7 +115,8 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
     config.tile_n = config.register_n;
     const int32_t need = 3 * unroll + 4;  // values, columns, loaded; step, constants
     if (need > rates.registers) {
-      out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", rates.registers)));
+      out->push_back(rejected(
+          config, absl::StrCat("tile needs ", need, " registers, the target has ", rates.registers)));
       continue;
     }
     const double step = c.a != DType::kF32 ? kBlockedCycles : std::max(kVectorOps / 2, kOpLatency / unroll);

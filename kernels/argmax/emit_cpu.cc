@@ -186,7 +186,7 @@ LogicalResult emit_argmax_cpu(ModuleOp module) {
         }
         auto config = p.argmax->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
         if (!config) return op.emitError("has no ") << ir::kConfigAttr;
-        if (config.tile_m() != 1) return op.emitError("a task takes one row");
+        if (config.tile_m() != 1) return op.emitError("kernel_config: tile_m must be 1");
         const View& v = p.views.find(op.getDpsInputs()[0])->second;
         if (auto ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr)) {
           store_best(e, p, e.idx(0), ukernel_row(e, ukernel, v, p.depth),
@@ -194,7 +194,7 @@ LogicalResult emit_argmax_cpu(ModuleOp module) {
           return int64_t{0};
         }
         const int64_t lanes = config.lanes(), unroll = config.register_n() / lanes;
-        if (unroll < 1) return op.emitError("register_n is less than one vector");
+        if (unroll < 1) return op.emitError("kernel_config: register_n is less than the lanes of a vector");
         const auto load = [&](Value at, Value left) {
           Value from = e.add(v.offset, at);
           return e.to_f32(left ? e.load_masked(v.memory, from, lanes, left, kLowest)

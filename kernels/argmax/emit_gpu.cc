@@ -219,8 +219,8 @@ LogicalResult check(GpuKernel& kernel, Operation* op) {
     return op->emitError("kernel_config: tile_m does not divide the threads");
   const int64_t group = threads / rows;
   if ((group & (group - 1)) != 0 || group < kVectorBytes)
-    return op->emitError("kernel_config: a row's threads are no power of two, or fewer than 16");
-  if (config.split() != kNoSplit && rows != 1) return op->emitError("kernel_config: a split of several rows");
+    return op->emitError("kernel_config: threads / tile_m must be a power of two of at least 16");
+  if (config.split() != kNoSplit && rows != 1) return op->emitError("kernel_config: a split needs tile_m 1");
   return success();
 }
 

@@ -86,15 +86,15 @@ std::string invariance_refusal(const CandidateContext& context, KernelKind famil
   const ProblemClass& c = context.problem;
   if (c.determinism != Determinism::kBatchInvariant) return "";
   if (context.split_k > 1)
-    return absl::StrCat("batch_invariant: split_k ", context.split_k, " is forced, needs 1");
+    return absl::StrCat("batch_invariant needs split_k 1, but split_k ", context.split_k, " is forced");
   const bool half = c.a == DType::kF16 || c.a == DType::kBF16;
   const Target& target = context.facts.target;
   const bool mma = target.backend == Backend::kRocm ? find_amd_instruction(target.arch, c.a, 16) != nullptr
                                                     : sm_version(target) >= 80;
   const KernelKind recipe = half && mma ? KernelKind::kMma : KernelKind::kSimt;
   if (family == recipe || c.a == DType::kI8) return "";
-  return absl::StrCat("batch_invariant: the recipe of ", name_of(c.a), " on ", context.facts.target.arch,
-                      " is that of ", name_of(recipe));
+  return absl::StrCat("batch_invariant needs the numeric recipe of '", name_of(recipe), "' for ",
+                      name_of(c.a), " on ", context.facts.target.arch);
 }
 
 }  // namespace lathe

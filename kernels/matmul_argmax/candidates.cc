@@ -30,13 +30,13 @@ std::string refusal(const ProblemClass& c, bool on_rocm, const RankedPlan& r) {
   if (config.split != kNoSplit || r.plan.launch.splits > 1) return "split-K: partial sums cannot be compared";
   // If a kernel that is not persistent rounds to f16, ptxas 13.0 serialises its products (warning C7514).
   if (config.kernel == KernelKind::kWgmma && config.persistent == 0 && c.logits == DType::kF16)
-    return "logits in f16: persistent tiles alone";
+    return "logits of f16 need a persistent kernel";
   // The bounds checks of more columns need more scalar registers than gfx90a has, and spill.
   if (on_rocm && (config.kernel == KernelKind::kMma || config.kernel == KernelKind::kMma32) &&
       config.register_n > 64)
-    return absl::StrCat("comparing ", config.register_n, " columns of a wave spills");
+    return absl::StrCat("comparing ", config.register_n, " columns per wave would spill registers");
   if (row_of(config.kernel).serves(Op::kMatmulArgmax)) return "";
-  return absl::StrCat("kernel '", name_of(config.kernel), "' stores its tiles, it does not compare them");
+  return "does not support matmul_argmax";
 }
 
 int32_t merge_of(const Target& target, int64_t column_tiles) {

@@ -20,21 +20,21 @@ const char* merge_text(int64_t split) {
   }
 }
 
-// " of mine" for a user's ukernel "user/mine@DIGEST"; "" for a built-in one.
+// " (ukernel mine)" for a user's ukernel "user/mine@DIGEST"; "" for a built-in one.
 std::string users_name(absl::string_view bitcode) {
   if (!absl::ConsumePrefix(&bitcode, "user/")) return "";
-  return absl::StrCat(" of ", bitcode.substr(0, bitcode.find('@')));
+  return absl::StrCat(" (ukernel ", bitcode.substr(0, bitcode.find('@')), ")");
 }
 
 // CompileConfig's "prefetch": the values of CpuFetch (kernels/matmul/cpu/shape.h).
 const char* prefetch_text(int64_t prefetch) {
   switch (prefetch) {
-    case 2: return "  fetches near";
-    case 3: return "  fetches near and next";
-    case 4: return "  fetches ahead";
-    case 5: return "  fetches nothing";
-    case 6: return "  fetches evenly";
-    case 7: return "  fetches far";
+    case 2: return "  prefetch into L1";
+    case 3: return "  prefetch into L1 and L2";
+    case 4: return "  prefetch ahead into L2";
+    case 5: return "  no prefetch";
+    case 6: return "  prefetch spread over all passes";
+    case 7: return "  prefetch far ahead into L1";
     default: return "";
   }
 }
@@ -63,7 +63,7 @@ std::string config_line(const nlohmann::json& config, int64_t splits) {
   if (number("threads") > 1) absl::StrAppend(&out, "  threads ", number("threads"));
   if (number("stages") > 1) absl::StrAppend(&out, "  stages ", number("stages"));
   absl::StrAppend(&out, prefetch_text(number("prefetch")));
-  if (number("copy_rows") != 0) absl::StrAppend(&out, "  copies");
+  if (number("copy_rows") != 0) absl::StrAppend(&out, "  rows copied first");
   if (number("cluster_m") * number("cluster_n") * number("cluster_k") > 1) {
     absl::StrAppend(&out, "  cluster ", number("cluster_m"), "x", number("cluster_n"), "x",
                     number("cluster_k"));
@@ -71,7 +71,7 @@ std::string config_line(const nlohmann::json& config, int64_t splits) {
   if (number("swap") != 0) absl::StrAppend(&out, "  swapped");
   if (number("persistent") > 0) absl::StrAppend(&out, "  persistent ", number("persistent"));
   if (number("raster") > 0) absl::StrAppend(&out, "  raster ", number("raster"));
-  if (number("pace") > 0) absl::StrAppend(&out, "  a turn in ", number("pace"), " cycles");
+  if (number("pace") > 0) absl::StrAppend(&out, "  at least ", number("pace"), " cycles per iteration");
   for (const auto& [name, value] : config.items()) {
     const bool known = std::find(std::begin(kWrittenOtherwise), std::end(kWrittenOtherwise), name) !=
                        std::end(kWrittenOtherwise);

@@ -88,7 +88,7 @@ DType read_dtype(const Json& j, const std::string& where) {
 
 ElementwiseInput read_input(const Json& j, const std::string& where) {
   if (!j.is_object() || j.size() != 2 || !j.contains("dims") || !j.contains("dtype"))
-    refuse(where, ": is not an object {\"dims\", \"dtype\"}");
+    refuse(where, ": not an object {\"dims\", \"dtype\"}");
   ElementwiseInput input;
   input.dtype = read_dtype(j["dtype"], where);
   const std::string all = j["dims"].is_string() ? j["dims"].get<std::string>() : "?";
@@ -120,7 +120,7 @@ class NodeReader {
     number_ = number;
     // Refuse nested values first, because the JSON library copies them recursively.
     if (!j.is_array() || j.size() < 3 || j.size() > 6)
-      refuse(where_, ": is not an array [operation, type, ...]");
+      refuse(where_, ": not an array [operation, type, ...]");
     for (const Json& part : j)
       if (part.is_structured()) refuse(where_, ": contains an array or an object");
     const std::string name = j[0].is_string() ? j[0].get<std::string>() : "";
@@ -197,7 +197,7 @@ class NodeReader {
     node_.value_count = operands;
   }
   void expect_source(const Json& j, NodeType from) const {
-    expect(read_type(j[3]) == from, "the type at its end is not the operand's type");
+    expect(read_type(j[3]) == from, "its last element is not the operand's type");
   }
 
   void read_operands(const Json& j) {
@@ -329,7 +329,7 @@ bool place_inputs(std::vector<ElementwiseInput>* inputs) {
 ElementwiseProgram read_program(const Json& j) {
   if (!j.is_object() || j.size() != 4 || !j.contains("d") || !j.contains("inputs") || !j.contains("nodes") ||
       !j.contains("yield"))
-    refuse("is not an object {\"d\", \"inputs\", \"nodes\", \"yield\"}");
+    refuse("not an object {\"d\", \"inputs\", \"nodes\", \"yield\"}");
   ElementwiseProgram p;
   p.d = read_dtype(j["d"], "d");
   const Json &inputs = j["inputs"], &nodes = j["nodes"], &yield = j["yield"];

@@ -43,7 +43,7 @@ absl::Status check_rows(const ProblemClass& c) {
 
 // A field that the op does not use must be absent. Otherwise two texts could describe the same class.
 absl::Status expect_absent(const char* field, bool absent) {
-  return absent ? absl::OkStatus() : wrong(absl::StrCat("\"", field, "\": this op has none"));
+  return absent ? absl::OkStatus() : wrong(absl::StrCat("\"", field, "\": this op has no such field"));
 }
 
 absl::Status check_argmax(const ProblemClass& c) {
@@ -69,7 +69,7 @@ absl::Status check_argmax(const ProblemClass& c) {
 }
 
 absl::Status check_product(const ProblemClass& c) {
-  if (c.n < 1) return wrong("\"n\" is not 1 or more");
+  if (c.n < 1) return wrong("\"n\" must be at least 1");
   LATHE_RETURN_IF_ERROR(expect_absent("row_lo", c.row_lo == 0));
   LATHE_RETURN_IF_ERROR(expect_absent("row_hi", c.row_hi == 0));
   if (c.op == Op::kMatmulArgmax) return absl::OkStatus();
@@ -88,7 +88,10 @@ absl::Status check_elementwise(const ProblemClass& c) {
   known.dependent_launch = c.dependent_launch;
   known.m_lo = c.m_lo, known.m_hi = c.m_hi;
   known.program_lo = c.program_lo, known.program_hi = c.program_hi;
-  return c == known ? absl::OkStatus() : wrong("an elementwise op has dtypes and a program alone");
+  if (c == known) return absl::OkStatus();
+  return wrong(
+      "an elementwise op has only \"program\", dtypes, \"alignment\", \"dependent_launch\", \"m_lo\" and "
+      "\"m_hi\"");
 }
 
 absl::Status check_indices(const ProblemClass& c) {
@@ -115,7 +118,7 @@ std::shared_ptr<const ElementwiseProgram> read_program(const std::string& text, 
   of_text.alignment = c.alignment;
   of_text.dependent_launch = c.dependent_launch;
   if (!(of_text == c))
-    throw std::invalid_argument("\"program\": its digest or its dtypes are not those of the \"text\"");
+    throw std::invalid_argument("\"program\": its digest or its dtypes differ from those of \"text\"");
   return std::make_shared<const ElementwiseProgram>(*std::move(read));
 }
 
@@ -163,14 +166,15 @@ ManifestEntry read_entry(const Json& json) {
   if (entry.m_max > 0) {
     for (const char* field : kOfOneClass)
       if (json.contains(field))
-        throw std::invalid_argument(absl::StrCat("\"", field, "\": \"m_max\" covers them all"));
+        throw std::invalid_argument(
+            absl::StrCat("\"", field, "\" must be absent: \"m_max\" covers all its values"));
     fill_covered(&entry.problem);
   }
   const absl::Status status = check_class(entry.problem);
   if (!status.ok()) throw std::invalid_argument(std::string(status.message()));
   const bool elementwise = entry.problem.op == Op::kElementwise;
   if (elementwise != json.contains(kText))
-    throw std::invalid_argument(elementwise ? "\"text\" is missing: the program of an elementwise op"
+    throw std::invalid_argument(elementwise ? "\"text\" is missing: it holds the program of an elementwise op"
                                             : "\"text\": this op has no program");
   if (elementwise) entry.program = read_program(text, entry.problem);
   return entry;
@@ -207,13 +211,14 @@ Manifest read_manifest(const Json& json) {
   const int64_t version = int_field(json, "lathe_manifest", 0, INT32_MAX);
   if (version != kVersion)
     throw std::invalid_argument(
-        absl::StrCat("\"lathe_manifest\": version ", version, ", this library reads ", kVersion));
+        absl::StrCat("\"lathe_manifest\": version ", version, ", but this library reads version ", kVersion));
   for (const auto& [name, value] : json.items())
     if (name != "lathe_manifest" && name != "about" && name != "classes" && name != kDigest)
       throw std::invalid_argument(absl::StrCat("\"", name, "\": unknown field"));
   if (json.contains(kDigest) && text_field(json, kDigest) != digest_of(json))
     throw std::invalid_argument(
-        "\"digest\" is of another text: it was changed or damaged since it was written");
+        "\"digest\" does not match the text, which was changed or damaged; if you edited it, remove "
+        "\"digest\"");
   Manifest manifest;
   if (json.contains("about")) {
     if (!json["about"].is_object()) throw std::invalid_argument("\"about\" is not an object");
@@ -227,7 +232,7 @@ Manifest read_manifest(const Json& json) {
   if (!classes.is_array()) throw std::invalid_argument("\"classes\" is not an array");
   if (classes.size() > kMostEntries)
     throw std::invalid_argument(
-        absl::StrCat(classes.size(), " classes, at most ", kMostEntries, " are taken"));
+        absl::StrCat(classes.size(), " classes, more than the limit of ", kMostEntries));
   for (size_t i = 0; i < classes.size(); ++i) {
     try {
       manifest.entries.push_back(read_entry(classes[i]));
@@ -268,7 +273,7 @@ absl::Status check_class(const ProblemClass& c) {
 
 absl::StatusOr<Manifest> parse_manifest(absl::string_view text) {
   if (text.size() > kMostBytes)
-    return wrong(absl::StrCat("manifest: ", text.size(), " bytes, at most ", kMostBytes, " are taken"));
+    return wrong(absl::StrCat("manifest: ", text.size(), " bytes, more than the limit of ", kMostBytes));
   LATHE_ASSIGN_OR_RETURN(const Json json, parse_json(text, "manifest"));
   return read_json("manifest", [&] { return read_manifest(json); });
 }

@@ -9,8 +9,8 @@ namespace {
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnsupported = absl::StatusCode::kUnimplemented;
 
-ClassDefect none_of(const char* field, DType t, Set<DType> allowed) {
-  return {field, kUnsupported, absl::StrCat("dtype ", name_of(t), " is none of ", names_of(allowed))};
+ClassDefect not_one_of(const char* field, DType t, Set<DType> allowed) {
+  return {field, kUnsupported, dtype_refusal(t, allowed)};
 }
 
 // The dtypes of A, or of B, in the op's rows.
@@ -30,8 +30,8 @@ Set<DType> partners_of(Op op, DType b) {
 // Why no row of the op has these dtypes.
 ClassDefect explain_pair(const ProblemClass& c) {
   const Set<DType> of_a = operands_of(c.op, &Product::a), of_b = operands_of(c.op, &Product::b);
-  if (!of_a.has(c.a)) return none_of("a", c.a, of_a);
-  if (!of_b.has(c.b)) return none_of("b", c.b, of_b);
+  if (!of_a.has(c.a)) return not_one_of("a", c.a, of_a);
+  if (!of_b.has(c.b)) return not_one_of("b", c.b, of_b);
   if (is_blocks(c.b))
     return {"a", kUnsupported,
             absl::StrCat("dtype ", name_of(c.a), " cannot be multiplied by ", name_of(c.b), "; use ",
@@ -51,13 +51,13 @@ ClassDefect check_dtypes(const ProblemClass& c, const Product& p, Devices device
             absl::StrCat(c.k, " is not a multiple of ", block_elements(c.b), ", the elements of a block of ",
                          name_of(c.b))};
   if (c.op == Op::kMatmulArgmax) {
-    if (!kFloats.has(c.logits)) return none_of("logits", c.logits, kFloats);
-    if (!kIndices.has(c.d)) return none_of("d", c.d, kIndices);
+    if (!kFloats.has(c.logits)) return not_one_of("logits", c.logits, kFloats);
+    if (!kIndices.has(c.d)) return not_one_of("d", c.d, kIndices);
   } else if (!p.results.has(c.d)) {
-    return none_of("d", c.d, p.results);
+    return not_one_of("d", c.d, p.results);
   }
   for (const auto& [field, dtype] : {std::pair{"c", c.c}, {"bias", c.bias}, {"residual", c.residual}})
-    if (dtype != DType::kNone && !kFloats.has(dtype)) return none_of(field, dtype, kFloats);
+    if (dtype != DType::kNone && !kFloats.has(dtype)) return not_one_of(field, dtype, kFloats);
   if (!takes_math(c.math, c.a, c.b))
     return {"math", kInvalid,
             absl::StrCat(name_of(c.math), " does not apply to ", name_of(c.a), " by ", name_of(c.b),
@@ -97,7 +97,7 @@ ClassDefect check_sums(const ProblemClass& c) {
             absl::StrCat("i32 holds the exact sums, which have no epilogue: ", with, " is set")};
   }
   if (c.scale_a != Scale::kNone || c.scale_b != Scale::kNone)
-    return {"d", kInvalid, "i32 holds the exact sums, which have no scales: use a float"};
+    return {"d", kInvalid, "i32 holds the exact sums, which have no scales: use a float dtype"};
   return {};
 }
 
@@ -105,8 +105,9 @@ ClassDefect check_packed(const ProblemClass& c, const Product& p, Devices device
   if (c.packed_b == kNotPacked) return {};
   if (c.op != Op::kMatmul || !can_be_packed(p) || c.trans_b == 0 || !meet(devices, Devices::kCpu))
     return {"packed_b", kUnsupported,
-            absl::StrCat("only a matmul of COLUMN_MAJOR weights of ", packable_names(),
-                         " on the CPU takes packed weights")};
+            absl::StrCat(
+                "packed weights are supported only on the CPU, by a matmul with COLUMN_MAJOR weights of ",
+                packable_names())};
   // A class of a manifest is for any device, and may have a zero point that no device supports.
   if (devices == Devices::kCpu && c.zero_a != 0)
     return {"packed_b", kUnsupported, "packed weights do not support a zero point of A"};
@@ -122,11 +123,16 @@ std::string names_of(Set<DType> set) {
   return names;
 }
 
+std::string dtype_refusal(DType t, Set<DType> allowed) {
+  const bool single = (allowed.bits & (allowed.bits - 1)) == 0;
+  return absl::StrCat("dtype ", name_of(t), single ? " is not " : " is not one of ", names_of(allowed));
+}
+
 ClassDefect find_defect(const ProblemClass& c, Devices devices) {
   if (c.op == Op::kElementwise) return {};  // its program was checked when it was parsed
   if (c.op == Op::kArgmax) {
-    if (!kFloats.has(c.a)) return none_of("a", c.a, kFloats);
-    return kIndices.has(c.d) ? ClassDefect() : none_of("d", c.d, kIndices);
+    if (!kFloats.has(c.a)) return not_one_of("a", c.a, kFloats);
+    return kIndices.has(c.d) ? ClassDefect() : not_one_of("d", c.d, kIndices);
   }
   const Product* p = find_product(c.a, c.b);
   if (p == nullptr || !p->ops.has(c.op)) return explain_pair(c);

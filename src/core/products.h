@@ -40,6 +40,8 @@ inline constexpr Set<DType> kFloatsAndI32 = [] {
 }();
 inline constexpr Set<DType> kIndices = Set<DType>(DType::kI32, DType::kI64);
 std::string names_of(Set<DType> set);  // "f32, f16, bf16"
+// "dtype i32 is not one of f32, f16, bf16", or "dtype f16 is not f32" if only one is allowed.
+std::string dtype_refusal(DType t, Set<DType> allowed);
 
 // The devices that a rule is about. No rule differs among the GPU backends.
 enum class Devices : uint8_t { kCpu = 1, kGpus = 2, kAll = 3 };
@@ -185,7 +187,7 @@ struct ClassDefect {
   const char* field = nullptr;  // of ProblemClass; null: the class breaks no rule
   // kInvalidArgument: the class contradicts itself. kUnimplemented: no kernel, here or on any device.
   absl::StatusCode code = absl::StatusCode::kOk;
-  std::string reason;  // "dtype i32 is none of f32, f16, bf16"
+  std::string reason;  // "dtype i32 is not one of f32, f16, bf16"
 
   bool ok() const { return field == nullptr; }
 };

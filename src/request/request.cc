@@ -20,10 +20,10 @@ absl::Status read_workspace(const lathe_chain* element, Request* out) {
     return absl::UnimplementedError(absl::StrCat("lathe_workspace: flags ", w->flags, " are unknown"));
   }
   if (w->data == nullptr && w->bytes != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("workspace of ", w->bytes, " bytes at NULL"));
+    return absl::InvalidArgumentError(absl::StrCat("lathe_workspace: data is NULL but bytes is ", w->bytes));
   }
   if (reinterpret_cast<uintptr_t>(w->data) % 64 != 0) {
-    return absl::InvalidArgumentError("the workspace is not 64-byte aligned");
+    return absl::InvalidArgumentError("lathe_workspace: data is not 64-byte aligned");
   }
   out->workspace = w->data;
   out->workspace_bytes = w->bytes;
@@ -105,9 +105,10 @@ absl::Status explain_operand(absl::string_view name, const lathe_operand& o) {
   }
   if (o.next != nullptr)
     return absl::UnimplementedError(absl::StrCat(name, ": no chain element is supported here"));
-  if (o.scale != nullptr) return absl::UnimplementedError(absl::StrCat(name, ": scale is reserved"));
+  if (o.scale != nullptr)
+    return absl::UnimplementedError(absl::StrCat(name, ": scale is reserved and must be NULL"));
   if (o.zero_point != nullptr)
-    return absl::UnimplementedError(absl::StrCat(name, ": zero_point is reserved"));
+    return absl::UnimplementedError(absl::StrCat(name, ": zero_point is reserved and must be NULL"));
   if (o.packed_layout != 0) {
     return absl::UnimplementedError(
         absl::StrCat(name, ": packed_layout ", o.packed_layout, ": only the B of a matmul can be packed"));
@@ -127,8 +128,7 @@ bool check_known(absl::string_view name, const lathe_dtype& t, absl::Status* why
 absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t, Set<DType> allowed) {
   absl::Status why;
   if (!check_known(name, t, &why)) return why;
-  return absl::UnimplementedError(
-      absl::StrCat(name, ": dtype ", name_of(to_dtype(t)), " is none of ", names_of(allowed)));
+  return absl::UnimplementedError(absl::StrCat(name, ": ", dtype_refusal(to_dtype(t), allowed)));
 }
 
 absl::Status explain_class(const ProblemClass& c, Devices devices) {

@@ -36,14 +36,16 @@ bool headers_plain(const lathe_matmul_desc& d) {
   if (!plain_or_packed_factor(d.b)) return explain_operand("b", d.b);
   if (!plain(d.c)) return explain_operand("c", d.c);
   if (!plain(d.d)) return explain_operand("d", d.d);
-  if (d.m_device != nullptr) return absl::UnimplementedError("m_device is reserved");
+  if (d.m_device != nullptr) return absl::UnimplementedError("m_device is reserved and must be NULL");
   const lathe_epilogue& e = d.epilogue;
   if (e.struct_size != sizeof(lathe_epilogue)) {
     return invalid(absl::StrCat("epilogue: struct_size ", e.struct_size, " is not ", sizeof(lathe_epilogue)));
   }
   if (e.next != nullptr) return absl::UnimplementedError("epilogue: no chain element is supported here");
-  if (e.alpha_device != nullptr) return absl::UnimplementedError("epilogue: alpha_device is reserved");
-  if (e.beta_device != nullptr) return absl::UnimplementedError("epilogue: beta_device is reserved");
+  if (e.alpha_device != nullptr)
+    return absl::UnimplementedError("epilogue: alpha_device is reserved and must be NULL");
+  if (e.beta_device != nullptr)
+    return absl::UnimplementedError("epilogue: beta_device is reserved and must be NULL");
   return explain_operand("residual", e.residual);
 }
 
@@ -90,16 +92,17 @@ bool headers_plain(const lathe_matmul_desc& d) {
 // A packed B is COLUMN_MAJOR, in panels or column by column (core/packed.h).
 bool read_packed(const lathe_operand& b, int64_t n, bool is_cpu, ProblemClass* out, absl::Status* why) {
   if (!is_cpu)
-    return refuse(why, absl::UnimplementedError("b: packed_layout: only the CPU takes packed weights"));
+    return refuse(why, absl::UnimplementedError("b: packed_layout: only the CPU supports packed weights"));
   absl::StatusOr<PackedLayout> layout = packed_layout_with_id(b.packed_layout, out->b);
   if (!layout.ok())
     return refuse(why, absl::InvalidArgumentError(absl::StrCat("b: ", layout.status().message())));
   if (*layout != packed_layout_of(n))
-    return refuse(why, invalid(absl::StrCat("b: packed_layout 0x", absl::Hex(b.packed_layout),
-                                            " is not the one for ", n, " columns: ask lathe_packed_layout")));
+    return refuse(why,
+                  invalid(absl::StrCat("b: packed_layout 0x", absl::Hex(b.packed_layout),
+                                       " is not the layout for n ", n, "; lathe_packed_layout returns it")));
   if (b.leading_dimension != 0)
-    return refuse(
-        why, invalid(absl::StrCat("b: leading_dimension ", b.leading_dimension, " of a packed B is not 0")));
+    return refuse(why, invalid(absl::StrCat("b: leading_dimension ", b.leading_dimension,
+                                            " must be 0 for a packed B")));
   if (*layout == kColumns16) out->packed_b = *layout;  // kByColumn is a plain B
   out->trans_b = 1;
   return true;
@@ -315,8 +318,9 @@ absl::Status read_scale(const char* name, const lathe_operand& o, Purpose purpos
   if (raw(s->dtype) != LATHE_F32)
     return explain_dtype(absl::StrCat(name, ": scale"), s->dtype, Set<DType>(DType::kF32));
   if (raw(s->granularity) > LATHE_PER_BLOCK) return bad("granularity ", raw(s->granularity), " is unknown");
-  if (s->granularity == LATHE_PER_BLOCK) return refused("granularity PER_BLOCK is reserved");
-  if (s->block_size != 0) return bad("block_size ", s->block_size, " without PER_BLOCK");
+  if (s->granularity == LATHE_PER_BLOCK)
+    return refused("granularity PER_BLOCK is reserved; use PER_TENSOR or PER_CHANNEL");
+  if (s->block_size != 0) return bad("block_size ", s->block_size, " must be 0 without PER_BLOCK");
   if (purpose == Purpose::kRun && s->data == nullptr) return bad("data is NULL");
   *granularity = s->granularity == LATHE_PER_TENSOR ? Scale::kPerTensor : Scale::kPerChannel;
   *data = const_cast<void*>(s->data);

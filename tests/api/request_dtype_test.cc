@@ -58,7 +58,7 @@ TEST(Dtypes, OtherResultsAreUnsupported) {
   }
 }
 
-TEST(Dtypes, AAndBMustBeTheSame) {
+TEST(Dtypes, AAndBMustHaveTheSameDtype) {
   for (lathe_dtype other : {LATHE_F32, LATHE_F8_E5M2, LATHE_I8, LATHE_F8_E4M3_FNUZ}) {
     ProductRequest p(LATHE_F8_E4M3, LATHE_F32);
     p.desc.b.dtype = other;
@@ -104,18 +104,19 @@ TEST(Dtypes, MessagesNameTheDtypes) {
   ProductRequest p(LATHE_I32, LATHE_F32);
   EXPECT_EQ(
       read(p.desc, &r).message(),
-      "matmul i32 a=n b=t m=5 n=6 k=7 batch=1 d=f32 on cpu: a: dtype i32 is none of f32, f16, bf16, i8, "
+      "matmul i32 a=n b=t m=5 n=6 k=7 batch=1 d=f32 on cpu: a: dtype i32 is not one of f32, f16, bf16, i8, "
       "f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz");
   ProductRequest q(LATHE_F8_E4M3, LATHE_I32);
   ProductRequest beyond(static_cast<lathe_dtype>(kDTypeCount), LATHE_F32);
   EXPECT_NE(read(beyond.desc, &r).message().find(absl::StrCat("a: dtype ", kDTypeCount, " is unknown")),
             absl::string_view::npos)
       << read(beyond.desc, &r);
-  EXPECT_EQ(read(q.desc, &r).message(),
-            "matmul f8e4m3 a=n b=t m=5 n=6 k=7 batch=1 d=i32 on cpu: d: dtype i32 is none of f32, f16, bf16");
+  EXPECT_EQ(
+      read(q.desc, &r).message(),
+      "matmul f8e4m3 a=n b=t m=5 n=6 k=7 batch=1 d=i32 on cpu: d: dtype i32 is not one of f32, f16, bf16");
 }
 
-TEST(Dtypes, QuantisedOperandsTakeTheWholeEpilogue) {
+TEST(Dtypes, QuantisedOperandsSupportTheWholeEpilogue) {
   for (lathe_dtype in : {LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2, LATHE_F8_E4M3_FNUZ, LATHE_F8_E5M2_FNUZ}) {
     ProductRequest p(in, LATHE_BF16);
     std::vector<float> c(30), bias(6), residual(30);

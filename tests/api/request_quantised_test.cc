@@ -80,8 +80,8 @@ TEST(Q4, RefusalsNameTheCause) {
       {[](lathe_matmul_desc* d) { d->b.layout = LATHE_ROW_MAJOR; }, kUnsupported, "only COLUMN_MAJOR"},
       {[](lathe_matmul_desc* d) { d->a.dtype = LATHE_I8; }, kUnsupported,
        "cannot be multiplied by q4_0; use f32, f16, bf16"},
-      {[](lathe_matmul_desc* d) { d->a.dtype = LATHE_Q4_0; }, kUnsupported, "a: dtype q4_0 is none of"},
-      {[](lathe_matmul_desc* d) { d->d.dtype = LATHE_Q4_0; }, kUnsupported, "d: dtype q4_0 is none of"},
+      {[](lathe_matmul_desc* d) { d->a.dtype = LATHE_Q4_0; }, kUnsupported, "a: dtype q4_0 is not one of"},
+      {[](lathe_matmul_desc* d) { d->d.dtype = LATHE_Q4_0; }, kUnsupported, "d: dtype q4_0 is not one of"},
   };
   for (const auto& c : cases) {
     ProductRequest p(LATHE_F32, LATHE_Q4_0);
@@ -138,16 +138,16 @@ TEST(ScaleOfBytes, RefusalsNameTheCause) {
     const char* says;
   } const cases[] = {
       {[](ProductRequest* p) { p->scale.struct_size = 1; }, kInvalid, "a: scale: struct_size 1"},
-      {[](ProductRequest* p) { p->scale.dtype = LATHE_F16; }, kUnsupported,
-       "a: scale: dtype f16 is none of f32"},
+      {[](ProductRequest* p) { p->scale.dtype = LATHE_F16; }, kUnsupported, "a: scale: dtype f16 is not f32"},
       {[](ProductRequest* p) { p->scale.granularity = LATHE_PER_BLOCK; }, kUnsupported,
        "PER_BLOCK is reserved"},
       {[](ProductRequest* p) { p->scale.granularity = static_cast<lathe_granularity>(7); }, kInvalid,
        "granularity 7"},
-      {[](ProductRequest* p) { p->scale.block_size = 32; }, kInvalid, "block_size 32 without PER_BLOCK"},
+      {[](ProductRequest* p) { p->scale.block_size = 32; }, kInvalid,
+       "block_size 32 must be 0 without PER_BLOCK"},
       {[](ProductRequest* p) { p->scale.data = nullptr; }, kInvalid, "a: scale: data is NULL"},
       {[](ProductRequest* p) { p->scale.data = p->out; }, kInvalid, "d overlaps the scale of a"},
-      {[](ProductRequest* p) { p->desc.d.dtype = LATHE_I32; }, kInvalid, "have no scales: use a float"},
+      {[](ProductRequest* p) { p->desc.d.dtype = LATHE_I32; }, kInvalid, "have no scales: use a float dtype"},
       {[](ProductRequest* p) { p->desc.a.dtype = p->desc.b.dtype = LATHE_F32; }, kUnsupported,
        "scale_a: only a matmul of i8 has scales"},
       {[](ProductRequest* p) { p->desc.b.zero_point = p->out; }, kInvalid, "d overlaps the zero point of b"},

@@ -6,6 +6,7 @@
 namespace lathe::cli {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -29,28 +30,38 @@ TEST(ConfigLine, ShowsFieldsThatAreSet) {
           config({{"kernel", "dot"}, {"register_m", 4}, {"register_n", 2}, {"threads", 1}, {"stages", 1}}),
           1),
       "dot    tile 128x256x64  registers 4x2");
-  const auto fetched = [](int prefetch) {
+  const auto with_prefetch = [](int prefetch) {
     return config_line(config({{"kernel", "dot"}, {"threads", 1}, {"stages", 1}, {"prefetch", prefetch}}), 1);
   };
-  EXPECT_EQ(fetched(2), "dot    tile 128x256x64  fetches near");
-  EXPECT_EQ(fetched(3), "dot    tile 128x256x64  fetches near and next");
-  EXPECT_EQ(fetched(4), "dot    tile 128x256x64  fetches ahead");
-  EXPECT_EQ(fetched(5), "dot    tile 128x256x64  fetches nothing");
+  EXPECT_EQ(with_prefetch(2), "dot    tile 128x256x64  prefetch into L1");
+  EXPECT_EQ(with_prefetch(3), "dot    tile 128x256x64  prefetch into L1 and L2");
+  EXPECT_EQ(with_prefetch(4), "dot    tile 128x256x64  prefetch ahead into L2");
+  EXPECT_EQ(with_prefetch(5), "dot    tile 128x256x64  no prefetch");
+  EXPECT_EQ(with_prefetch(6), "dot    tile 128x256x64  prefetch spread over all passes");
+  EXPECT_EQ(with_prefetch(7), "dot    tile 128x256x64  prefetch far ahead into L1");
+  EXPECT_EQ(config_line(config({{"kernel", "amx"}, {"threads", 1}, {"stages", 1}, {"copy_rows", 1}}), 1),
+            "amx    tile 128x256x64  rows copied first");
   EXPECT_EQ(config_line(config({{"kernel", "dot_t"}, {"threads", 1}, {"stages", 1}, {"pace", 40}}), 1),
-            "dot_t  tile 128x256x64  a turn in 40 cycles");
+            "dot_t  tile 128x256x64  at least 40 cycles per iteration");
   EXPECT_EQ(config_line(config({{"new_field", 3}, {"another", 0}}), 1),
             "wgmma  tile 128x256x64  threads 384  stages 4  new_field 3");
 }
 
 TEST(ConfigLine, ShowsHowSplitsAreMerged) {
   EXPECT_THAT(config_line(config({{"split", 1}}), 7), HasSubstr("  splits 7 merged in a second step"));
-  const Json ukernel = {{"function", "lathe_argmax_row_f32"}, {"bitcode", "argmax/rows@x86-64-v4"}};
-  EXPECT_THAT(config_line(config({{"kernel", "ukernel"}, {"ukernel", ukernel}}), 1),
-              HasSubstr("  lathe_argmax_row_f32"));
   EXPECT_THAT(config_line(config({{"split", 2}}), 7), HasSubstr("  splits 7 merged by the last workgroup"));
   EXPECT_THAT(config_line(config({{"split", 3}, {"cluster_k", 4}}), 4),
               HasSubstr("  cluster 1x1x4  splits 4 merged in the cluster"));
   EXPECT_THAT(config_line(config({{"split", 2}}), 1), Not(HasSubstr("splits")));
+}
+
+TEST(ConfigLine, NamesTheUkernel) {
+  const auto with_bitcode = [](const char* bitcode) {
+    const Json ukernel = {{"function", "row_f32"}, {"bitcode", bitcode}};
+    return config_line(config({{"kernel", "ukernel"}, {"ukernel", ukernel}}), 1);
+  };
+  EXPECT_THAT(with_bitcode("argmax/rows@x86-64-v4"), EndsWith("  row_f32"));
+  EXPECT_THAT(with_bitcode("user/mine@0123abcd"), EndsWith("  row_f32 (ukernel mine)"));
 }
 
 // A class with several sizes has one predicted time, and the text must say so.

@@ -317,7 +317,7 @@ def test_warm_manifest(cache, path):
     assert "0 compiled, 0 loaded, 6 failed" in out and "up: matmul bf16 a=n b=t m=3 n=96 k=64 batch=1 on cpu: MISS" in err, (out, err)
     assert "is a manifest" in fails("--dtype", "f16", code=2)[1]
     path.write_text('{"lathe_manifest": 1,\n "classes": [{"op": "matmul"}]}')
-    assert "classes[0]: \"n\" is not 1 or more" in fails(code=2)[1]
+    assert "classes[0]: \"n\" must be at least 1" in fails(code=2)[1]
     path.write_text('{"lathe_manifest": 1,\n "classes": ]}')
     assert "line 2" in fails(code=2)[1]
 

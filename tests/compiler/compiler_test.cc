@@ -156,7 +156,8 @@ TEST(CompilerTest, NamesTheInvalidFieldOfAConfig) {
   EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("'simt'"), std::string::npos);
   c = cpu_config("panel", avx512());
   c.narrow_passes = 1;
-  EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("does not obey narrow_passes"),
+  EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512())
+                .error.find("does not use narrow_passes, which is 1 instead of 0"),
             std::string::npos);
   c = cpu_config("dot", avx512());
   ProblemClass nn = matmul_class(4, 64, 96);
@@ -178,11 +179,11 @@ TEST(CompilerTest, NamesTheConflictOfAConfigWithPackedWeights) {
   };
   EXPECT_EQ(error(packed, "direct_packed", 32, "x86-64-avx512"), "");
   const std::string parts = error(packed, "direct_packed", 24, "x86-64-avx2");
-  EXPECT_NE(parts.find("register_n is no multiple of 16"), std::string::npos) << parts;
+  EXPECT_NE(parts.find("register_n is not a multiple of 16"), std::string::npos) << parts;
   ProblemClass bytes = packed;
   bytes.a = bytes.b = DType::kI8;
   const std::string of_bytes = error(bytes, "direct_packed", 32, "x86-64-avx512");
-  EXPECT_NE(of_bytes.find("'direct_packed' multiplies f32 alone"), std::string::npos) << of_bytes;
+  EXPECT_NE(of_bytes.find("'direct_packed': multiplies only f32"), std::string::npos) << of_bytes;
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ std::vector<ProblemClass> classes_of(const UkernelRow& row) {
 
 // Whether the plan was rejected because of the target or its caches.
 bool refuses(const RankedPlan& r) {
-  for (const char* reason : {"no bitcode of ", "registers ", "packed panels ", "a split needs "})
+  for (const char* reason : {"no bitcode of ", "tile needs ", "packed panels ", "a split needs "})
     if (r.rejection.rfind(reason, 0) == 0) return true;
   return false;
 }
@@ -181,7 +181,7 @@ TEST(Ukernel, GetsPanelsAsDeepAsK) {
     // Shallower panels would give wrong sums, so lowering refuses such a config.
     CompileConfig shallow = config;
     shallow.tile_k = generated->plan.config.tile_k;
-    EXPECT_THAT(compile(c, shallow, target).error, HasSubstr("all of which a ukernel takes"));
+    EXPECT_THAT(compile(c, shallow, target).error, HasSubstr(": a ukernel needs all of K in one block"));
   }
 }
 

@@ -119,7 +119,7 @@ TEST_P(Packed, LaidOutByColumnIfPanelsWouldBeMostlyPadding) {
   }
 }
 
-TEST_P(Packed, EdgesOfEverySize) {
+TEST_P(Packed, MultipliesPartialTilesOfEverySize) {
   const int64_t ms[] = {1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 29, 32, 33, 64, 65, 131, 300, 517};
   const int64_t ns[] = {1, 15, 16, 17, 31, 48, 97, 259}, ks[] = {1, 3, 16, 17, 63, 256, 257, 1031};
   for (int64_t m : ms) {
@@ -139,7 +139,7 @@ TEST_P(Packed, EdgesOfEverySize) {
   }
 }
 
-TEST_P(Packed, BatchesEpiloguesAndEmptySizes) {
+TEST_P(Packed, SupportsBatchesEpiloguesAndEmptySizes) {
   for (bool broadcast : {false, true}) {
     MatmulCase c = make(9, 50, 131);
     c.batch = 3;
@@ -158,7 +158,7 @@ TEST_P(Packed, BatchesEpiloguesAndEmptySizes) {
     expect(make(sizes[0], sizes[1], sizes[2]));
 }
 
-TEST_P(Packed, SplitsOfK) {
+TEST_P(Packed, SupportsSplitK) {
   for (int32_t splits : {2, 3, 7})
     for (int64_t m : {1, 6, 40}) {
       MatmulCase c = make(m, 80, 2011);
@@ -167,7 +167,7 @@ TEST_P(Packed, SplitsOfK) {
     }
 }
 
-TEST_P(Packed, EveryKindOfCandidate) {
+TEST_P(Packed, MultipliesWithCandidatesFromBestToWorst) {
   for (int64_t m : {1, 6, 16, 27, 50, 600}) {
     const MatmulCase c = make(m, m > 64 ? 77 : 333, m > 64 ? 301 : 1100);
     PackedRequest request(device(), c, &random_);
@@ -231,7 +231,7 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
     EXPECT_TRUE(has(text, "m=4 n=40 k=8") && has(text, "version")) << text;
   }
   text = run(layout ^ 3u);  // the layout of fewer columns
-  EXPECT_TRUE(has(text, "is not the one for 40 columns")) << text;
+  EXPECT_TRUE(has(text, "is not the layout for n 40; lathe_packed_layout returns it")) << text;
   text = run(layout ^ 0x0300);  // the layout of another dtype
   EXPECT_TRUE(has(text, "not a layout of")) << text;
   desc.b.leading_dimension = 8;

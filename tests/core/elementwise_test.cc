@@ -199,7 +199,7 @@ TEST(ElementwiseProgram, ManifestRefusesATextWithAnotherDigest) {
   EXPECT_NE(refused(dtype).find("its digest or its dtypes"), std::string::npos) << refused(dtype);
   std::string epilogue = line;
   epilogue.insert(1, "\"activation\":\"relu\",");
-  EXPECT_NE(refused(epilogue).find("dtypes and a program alone"), std::string::npos) << refused(epilogue);
+  EXPECT_NE(refused(epilogue).find("an elementwise op has only"), std::string::npos) << refused(epilogue);
   EXPECT_NE(refused(R"({"op":"elementwise","d":"f32"})").find("\"text\" is missing"), std::string::npos);
   EXPECT_NE(refused(R"({"op":"argmax","a":"f32","d":"i32","m_max":4,"text":"{}"})").find("has no program"),
             std::string::npos);

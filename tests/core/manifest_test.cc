@@ -140,7 +140,7 @@ TEST(Manifest, NamesTheLocationOfADefect) {
   EXPECT_THAT(error_of("[]"), HasSubstr("not an object"));
   EXPECT_THAT(error_of("{\"classes\":[]}"), HasSubstr("lathe_manifest"));
   EXPECT_THAT(error_of("{\"lathe_manifest\":2,\"classes\":[]}"),
-              HasSubstr("version 2, this library reads 1"));
+              HasSubstr("version 2, but this library reads version 1"));
   EXPECT_THAT(error_of("{\"lathe_manifest\":1}"), HasSubstr("classes"));
   EXPECT_THAT(error_of("{\"lathe_manifest\":1,\"classes\":[],\"extra\":0}"),
               HasSubstr("\"extra\": unknown field"));
@@ -156,12 +156,13 @@ TEST(Manifest, NamesTheLocationOfADefect) {
   EXPECT_THAT(changed("matmul", "conv"), HasSubstr("\"op\": unknown value conv"));
   EXPECT_THAT(changed("\"b\":\"bf16\"", "\"b\":\"f16\""), HasSubstr("\"b\": dtype f16 differs from bf16"));
   EXPECT_THAT(changed("\"d\":\"bf16\"", "\"d\":\"i32\""),
-              HasSubstr("\"d\": dtype i32 is none of f32, f16, bf16"));
-  EXPECT_THAT(changed("6144", "0"), HasSubstr("\"n\" is not 1 or more"));
+              HasSubstr("\"d\": dtype i32 is not one of f32, f16, bf16"));
+  EXPECT_THAT(changed("6144", "0"), HasSubstr("\"n\" must be at least 1"));
   EXPECT_THAT(changed("6144", "6144.5"), HasSubstr("\"n\" is not an integer"));
   EXPECT_THAT(changed("8192", "0"), HasSubstr("\"m_max\" 0 is not in [1, 2147483647]"));
   EXPECT_THAT(changed("\"m_max\":8192", "\"m_lo\":17,\"m_hi\":31"), HasSubstr("[17, 31] is not a bucket"));
-  EXPECT_THAT(changed("\"m_max\"", "\"m_lo\":1,\"m_max\""), HasSubstr("\"m_lo\": \"m_max\" covers them all"));
+  EXPECT_THAT(changed("\"m_max\"", "\"m_lo\":1,\"m_max\""),
+              HasSubstr("\"m_lo\" must be absent: \"m_max\" covers all its values"));
   EXPECT_THAT(changed("\"name\"", "\"generic\":0,\"name\""), HasSubstr("\"generic\": unknown field"));
   EXPECT_THAT(changed("trans_b", "transb"), HasSubstr("\"transb\": unknown field"));
 }
@@ -172,9 +173,9 @@ TEST(Manifest, RefusesTooManyClassesAndWrongTypes) {
   EXPECT_THAT(error_of(R"({"lathe_manifest":1,"classes":{}})"), HasSubstr("\"classes\" is not an array"));
   std::string zeros = "0";
   for (int i = 0; i < 100000; ++i) zeros += ",0";
-  EXPECT_THAT(error_of(text_of(zeros)), HasSubstr("100001 classes, at most 100000"));
+  EXPECT_THAT(error_of(text_of(zeros)), HasSubstr("100001 classes, more than the limit of 100000"));
   EXPECT_THAT(std::string(parse_manifest(std::string((64 << 20) + 1, ' ')).status().message()),
-              HasSubstr("bytes, at most"));
+              HasSubstr("67108865 bytes, more than the limit of 67108864"));
 }
 
 // Each of these classes differs in one field from a valid class.
@@ -201,10 +202,10 @@ TEST(Manifest, RefusesClassesThatNoRequestCanHave) {
       {0, R"("k":65)", "65 is not a multiple of 32"},
       {0, R"("trans_b":0)", "\"b\": q4_0 has its blocks along K"},
       {0, R"("a":"i8")", "\"a\": dtype i8 cannot be multiplied by q4_0"},
-      {0, R"("op":"matmul_argmax","logits":"f32","d":"i32")", "\"b\": dtype q4_0 is none of"},
+      {0, R"("op":"matmul_argmax","logits":"f32","d":"i32")", "\"b\": dtype q4_0 is not one of"},
       {0, R"("math":"tf32")", "tf32 does not apply to"},
       {0, R"("packed_b":1)", "\"packed_b\""},
-      {0, R"("a":"i32")", "i32 is none of"},
+      {0, R"("a":"i32")", "i32 is not one of"},
       {1, R"("a":"f16","b":"f16")", "tf32 does not apply to"},
       {1, R"("b":"f16")", "tf32 does not apply to"},
       {5, R"("a":"bf16")", "f16 differs from bf16"},
@@ -219,24 +220,24 @@ TEST(Manifest, RefusesClassesThatNoRequestCanHave) {
       {1, R"("zero_b":1)", "only a matmul of i8 has scales and zero points"},
       {2, R"("zero_b":2)", "one zero point per scale"},
       {3, R"("zero_b":1)", "one zero point per scale"},
-      {1, R"("c":"i8")", "\"c\": dtype i8 is none of"},
-      {1, R"("bias":"i8")", "\"bias\": dtype i8 is none of"},
-      {1, R"("residual":"i8")", "\"residual\": dtype i8 is none of"},
-      {1, R"("d":"i32")", "\"d\": dtype i32 is none of f32, f16, bf16"},
+      {1, R"("c":"i8")", "\"c\": dtype i8 is not one of"},
+      {1, R"("bias":"i8")", "\"bias\": dtype i8 is not one of"},
+      {1, R"("residual":"i8")", "\"residual\": dtype i8 is not one of"},
+      {1, R"("d":"i32")", "\"d\": dtype i32 is not one of f32, f16, bf16"},
       {1, R"("op":"matmul_argmax","logits":"f32","d":"i32","c":"none")", "\"packed_b\""},
       {1, R"("op":"matmul_argmax","logits":"f32","d":"i32","c":"none","packed_b":0,"scale_b":1)",
        "only a matmul of i8 has scales and zero points"},
       {1, R"("op":"matmul_argmax","logits":"none","d":"i32","c":"none","packed_b":0)",
-       "\"logits\": dtype none is none of"},
-      {2, R"("op":"matmul_argmax","logits":"f32")", "\"a\": dtype i8 is none of f32, f16, bf16"},
+       "\"logits\": dtype none is not one of"},
+      {2, R"("op":"matmul_argmax","logits":"f32")", "\"a\": dtype i8 is not one of f32, f16, bf16"},
       {2, R"("scale_b":1)", "which have no scales"},
-      {2, R"("d":"i64")", "\"d\": dtype i64 is none of f32, f16, bf16, i32"},
+      {2, R"("d":"i64")", "\"d\": dtype i64 is not one of f32, f16, bf16, i32"},
       {2, R"("c":"f32")", "which have no epilogue"},
       {2, R"("bias":"f32")", "which have no epilogue"},
       {2, R"("residual":"f32")", "which have no epilogue"},
       {2, R"("activation":"relu")", "which have no epilogue"},
       {4, R"("b":"f8e5m2")", "f8e5m2 differs from f8e4m3"},
-      {4, R"("d":"i32")", "\"d\": dtype i32 is none of f32, f16, bf16"},
+      {4, R"("d":"i32")", "\"d\": dtype i32 is not one of f32, f16, bf16"},
   };
   for (const auto& c : cases)
     EXPECT_THAT(error_of(with(taken[c.of], c.change)), HasSubstr(c.cause))
@@ -279,7 +280,7 @@ TEST(Manifest, RefusesFieldsThatTheOpDoesNotUse) {
     const std::string field = c.field;
     json.update(Json::parse("{" + field + "}"));
     EXPECT_THAT(error_of(text_of(json.dump())),
-                HasSubstr(field.substr(0, field.find(':')) + ": this op has none"));
+                HasSubstr(field.substr(0, field.find(':')) + ": this op has no such field"));
   }
 }
 
@@ -304,7 +305,7 @@ TEST(Manifest, RefusesEveryTruncationAndEveryFlippedBit) {
   Json json = Json::parse(whole);
   EXPECT_EQ(parse_manifest(json.dump(4))->entries, manifest.entries);
   json["classes"].erase(3);
-  EXPECT_THAT(error_of(json.dump()), HasSubstr("\"digest\" is of another text"));
+  EXPECT_THAT(error_of(json.dump()), HasSubstr("\"digest\" does not match the text"));
   json.erase("digest");
   EXPECT_EQ(parse_manifest(json.dump())->entries.size(), 3u);
 }

@@ -77,7 +77,7 @@ TEST(Products, RefusesEveryOtherPair) {
       }
 }
 
-TEST(Products, EveryRowTakesItsResultsAndMathOnly) {
+TEST(Products, EveryRowAcceptsOnlyItsResultsAndMath) {
   for (const auto& [p, op] : rows_and_ops()) {
     for (const DTypeRow& t : kDTypes) {
       ProblemClass c = class_of(*p, op);
@@ -155,7 +155,7 @@ TEST(Products, ReasonsNameTheDtypes) {
   ProblemClass c = class_of(kProducts[0], Op::kMatmul);
   c.a = DType::kI32;
   EXPECT_THAT(find_defect(c, Devices::kAll).reason,
-              HasSubstr("dtype i32 is none of f32, f16, bf16, i8, f8e4m3"));
+              HasSubstr("dtype i32 is not one of f32, f16, bf16, i8, f8e4m3"));
   c.a = DType::kF16;
   EXPECT_EQ(find_defect(c, Devices::kAll).reason, "dtype f32 differs from f16, the dtype of a");
 }
@@ -196,7 +196,7 @@ std::string markdown() {
   return text;
 }
 
-TEST(Products, TheTableInTheDocumentsIsThisOne) {
+TEST(Products, MatchesTheTableInTheDocuments) {
   std::ifstream file(LATHE_NUMERICS_MD);
   std::stringstream text;
   text << file.rdbuf();

@@ -72,23 +72,23 @@ TEST(Candidates, AmxRejectionsGiveReasons) {
   ProblemClass c = matmul_class(DType::kBF16, DType::kBF16, 512, 1000, {512, 512});
   c.trans_b = 1;
   EXPECT_EQ(reason(c, "amx_t"), "");
-  EXPECT_EQ(reason(c, "amx_packed"), "B is not packed");
+  EXPECT_EQ(reason(c, "amx_packed"), "needs packed B");
   for (const RankedPlan& r : candidates(c, tiles()))  // K is not a multiple of 32
     if (r.plan.config.kernel == KernelKind::kAmxT && r.rejection.empty())
       EXPECT_EQ(r.plan.config.copy_rows, 1);
   c.packed_b = kColumns16;
-  EXPECT_EQ(reason(c, "amx_t"), "B is packed");
-  EXPECT_EQ(reason(c, "amx_packed"), "K 1000 is no multiple of 32");
+  EXPECT_EQ(reason(c, "amx_t"), "does not support packed B");
+  EXPECT_EQ(reason(c, "amx_packed"), "K 1000 is not a multiple of 32");
   c = matmul_class(DType::kBF16, DType::kBF16, 512, 1024, {512, 512});
   c.determinism = Determinism::kBatchInvariant;
-  EXPECT_EQ(reason(c, "amx"), "batch_invariant: rows of every M come from panels");
+  EXPECT_EQ(reason(c, "amx"), "batch_invariant needs the numeric recipe of 'panel' for every M");
   c = matmul_class(DType::kI8, DType::kI32, 512, 1024, {512, 512});
   c.determinism = Determinism::kBatchInvariant;
   EXPECT_EQ(reason(c, "amx"), "");
   c.zero_a = 1;
-  EXPECT_EQ(reason(c, "amx"), "zero point: sums of B's columns are other kernels'");
+  EXPECT_EQ(reason(c, "amx"), "does not support a zero point of A");
   EXPECT_EQ(reason(matmul_class(DType::kF16, DType::kF32, 512, 1024, {512, 512}), "amx"),
-            "operands are not i8, or bf16 multiplied in pairs");
+            "supports i8, and bf16 pairs with B in bf16");
 }
 
 // Rows of A that are a multiple of 4 KiB apart fall into one set of L1. More rows than the set has ways must be
@@ -157,7 +157,7 @@ TEST(Candidates, OuterNeedsItsBlocksInL2) {
     return why;
   };
   EXPECT_EQ(reason(150), "");
-  EXPECT_EQ(reason(160), "sums and blocks of 399360 bytes > 393216 of L2");
+  EXPECT_EQ(reason(160), "accumulators and K blocks take 399360 bytes, at most 393216 bytes of L2 are used");
 }
 
 TEST(Candidates, DividesKIntoEqualBlocks) {

@@ -219,9 +219,11 @@ TEST(Candidates, RejectionsStateLimitAndValue) {
   for (const RankedPlan& r :
        candidates(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {4, 4}), shipped_facts("x86-64-avx2")))
     all += std::string(name_of(r.plan.config.kernel)) + ": " + r.rejection + "\n";
-  EXPECT_THAT(all, HasSubstr("panel: registers 31 > 16"));  // 14 x 2 accumulators, 2 of B, 1 of A
-  EXPECT_THAT(all, HasSubstr("panel: register rows 6 > M 4"));
-  EXPECT_THAT(all, HasSubstr("panel: packed panels"));  // 1024 columns * 256 * 4 > 3/4 of 512 KB
+  EXPECT_THAT(
+      all,
+      HasSubstr("panel: tile needs 31 registers, the target has 16"));  // 14 x 2 accumulators, 2 of B, 1 of A
+  EXPECT_THAT(all, HasSubstr("panel: register tile has too many rows: 6 for M 4"));
+  EXPECT_THAT(all, HasSubstr("panel: packed panels take"));  // 1024 columns * 256 * 4 > 3/4 of 512 KB
   EXPECT_THAT(all, HasSubstr("dot: B is not K-contiguous"));
 }
 

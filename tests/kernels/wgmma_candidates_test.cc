@@ -185,7 +185,7 @@ TEST(WgmmaCandidates, RejectionsGiveReasons) {
   EXPECT_THAT(only_reason(c), HasSubstr("batch_invariant"));
   bool too_large = false;
   for (const RankedPlan& r : plans(aligned_class(5000, 4096, 4096)))
-    too_large |= r.rejection == "swap: M 2048 > 64";
+    too_large |= r.rejection == "swap supports M up to 64, not 2048";
   EXPECT_TRUE(too_large);
 }
 

@@ -95,8 +95,8 @@ TEST(GpuPlans, WgmmaRejectsPlansBeyondDeviceLimits) {
     bool every;  // no "wgmma" plan is legal
   } cases[] = {{"max_workgroup_size", 256, "threads 384 > 256", false},
                {"threads_per_unit", 256, "threads 384 > 256", false},
-               {"registers_per_unit", 32768, "registers 65536 > 32768", true},
-               {"compute_units", 1, "cluster 2 > units 1", false}};
+               {"registers_per_unit", 32768, "registers per workgroup 65536 > 32768", true},
+               {"compute_units", 1, "cluster size 2 > compute units 1", false}};
   for (const auto& [fact, value, why, every] : cases) {
     DeviceFacts f = shipped_facts("sm_90a");
     f.facts.at(fact).value = value;
@@ -128,14 +128,14 @@ TEST(GpuPlans, RejectsFormsThatWouldSpill) {
   };
   constexpr Alignment kAligned = Alignment::k16, kNot = Alignment::kElement;
   constexpr Activation kPlain = Activation::kNone;
-  const char* const kWords = "words per thread and operand 16 > 8";
+  const char* const kWords = "copying 16 words per thread and operand would spill registers; the limit is 8";
   const Form forms[] = {
       {"sm_100a", DType::kF8E4M3, 0, 1, kNot, kPlain, KernelKind::kMma, 64, 128, 128, 32,
-       "f8e4m3 on sm_100a: sums of a warp 1024 > 512"},
+       "a warp with 1024 accumulators would spill registers for f8e4m3 on sm_100a; the limit is 512"},
       {"sm_100a", DType::kF8E4M3, 0, 1, kNot, kPlain, KernelKind::kMma, 64, 64, 64, 32, ""},
       {"sm_100a", DType::kF8E4M3, 0, 1, kAligned, kPlain, KernelKind::kMma, 64, 128, 128, 32, ""},
       {"sm_90a", DType::kF8E5M2, 0, 1, kAligned, kPlain, KernelKind::kMma, 128, 128, 64, 64,
-       "f8e5m2 on sm_90a: sums of a warp 4096 > 2048"},
+       "a warp with 4096 accumulators would spill registers for f8e5m2 on sm_90a; the limit is 2048"},
       {"sm_89", DType::kF8E4M3, 0, 1, kNot, kPlain, KernelKind::kMma, 64, 128, 128, 32, ""},
       {"sm_80", DType::kBF16, 1, 0, kNot, kPlain, KernelKind::kMma, 64, 64, 64, 32, kWords},
       {"sm_90a", DType::kF16, 1, 0, kNot, kPlain, KernelKind::kMma, 64, 64, 64, 32, kWords},
@@ -143,7 +143,7 @@ TEST(GpuPlans, RejectsFormsThatWouldSpill) {
       {"sm_80", DType::kBF16, 0, 0, kNot, kPlain, KernelKind::kMma, 64, 64, 64, 32, ""},
       {"sm_80", DType::kBF16, 1, 0, kNot, kPlain, KernelKind::kMma, 64, 64, 64, 16, ""},
       {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kGelu, KernelKind::kWgmma, 192, 128, 64, 128,
-       "gelu: registers beside the sums 96 < 112"},
+       "gelu needs 112 registers per thread beside the accumulators, but only 96 are left"},
       {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kGelu, KernelKind::kWgmma, 256, 128, 64, 128, ""},
       {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kSilu, KernelKind::kWgmma, 192, 128, 64, 128, ""},
   };

@@ -56,14 +56,16 @@ class AmxPricing {
                    height = static_cast<int64_t>(t.rows) * kSide;
         if (!copies && !rows_stored_)
           reject(context_, config, out,
-                 "rows are not stored as they are multiplied: not read where they lie");
+                 "reading rows in place needs them K-contiguous and in the dtype that is multiplied");
         else if (!copies && s_.k % (kSide * rates_.k_per_lane) != 0)
-          reject(context_, config, out, "K ", s_.k, " is no multiple of ", kSide * rates_.k_per_lane,
-                 ": not read where it lies");
+          reject(context_, config, out, "reading rows in place needs K to be a multiple of ",
+                 kSide * rates_.k_per_lane, ", not ", s_.k);
         else if (width >= round_up(columns_, kSide) + kSide)
-          reject(context_, config, out, "register columns ", width, " > ", columns_);
+          reject(context_, config, out, "register tile has too many ",
+                 transposed_ ? "rows: " : "columns: ", width, " for ", transposed_ ? "M " : "N ", columns_);
         else if (height >= round_up(rows_, kSide) + kSide)
-          reject(context_, config, out, "register rows ", height, " > ", rows_);
+          reject(context_, config, out, "register tile has too many ",
+                 transposed_ ? "columns: " : "rows: ", height, " for ", transposed_ ? "N " : "M ", rows_);
         else
           append_tiles(t, copies, config, out);
       }
@@ -172,19 +174,20 @@ void AmxPricing::append_tiles(const RegisterTile& t, bool copies, CompileConfig 
         config.tile_k = static_cast<int32_t>(p.depth * rates_.k_per_lane);
         const double panels = double(p.columns) * double(p.depth) * 4;
         if (form_ != Form::kPacked && panels > 0.75 * rates_.l2_bytes) {
-          reject(context_, config, out, "packed panels ", int64_t(panels), " > ",
-                 int64_t(0.75 * rates_.l2_bytes), " of L2");
+          reject(context_, config, out, "packed panels take ", int64_t(panels), " bytes, at most ",
+                 int64_t(0.75 * rates_.l2_bytes), " bytes of L2 are used");
           continue;
         }
         constexpr int64_t kMostSums = 8 << 20;  // bytes of scratch memory per worker
         if (p.rows * p.columns * 4 > kMostSums) {
-          reject(context_, config, out, "sums ", p.rows * p.columns * 4, " > ", kMostSums);
+          reject(context_, config, out, "accumulators of a task take ", p.rows * p.columns * 4,
+                 " bytes, more than the limit of ", kMostSums);
           continue;
         }
         const bool one_pass = p.columns <= int64_t{t.columns} * kSide;
         // A single pass would read the copy only once.
         if (copies && one_pass && rows_stored_ && s_.k % (kSide * rates_.k_per_lane) == 0) {
-          reject(context_, config, out, "rows of a single pass: read where they lie");
+          reject(context_, config, out, "a single pass reads each row once, so a copy gains nothing");
           continue;
         }
         config.copy_rows = copies;
@@ -203,13 +206,14 @@ void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPla
   const ProblemClass& c = context.problem;
   const auto refusal = [&]() -> std::string {
     const bool bytes = c.a == DType::kI8;
-    if (!context.facts.target.has(bytes ? "amx-int8" : "amx-bf16")) return "no AMX";
+    if (!context.facts.target.has(bytes ? "amx-int8" : "amx-bf16"))
+      return bytes ? "target has no amx-int8" : "target has no amx-bf16";
     if (!bytes && (elements_a_lane(context) != 2 || c.b != DType::kBF16))
-      return "operands are not i8, or bf16 multiplied in pairs";
+      return "supports i8, and bf16 pairs with B in bf16";
     if (!bytes && c.determinism == Determinism::kBatchInvariant)
-      return "batch_invariant: rows of every M come from panels";
-    if (c.m_hi == 1) return "one row of A: vectors wait for memory as well";
-    if (c.zero_a != 0) return "zero point: sums of B's columns are other kernels'";
+      return "batch_invariant needs the numeric recipe of 'panel' for every M";
+    if (c.m_hi == 1) return "with one row of A memory limits the speed, so AMX gains nothing";
+    if (c.zero_a != 0) return "does not support a zero point of A";
     if (is_f8(c.a)) return operands_refusal(c);
     return forced_split_refusal(context);
   };
@@ -218,10 +222,10 @@ void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPla
     config.kernel = kernel;
     reject(context, config, out, why);
   };
-  const std::string why = !refusal().empty()         ? refusal()
-                          : context.split_k > 1      ? "K is not split"
+  const std::string why = !refusal().empty()    ? refusal()
+                          : context.split_k > 1 ? absl::StrCat("does not support split_k ", context.split_k)
                           : c.packed_b == kNotPacked ? ""
-                                                     : "B is packed";
+                                                     : "does not support packed B";
   if (!why.empty()) {
     refuse(KernelKind::kAmx, why), refuse(KernelKind::kAmxT, why);
   } else {
@@ -232,11 +236,11 @@ void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPla
   if (!refusal().empty())
     refuse(KernelKind::kAmxPacked, refusal());
   else if (context.split_k > 1)
-    refuse(KernelKind::kAmxPacked, "K is not split");
+    refuse(KernelKind::kAmxPacked, absl::StrCat("does not support split_k ", context.split_k));
   else if (c.packed_b != kColumns16)
-    refuse(KernelKind::kAmxPacked, "B is not packed");
+    refuse(KernelKind::kAmxPacked, "needs packed B");
   else if (c.k % width != 0)
-    refuse(KernelKind::kAmxPacked, absl::StrCat("K ", c.k, " is no multiple of ", width));
+    refuse(KernelKind::kAmxPacked, absl::StrCat("K ", c.k, " is not a multiple of ", width));
   else
     AmxPricing(context, Form::kPacked).enumerate(out);
 }

@@ -70,16 +70,18 @@ class DirectPricing {
       config.unroll_k = static_cast<int32_t>(direct_unroll(sums));
       const int32_t need = sums * config.chains + t.vectors + 1;
       if (need > rates_.registers)
-        reject(context_, config, out, "registers ", need, " > ", rates_.registers);
+        reject(context_, config, out, "tile needs ", need, " registers, the target has ", rates_.registers);
       else if (context_.problem.packed_b != kNotPacked && width % kPackedColumns != 0)
-        reject(context_, config, out, "columns ", width, " are no whole panels of ", kPackedColumns);
+        reject(context_, config, out, "register_n ", width, " is not a multiple of ", kPackedColumns,
+               ", the columns of a packed panel");
       else if (t.lines == 8 && t.vectors == 1 && !rates_.reads_fast())
-        reject(context_, config, out, "8 lines by one vector: gain where a core reads fast alone");
+        reject(context_, config, out,
+               "a tile of 8 unpacked rows by one vector gains only on cores that read memory fast");
       else if (invariant_ && config.chains > 1)
-        reject(context_, config, out, "batch_invariant: sums of even and odd K are added");
+        reject(context_, config, out, "batch_invariant: sums even and odd K separately, unlike 'panel'");
       else if (t.vectors > 1 && width >= round_up(packed_, rates_.lanes) + rates_.lanes)
-        reject(context_, config, out, "register ", of_a_ ? "columns " : "rows ", width, " > ",
-               of_a_ ? "N " : "M ", packed_);
+        reject(context_, config, out, "register tile has too many ", of_a_ ? "columns: " : "rows: ", width,
+               " for ", of_a_ ? "N " : "M ", packed_);
       else
         append_depths(t, config, out);
     }
@@ -301,8 +303,8 @@ void DirectPricing::append_depths(const RegisterTile& t, const CompileConfig& co
     const double panels = double(shape.packed) * double(shape.depth) * 4 / double(per_lane);
     if (panels > rates_.l2_bytes / 2 && deepest != kDepths[0]) {
       shape.lines = 0;
-      reject(context_, config_of(shape, config), out, "packed panels ", int64_t(panels), " > ",
-             int64_t(rates_.l2_bytes / 2), " of L2");
+      reject(context_, config_of(shape, config), out, "packed panels take ", int64_t(panels),
+             " bytes, at most ", int64_t(rates_.l2_bytes / 2), " bytes of L2 are used");
       continue;
     }
     int64_t last_lines = 0;
@@ -321,13 +323,13 @@ void enumerate_unpacked(const CandidateContext& context, std::vector<RankedPlan>
   CompileConfig config;
   config.kernel = KernelKind::kDirectPacked;
   const auto refuse = [&](const std::string& why) { reject(context, config, out, why); };
-  if (c.packed_b != kColumns16) return refuse("B is not packed");
-  if (c.a != DType::kF32 || rates.k_per_lane > 1) return refuse("operands are not multiplied as f32");
+  if (c.packed_b != kColumns16) return refuse("needs packed B");
+  if (c.a != DType::kF32 || rates.k_per_lane > 1) return refuse("needs operands that are multiplied as f32");
   if (c.trans_a != 0) return refuse("A is not K-contiguous");
-  if (!packs_runs(c, rates)) return refuse("gains where a core reads fast alone");
+  if (!packs_runs(c, rates)) return refuse("gains only on cores that read memory fast");
   if (MatmulSizes(c).m <= kMostAsTheyCome)
     return refuse(
-        absl::StrCat("M ", MatmulSizes(c).m, " <= ", kMostAsTheyCome, ": panels are read as they come"));
+        absl::StrCat("slower than 'packed' up to M ", kMostAsTheyCome, "; M is ", MatmulSizes(c).m));
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty()) return refuse(refusal);
   DirectPricing(context, /*of_a=*/true).enumerate(out);
 }
@@ -349,9 +351,10 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
   const bool bytes = c.a == DType::kI8;
   const bool pairs = per_lane == 2 && c.b == DType::kBF16;
   if (!pairs && (c.a != c.b || (c.a != DType::kF32 && !bytes)))
-    return refuse("operands are not f32 or i8, or bf16 multiplied in pairs");
-  if (bytes && !multiplies_bytes(context.facts.target)) return refuse("no instruction multiplies bytes");
-  if (c.k % per_lane != 0) return refuse(absl::StrCat("K ", c.k, " is no multiple of ", per_lane));
+    return refuse("supports f32, i8, and bf16 pairs with B in bf16");
+  if (bytes && !multiplies_bytes(context.facts.target))
+    return refuse("target has no instruction that multiplies bytes");
+  if (c.k % per_lane != 0) return refuse(absl::StrCat("K ", c.k, " is not a multiple of ", per_lane));
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty()) return refuse(refusal);
   config.kernel = KernelKind::kDirect;
   if (c.trans_b == 0)
@@ -360,13 +363,13 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
     DirectPricing(context, /*of_a=*/false).enumerate(out);
   config.kernel = KernelKind::kDirectA;
   if (bytes)
-    reject(context, config, out, "i8: no faster than \"direct\"");
+    reject(context, config, out, "for i8 it is no faster than 'direct'");
   else if (c.a != c.b)
-    reject(context, config, out, "A is rounded to bf16: not read where it lies");
+    reject(context, config, out, "A is rounded to bf16, so it cannot be read in place");
   else if (c.trans_a != 0)
     reject(context, config, out, "A is not K-contiguous");
   else if (c.n > kDirectAMaxN && !packs_runs(c, CpuRates(context)))
-    reject(context, config, out, "N ", c.n, " > ", kDirectAMaxN, ": A would be read too often");
+    reject(context, config, out, "slower than 'panel' above N ", kDirectAMaxN, "; N is ", c.n);
   else
     DirectPricing(context, /*of_a=*/true).enumerate(out);
 }

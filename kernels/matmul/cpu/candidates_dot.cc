@@ -397,9 +397,10 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   if (!operands_refusal(c).empty()) return both(operands_refusal(c));
   if (c.trans_b == 0) return both("B is not K-contiguous");
   if (c.trans_a != 0) return both("A is not K-contiguous");
-  if (s.batch_invariant && is_float(c.a)) return both("batch_invariant: rows of larger M come from panels");
+  if (s.batch_invariant && is_float(c.a))
+    return both("batch_invariant needs the numeric recipe of 'panel' for every M");
   if (c.m_hi > kDotMaxM) {
-    reject(context, config, out, "M ", c.m_hi, " > ", kDotMaxM);
+    reject(context, config, out, "supports M up to ", kDotMaxM, ", not ", c.m_hi);
   } else {
     MatmulSizes copied = s;
     if (rates.rounds_a) copied.input_bytes = copied.b_bytes;
@@ -407,9 +408,12 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   }
 
   config.kernel = KernelKind::kDotT;
-  if (s.blocks || c.zero_a != 0) return reject(context, config, out, "B in blocks, or a zero point of A");
-  if (c.n > kTurnedDotMaxN) return reject(context, config, out, "N ", c.n, " > ", kTurnedDotMaxN);
-  if (s.m <= c.n) return reject(context, config, out, "M ", s.m, " <= N ", c.n, ": B is what is streamed");
+  if (s.blocks || c.zero_a != 0)
+    return reject(context, config, out, "does not support B in blocks or a zero point of A");
+  if (c.n > kTurnedDotMaxN)
+    return reject(context, config, out, "supports N up to ", kTurnedDotMaxN, ", not ", c.n);
+  if (s.m <= c.n)
+    return reject(context, config, out, "gains only if A is larger than B, but M ", s.m, " <= N ", c.n);
   std::swap(s.m, s.n);
   std::swap(s.input_bytes, s.b_bytes);
   std::swap(s.narrow_a, s.narrow_b);

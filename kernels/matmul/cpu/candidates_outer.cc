@@ -93,13 +93,13 @@ constexpr double kRowInstructions = 10.5;
 constexpr double kRoundCycles = 0.3;
 
 std::string bytes_refusal(const ProblemClass& c, const Target& target) {
-  if (!is_blocks(c.b)) return "B is not stored in blocks";
-  if (c.math != Math::kInt8) return "math strict: A is not to be rounded to bytes";
+  if (!is_blocks(c.b)) return "needs B in blocks";
+  if (c.math != Math::kInt8) return "needs math int8, which allows rounding A to i8";
   if (c.trans_a != 0) return "A is not K-contiguous";
-  if (!target.has("avx512vnni")) return "no AVX512-VNNI";
-  if (c.m_hi > kBytesMaxM) return absl::StrCat("M ", c.m_hi, " > ", kBytesMaxM);
+  if (!target.has("avx512vnni")) return "target has no AVX512-VNNI";
+  if (c.m_hi > kBytesMaxM) return absl::StrCat("supports M up to ", kBytesMaxM, ", not ", c.m_hi);
   if (c.determinism == Determinism::kBatchInvariant)
-    return "batch_invariant: rows of larger M come from panels";
+    return "batch_invariant needs the numeric recipe of 'panel' for every M";
   return "";
 }
 
@@ -114,19 +114,20 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   config.lanes = rates.lanes;
   if (!operands_refusal(c).empty()) return reject(context, config, out, operands_refusal(c));
   if (!is_float(c.a))
-    return reject(context, config, out, "i8: words along K would be put together from 4 rows");
+    return reject(context, config, out,
+                  "does not support i8: products of i8 need four rows of B interleaved");
   if (c.trans_b != 0) return reject(context, config, out, "B is not N-contiguous");
   // Every pass over the rows reads B again.
   const double b_bytes = double(c.n) * double(c.k) * s.b_bytes;
   const bool is_small = b_bytes <= rates.l2_bytes / 4, tiny = is_tiny(rates, s);
   if (c.m_hi > (is_small ? kSmallOuterMaxM : kBlockedOuterMaxM))
-    return reject(context, config, out, "M ", c.m_hi, " > ", kBlockedOuterMaxM, " and B of ",
-                  int64_t(b_bytes), " bytes > a quarter of L2, or M > ", kSmallOuterMaxM);
+    return reject(context, config, out, "supports M up to ", is_small ? kSmallOuterMaxM : kBlockedOuterMaxM,
+                  is_small ? " if B fits in a quarter of L2" : "", ", not ", c.m_hi);
   if (s.batch_invariant)
-    return reject(context, config, out, "batch_invariant: rows of larger M come from panels");
+    return reject(context, config, out, "batch_invariant needs the numeric recipe of 'panel' for every M");
   if (!is_small && s.m > kFewRows && deep_bytes(s) > kDeepShare * rates.l2_bytes)
-    return reject(context, config, out, "sums and blocks of ", int64_t(deep_bytes(s)), " bytes > ",
-                  int64_t(kDeepShare * rates.l2_bytes), " of L2");
+    return reject(context, config, out, "accumulators and K blocks take ", int64_t(deep_bytes(s)),
+                  " bytes, at most ", int64_t(kDeepShare * rates.l2_bytes), " bytes of L2 are used");
   for (const RegisterTile& t : kOuterTiles) {
     config.register_m = t.rows;
     config.register_n = t.columns * rates.lanes;

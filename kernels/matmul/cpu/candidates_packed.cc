@@ -44,12 +44,12 @@ class PackedPricing {
       config.register_m = t.rows, config.register_n = t.vectors * rates_.lanes;
       const int32_t need = t.rows * t.vectors + t.vectors + 1;
       if (need > rates_.registers)
-        reject(context_, config, out, "registers ", need, " > ", rates_.registers);
+        reject(context_, config, out, "tile needs ", need, " registers, the target has ", rates_.registers);
       else if (config.register_n % kPackedColumns != 0)
-        reject(context_, config, out, "columns ", config.register_n, " are no whole panels of ",
-               kPackedColumns);
+        reject(context_, config, out, "register_n ", config.register_n, " is not a multiple of ",
+               kPackedColumns, ", the columns of a packed panel");
       else if (t.rows > s_.m)
-        reject(context_, config, out, "register rows ", t.rows, " > M ", s_.m);
+        reject(context_, config, out, "register tile has too many rows: ", t.rows, " for M ", s_.m);
       else
         append(t, config, out);
     }
@@ -181,7 +181,7 @@ void enumerate_matmul_packed(const CandidateContext& context, std::vector<Ranked
   const ProblemClass& c = context.problem;
   CompileConfig config;
   config.kernel = KernelKind::kPacked;
-  if (c.packed_b != kColumns16) return reject(context, config, out, "B is not packed");
+  if (c.packed_b != kColumns16) return reject(context, config, out, "needs packed B");
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty())
     return reject(context, config, out, refusal);
   PackedPricing(context).enumerate(out);

@@ -279,8 +279,9 @@ void PanelPricing::append_tiles(PanelShape p, std::vector<RankedPlan>* out) cons
       if (p.packed_bytes() <= limit || smallest)
         append_splits(p, out);
       else if (context_.wants_rejected())
-        out->push_back(rejected(config_of(p), absl::StrCat("packed panels ", int64_t(p.packed_bytes()), " > ",
-                                                           int64_t(limit), " of L2")));
+        out->push_back(rejected(
+            config_of(p), absl::StrCat("packed panels take ", int64_t(p.packed_bytes()), " bytes, at most ",
+                                       int64_t(limit), " bytes of L2 are used")));
     }
   }
 }
@@ -297,16 +298,18 @@ void enumerate_form(const CandidateContext& context, bool transposed, std::vecto
     config.register_n = transposed ? t.rows : columns;
     const int32_t need = t.rows * t.vectors + t.vectors + 1;
     if (need > pricing.rates().registers)
-      reject(context, config, out, "registers ", need, " > ", pricing.rates().registers);
+      reject(context, config, out, "tile needs ", need, " registers, the target has ",
+             pricing.rates().registers);
     else if (t.rows > pricing.rows())
-      reject(context, config, out, "register rows ", t.rows, " > ", transposed ? "N " : "M ", pricing.rows());
+      reject(context, config, out, "register tile has too many ", transposed ? "columns: " : "rows: ", t.rows,
+             " for ", transposed ? "N " : "M ", pricing.rows());
     else if (t.rows * t.vectors < kFewSums && pricing.rates().registers >= 32 && pricing.rows() > kFewSums)
-      reject(context, config, out, "sums ", t.rows * t.vectors, " < ", kFewSums,
-             ": other tiles use more of the registers");
+      reject(context, config, out, "register tile has ", t.rows * t.vectors, " accumulators, fewer than ",
+             kFewSums, ": other tiles use more of the registers");
     else if (t.vectors > 1 && pricing.rows() > kFewSums &&
              round_up(pricing.columns(), columns) >= 2 * round_up(pricing.columns(), pricing.rates().lanes))
-      reject(context, config, out, "register columns ", columns, ": half of them past the ",
-             pricing.columns(), " there are");
+      reject(context, config, out, "at least half of the register tile would be padding: ", columns,
+             transposed ? " rows for M " : " columns for N ", pricing.columns());
     else
       pricing.append(t.rows, columns, out);
   }
@@ -328,12 +331,12 @@ void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedP
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty())
     return reject(context, config, out, refusal);
   if (context.problem.zero_a != 0)
-    reject(context, config, out, "zero point: sums of B's columns are the transposed form's");
+    reject(context, config, out, "does not support a zero point of A, 'panel_t' does");
   else
     enumerate_form(context, false, out);
   config.kernel = KernelKind::kPanelT;
   if (s.blocks)
-    reject(context, config, out, "B ", name_of(context.problem.b), ": decoded as columns alone");
+    reject(context, config, out, "does not support B in ", name_of(context.problem.b), ", 'panel' does");
   else
     enumerate_form(context, true, out);
 }

@@ -72,14 +72,13 @@ bool has_short_epilogue(const ProblemClass& c) {
 }
 
 std::string operands_refusal(const ProblemClass& c) {
-  if (c.packed_b != 0) return "B is packed";
-  return is_f8(c.a) ? absl::StrCat("operands ", name_of(c.a), ": on the CPU f32, f16, bf16 and i8 alone")
-                    : "";
+  if (c.packed_b != 0) return "does not support packed B";
+  return is_f8(c.a) ? absl::StrCat("the CPU multiplies f32, f16, bf16 and i8, not ", name_of(c.a)) : "";
 }
 
 std::string forced_split_refusal(const CandidateContext& context) {
   if (context.problem.determinism != Determinism::kBatchInvariant || context.split_k <= 1) return "";
-  return absl::StrCat("batch_invariant: split_k ", context.split_k, " is forced, needs 1");
+  return absl::StrCat("batch_invariant needs split_k 1, but split_k ", context.split_k, " is forced");
 }
 
 double lines_a_set(int64_t lines, int64_t line_bytes) {
@@ -113,12 +112,14 @@ double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_secon
 
 bool streamed::fits(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
                     const RegisterTile& t, CompileConfig config, std::vector<RankedPlan>* out, int32_t held) {
-  if (config.kernel == KernelKind::kDotT) std::swap(config.register_m, config.register_n);
+  const bool transposed = config.kernel == KernelKind::kDotT;
+  if (transposed) std::swap(config.register_m, config.register_n);
   const int32_t need = t.rows * t.columns + held + 1;
   if (need > rates.registers)
-    reject(context, config, out, "registers ", need, " > ", rates.registers);
+    reject(context, config, out, "tile needs ", need, " registers, the target has ", rates.registers);
   else if (t.rows > s.m)
-    reject(context, config, out, "register rows ", t.rows, " > M ", s.m);
+    reject(context, config, out, "register tile has too many ", transposed ? "columns: " : "rows: ", t.rows,
+           " for ", transposed ? "N " : "M ", s.m);
   else
     return true;
   return false;

@@ -11,13 +11,11 @@ namespace {
 std::string refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (std::string operands = operands_refusal(c); !operands.empty()) return operands;
-  if (c.b != c.a) return absl::StrCat("B ", name_of(c.b), ": panels of what A is alone");
-  if (c.packed_b != kNotPacked) return "B comes packed in panels of another form";
-  if (c.zero_a != 0) return "zero point: sums of B's columns are the transposed form's";
-  if (context.split_k > 1)
-    return absl::StrCat("splits ", context.split_k, ": the loop over K is the ukernel's");
+  if (c.b != c.a) return absl::StrCat("B ", name_of(c.b), " does not have the dtype of A");
+  if (c.zero_a != 0) return "does not support a zero point of A";
+  if (context.split_k > 1) return absl::StrCat("does not support split_k ", context.split_k);
   if (c.determinism == Determinism::kBatchInvariant && c.a != DType::kI8)
-    return "batch_invariant: sums of the other kernels are of blocks of K";
+    return "batch_invariant: other kernels sum K in blocks, the ukernel does not";
   return "";
 }
 
@@ -36,9 +34,9 @@ void price(const CandidateContext& context, const CompileConfig& config, std::ve
   const int32_t vectors = config.register_n / config.lanes, need = config.register_m * vectors + vectors + 1;
   const MatmulSizes s(context.problem);
   if (need > rates.registers)
-    reject(context, config, out, "registers ", need, " > ", rates.registers);
+    reject(context, config, out, "tile needs ", need, " registers, the target has ", rates.registers);
   else if (config.register_m > s.m)
-    reject(context, config, out, "register rows ", config.register_m, " > M ", s.m);
+    reject(context, config, out, "register tile has too many rows: ", config.register_m, " for M ", s.m);
   else
     append_whole_panels(context, config, out);
 }

@@ -209,16 +209,19 @@ std::string refusal(const CpuForm& form, const KernelRow& kernel, ir::KernelConf
   for (const ConfigField& f : kConfigFields)
     if (config.getConfig().*f.member != f.initial && !lists(kCommonFields, f.name) &&
         !lists(form.fields, f.name))
-      return absl::StrCat("does not obey ", f.name, ", which is ", config.getConfig().*f.member);
-  if (CpuBlocks::holds(b) && !kernel.has(kTakesBlocks)) return "takes no blocks";
-  if (t.a.k_contiguous && !kernel.has(kTakesOpenLayout)) return "takes no open layout";
+      return absl::StrCat("does not use ", f.name, ", which is ", config.getConfig().*f.member,
+                          " instead of ", f.initial);
+  if (CpuBlocks::holds(b) && !kernel.has(kTakesBlocks)) return "does not support B in blocks";
+  if (t.a.k_contiguous && !kernel.has(kTakesOpenLayout))
+    return "does not support layouts that are known only at launch";
   if (t.zero_point && (!kernel.has(kTakesZeroPoint) || (kernel.kind == KernelKind::kDot && t.tile_k > 0)))
-    return "takes no zero point";
+    return "does not support a zero point of A";
   if (config.store_directly() &&
       !(has_sink && (kernel.kind == KernelKind::kOuter ? t.tile_k == 0 : t.is_one_block())))
-    return "store_directly needs all of K at once, and products that are stored";
+    return "store_directly needs one K block and products that are stored to D";
   if (t.piece && (!has_sink || t.piece % t.register_rows != 0 || t.piece % t.lanes != 0))
-    return "piece is no multiple of the register tile's rows and of lanes, or products are not stored";
+    return "piece must be a multiple of the register tile's rows and of lanes, and needs products that are "
+           "stored to D";
   return form.refusal(t);
 }
 
@@ -355,7 +358,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
                                            const ProductsSink& sink) {
   auto config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
   if (config.register_m() < 1 || config.register_n() < 1)
-    return p.contraction.emitError("kernel_config without register tile");
+    return p.contraction.emitError("kernel_config: register_m and register_n must be at least 1");
   // A ukernel replaces the micro-kernel of "panel".
   const bool ukernel = config.kernel() == KernelKind::kUkernel;
   const KernelRow& kernel = row_of(ukernel ? KernelKind::kPanel : config.kernel());

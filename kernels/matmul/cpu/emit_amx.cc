@@ -219,10 +219,9 @@ int64_t amx_packing_elements(const CpuTile& t) {
 std::string amx_refusal(const CpuTile& t) {
   const int64_t mr = t.register_rows, nr = t.register_columns, rows = mr / kSide, columns = nr / kSide;
   if (mr % kSide || nr % kSide || rows * columns + rows + 1 > kRegisters)
-    return absl::StrCat("register_m and register_n ", mr, " and ", nr,
-                        " are not whole AMX tiles, or too many");
-  if (t.words.per_lane() == 1 || t.lanes != kSide)
-    return "AMX multiplies pairs of bf16, or bytes, 16 words per line";
+    return absl::StrCat("register tile ", mr, " x ", nr, " must be whole AMX tiles of ", kSide, " x ", kSide,
+                        " that fit ", kRegisters, " tile registers");
+  if (t.words.per_lane() == 1 || t.lanes != kSide) return "AMX needs bf16 pairs or bytes, and 16 lanes";
   if (t.tile_k <= 0 || t.tile_k % t.words.width() != 0)
     return "tile_k is not a positive multiple of a tile's elements";
   if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNone) return "prefetch must be 1 or 5";

@@ -90,7 +90,7 @@ template <typename Use>
 auto read_blocks(Emit& e, int64_t lanes, const View& v, Use use) {
   switch (v.blocks) {
     case DType::kQ4_0: return use(Q4_0Reader{{e, lanes, v}});
-    default: llvm::report_fatal_error("a block format without a reader");
+    default: llvm::report_fatal_error("no reader for this block format");
   }
 }
 

@@ -269,7 +269,7 @@ int64_t bytes_packing_elements(const CpuTile& t) { return padded_rows(t) * row_p
 
 std::string bytes_refusal(const CpuTile& t) {
   if (t.b.blocks != DType::kQ4_0 || !t.a_k_contiguous || t.lanes != kLanes)
-    return "needs B of q4_0, A K-contiguous and 16 lanes";
+    return "needs B in q4_0, a K-contiguous A and 16 lanes";
   if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";
   return "";
 }

@@ -369,10 +369,10 @@ std::string dot_refusal(const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous) return "needs both operands K-contiguous";
   if (t.fetch == CpuFetch::kNoChoice || t.fetch > CpuFetch::kFar ||
       (t.fetch == CpuFetch::kSpread && t.tile_k == 0))
-    return "prefetch must be 1 to 5 or 7, with tile_k also 6";
+    return "prefetch must be 1 to 5 or 7; 6 needs a tile_k";
   if (t.tile_k % t.words.width() != 0) return "tile_k is not a multiple of a vector's elements";
   if (t.copy_rows && (t.tile_k > 0 || CpuBlocks::holds(t.b)))
-    return "copy_rows must be 0 with tile_k, which packs A, and with B in blocks";
+    return "copy_rows must be 0 if B is in blocks or tile_k is set, which packs A";
   return "";
 }
 

@@ -214,7 +214,7 @@ std::string outer_refusal(const CpuTile& t) {
   if (t.tile_k > 0 &&
       (t.fetch == CpuFetch::kNoChoice || t.fetch == CpuFetch::kBoth || t.fetch > CpuFetch::kSpread))
     return "prefetch must be 1, 2, 4, 5 or 6";
-  if (t.pace > 0 && t.tile_k == 0) return "pace needs tile_k";
+  if (t.pace > 0 && t.tile_k == 0) return "pace needs a tile_k";
   return "";
 }
 

@@ -502,7 +502,8 @@ std::string in_place_refusal(const CpuTile& t) {
   if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNone && t.fetch != CpuFetch::kSpread)
     return "prefetch must be 1, 5 or 6";
   if (!(t.a_k_contiguous && t.words.are_stored(t.a) && whole_words))
-    return "reads whole words along K as they are stored";
+    return "reading rows in place needs them K-contiguous, in the dtype that is multiplied, and K a whole "
+           "number of words";
   if (t.unroll_k > 2) return "unroll_k must be 1 or 2";
   if (t.chains > t.unroll_k) return absl::StrCat("chains ", t.chains, " > unroll_k ", t.unroll_k);
   return "";
@@ -515,7 +516,9 @@ std::string copy_ahead_refusal(const CpuTile& t) {
     return "copy_ahead needs a known K, rows contiguous along it, and the generated micro-kernel";
   const PanelRows rows{t.tile_rows, t.register_rows, t.a.element.getIntOrFloatBitWidth(), t.words.per_lane(),
                        t.lanes};
-  return rows.copy_ahead(t.tile_k, *depth) ? "" : "copy_ahead: a K block has too few steps for its lines";
+  return rows.copy_ahead(t.tile_k, *depth)
+             ? ""
+             : "copy_ahead needs a next panel, and K blocks with a step for each of its cache lines";
 }
 
 }  // namespace
@@ -526,13 +529,14 @@ std::string panel_refusal(const CpuTile& t) {
   const int64_t nr = t.register_columns;
   if (nr % t.lanes != 0) return "register_n is not a multiple of lanes";
   if (t.packed_word && nr % kPackedColumns != 0)
-    return absl::StrCat("register_n is no multiple of ", kPackedColumns, ", the columns of B's panels");
-  if (t.packed_word && t.a_in_place && t.words.per_lane() > 1) return "'direct_packed' multiplies f32 alone";
+    return absl::StrCat("register_n is not a multiple of ", kPackedColumns,
+                        ", the columns of a packed panel");
+  if (t.packed_word && t.a_in_place && t.words.per_lane() > 1) return "multiplies only f32";
   if (t.tile_k <= 0 || t.tile_k % t.words.width() != 0)
     return "tile_k is not a positive multiple of a vector's elements";
   if (t.ukernel && !t.is_one_block())
-    return absl::StrCat("tile_k ", t.tile_k, " is less than K, ", t.most_depth,
-                        ", all of which a ukernel takes");
+    return absl::StrCat("tile_k ", t.tile_k, " < K ", t.most_depth,
+                        ": a ukernel needs all of K in one block");
   if (t.a_in_place)
     if (std::string why = in_place_refusal(t); !why.empty()) return why;
   return t.copy_ahead ? copy_ahead_refusal(t) : "";

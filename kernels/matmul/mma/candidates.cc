@@ -201,12 +201,14 @@ std::string spill_refusal(const CandidateContext& context, const Row& r, const M
                                                               : staged || deep ? 1024
                                                                                : 2048;
     if (sums > most)
-      return absl::StrCat(name_of(c.a), " on ", context.facts.target.arch, ": sums of a warp ", sums, " > ",
-                          most);
+      return absl::StrCat("a warp with ", sums, " accumulators would spill registers for ", name_of(c.a),
+                          " on ", context.facts.target.arch, "; the limit is ", most);
   }
   if (staged && shape.element_bytes == 2 && !shape.a_k_contiguous && !shape.b_k_contiguous) {
     const int64_t words = std::min(r.tile_m, r.tile_n) * r.depth / 4 / shape.threads();
-    if (words > 8) return absl::StrCat("words per thread and operand ", words, " > 8");
+    if (words > 8)
+      return absl::StrCat("copying ", words,
+                          " words per thread and operand would spill registers; the limit is 8");
   }
   return "";
 }
@@ -219,7 +221,7 @@ std::string refusal(const CandidateContext& context) {
     return absl::StrCat(context.facts.target.arch, " has no asynchronous copies, needs sm_80 or later");
   if (c.a == DType::kF32 && c.math != Math::kTf32) return "math strict forbids rounding f32 to tf32";
   if (is_fnuz(c.a) || (is_f8(c.a) && sm < 89))
-    return absl::StrCat(context.facts.target.arch, " multiplies no ", name_of(c.a));
+    return absl::StrCat(context.facts.target.arch, " has no mma instruction for ", name_of(c.a));
   return invariance_refusal(context, KernelKind::kMma);
 }
 

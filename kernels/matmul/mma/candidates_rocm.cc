@@ -99,10 +99,10 @@ std::string check(const Target& target, const GpuRates& rates, const MatmulSizes
                   const MmaShape& shape) {
   if (std::string defect = shape.defect(); !defect.empty()) return defect;
   if (!shape.copies_chunks() && shape.depth_bytes() > kMostStagedDepth)
-    return absl::StrCat("copies element by element: tile_k of ", shape.depth_bytes(), " bytes > ",
-                        kMostStagedDepth);
+    return absl::StrCat("tile_k has ", shape.depth_bytes(), " bytes, at most ", kMostStagedDepth,
+                        " if elements are copied one by one");
   if (has_too_many_addresses(target, shape))
-    return "addresses of 8-bit elements from several rows spill registers";
+    return "the addresses of 8-bit elements from several rows would spill registers";
   const double shared = unit_bytes(shape);
   if (shared > rates.shared_memory_bytes)
     return absl::StrCat("smem ", int64_t(shared), " > ", int64_t(rates.shared_memory_bytes));

@@ -74,7 +74,7 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
     return over("registers per workgroup", double(thread_registers(rates, r)) * r.threads, rates.registers);
   if (resident_of(rates, r) < 1) return kNoPlace;
   if (s.batch_invariant && r.tile_k != kInvariantDepth)
-    return absl::StrCat("batch_invariant: tile_k ", r.tile_k, ", needs ", kInvariantDepth);
+    return absl::StrCat("batch_invariant needs tile_k ", kInvariantDepth, ", not ", r.tile_k);
   // Reject a tile if less than an eighth of its rows would be used. Tiles of at most 8 rows serve M = 1.
   if (!s.batch_invariant && r.tile_m > 8 && r.tile_m > 8 * s.m)
     return absl::StrCat("tile_m ", r.tile_m, " > 8 * M ", s.m);

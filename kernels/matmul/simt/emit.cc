@@ -261,8 +261,9 @@ LogicalResult check(GpuKernel& kernel, TileProgram& p) {
   if (c.register_m() < 1 || c.register_n() < 1 || c.tile_k() < 1 || c.tile_m() % c.register_m() != 0 ||
       c.tile_n() % c.register_n() != 0 ||
       c.tile_m() / c.register_m() * (c.tile_n() / c.register_n()) != c.threads())
-    return p.contraction.emitError("kernel_config: register tiles of all threads do not make up the tile");
-  if (c.stages() != 1) return p.contraction.emitError("matmul kernel 'simt' has one stage");
+    return p.contraction.emitError(
+        "kernel_config: the register tiles of all threads do not fill the tile exactly");
+  if (c.stages() != 1) return p.contraction.emitError("matmul kernel 'simt' needs stages 1");
   return success();
 }
 

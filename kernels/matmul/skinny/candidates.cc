@@ -257,7 +257,7 @@ bool has_clusters(const std::string& arch) {
 std::string check_class(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (c.m_lo != c.m_hi || c.m_hi > SkinnyShape::kMaxRows)
-    return absl::StrCat("M up to ", c.m_hi, " > ", SkinnyShape::kMaxRows);
+    return absl::StrCat("supports M up to ", SkinnyShape::kMaxRows, ", not ", c.m_hi);
   if (c.determinism == Determinism::kBatchInvariant)
     return "batch_invariant: the order of sums along K depends on M";
   if (c.alignment != Alignment::k16) return "rows are not aligned to 16 bytes";
@@ -267,7 +267,7 @@ std::string check_class(const CandidateContext& context) {
     return absl::StrCat("does not support ", std::string(name_of(c.a)), " by ", std::string(name_of(c.b)));
   if (context.facts.target.backend == Backend::kRocm) return "";
   if (!matrix(c) && c.m_hi > kMostFmaRows)
-    return absl::StrCat("f32 with FMAs: M ", c.m_hi, " > ", kMostFmaRows);
+    return absl::StrCat("supports M up to ", kMostFmaRows, " for f32 without tf32, not ", c.m_hi);
   if (is_fnuz(c.b) || (is_f8(c.b) && sm_version(context.facts.target) < 89))
     return absl::StrCat(context.facts.target.arch, " has no mma instruction for ", name_of(c.b));
   return "";
@@ -277,7 +277,8 @@ std::string check_class(const CandidateContext& context) {
 std::string check_lanes(const ProblemClass& c, const std::string& arch, const AmdForm& form) {
   if (!form.lanes)
     return absl::StrCat(arch, " has no dot or FMA instruction for ", std::string(name_of(c.b)));
-  if (c.m_hi > kMostFmaRows) return absl::StrCat("dot or FMA: M ", c.m_hi, " > ", kMostFmaRows);
+  if (c.m_hi > kMostFmaRows)
+    return absl::StrCat("dot and FMA instructions support M up to ", kMostFmaRows, ", not ", c.m_hi);
   return "";
 }
 std::string check_instruction(const ProblemClass& c, const std::string& arch, const AmdForm& form) {
@@ -320,7 +321,7 @@ std::string check_choice(const GpuRates& rates, const Choice& c) {
                         kMostAmdRegisters);
   if (c.resident < 1) return kNoPlace;
   if (c.split == kMergeCluster && double(c.splits) > rates.units)
-    return absl::StrCat("cluster of ", c.splits, " > units ", int64_t(rates.units));
+    return absl::StrCat("cluster size ", c.splits, " > compute units ", int64_t(rates.units));
   return "";
 }
 

@@ -59,7 +59,8 @@ FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p, const AmdProd
   if (std::string defect = s.defect(); !defect.empty())
     return p.contraction.emitError("kernel_config: ") << defect;
   if (in.rows != c.tile_m() || !k_contiguous(p.contraction, 0) || kernel.alignment() != Alignment::k16)
-    return p.contraction.emitError("matmul kernel 'skinny' does not take these operands");
+    return p.contraction.emitError(
+        "matmul kernel 'skinny' needs M equal to tile_m, A contiguous along K, and rows aligned to 16 bytes");
   return s;
 }
 

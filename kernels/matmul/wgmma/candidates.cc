@@ -144,21 +144,24 @@ std::string check(const ProblemClass& c, const GpuRates& rates, const MatmulSize
                   const WgmmaShape& shape) {
   if (!shape.defect().empty()) return shape.defect();
   if (c.activation == Activation::kGelu && shape.spare_registers < kGeluRegisters)
-    return absl::StrCat("gelu: registers beside the sums ", shape.spare_registers, " < ", kGeluRegisters);
+    return absl::StrCat("gelu needs ", kGeluRegisters,
+                        " registers per thread beside the accumulators, but only ", shape.spare_registers,
+                        " are left");
   const int64_t shared = shape.shared_bytes + shape.static_bytes();
   if (shared > rates.shared_memory_bytes)
     return absl::StrCat("smem ", shared, " > ", int64_t(rates.shared_memory_bytes));
   if (WgmmaShape::kAllRegisters > int64_t(rates.registers))
-    return absl::StrCat("registers ", WgmmaShape::kAllRegisters, " > ", int64_t(rates.registers));
+    return absl::StrCat("registers per workgroup ", WgmmaShape::kAllRegisters, " > ",
+                        int64_t(rates.registers));
   if (double(shape.in.threads) > std::min(rates.max_threads, rates.threads_per_unit))
     return absl::StrCat("threads ", shape.in.threads, " > ",
                         int64_t(std::min(rates.max_threads, rates.threads_per_unit)));
   const int64_t cluster = shape.in.cluster_m * shape.in.cluster_n * shape.in.cluster_k;
   if (double(cluster) > rates.units)
-    return absl::StrCat("cluster ", cluster, " > units ", int64_t(rates.units));
+    return absl::StrCat("cluster size ", cluster, " > compute units ", int64_t(rates.units));
   if (shape.in.stages < kLeastStages) return absl::StrCat("stages ", shape.in.stages, " < ", kLeastStages);
-  if (r.swap && s.m > kSwapRows) return absl::StrCat("swap: M ", s.m, " > ", kSwapRows);
-  if (r.swap && s.m > r.tile_m) return absl::StrCat("swap: M ", s.m, " > tile_m ", r.tile_m);
+  if (r.swap && s.m > kSwapRows) return absl::StrCat("swap supports M up to ", kSwapRows, ", not ", s.m);
+  if (r.swap && s.m > r.tile_m) return absl::StrCat("swap supports M up to tile_m ", r.tile_m, ", not ", s.m);
   if (r.tile_m > std::max<int64_t>(r.swap ? 8 : 64, 2 * s.m))
     return absl::StrCat("tile_m ", r.tile_m, " > 2 * M ", s.m);
   return "";

@@ -45,12 +45,14 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
   if (!multiplies_in_warpgroup(elements[0], elements[1])) return "wgmma does not support these operand types";
   if (!shape.defect().empty()) return shape.defect();
   const bool merges = c.split() == kMergeCluster || (c.split() == kMergeLast && !shape.in.compares);
-  if (c.persistent() && merges) return "a persistent kernel does not merge";
+  if (c.persistent() && merges) return "a persistent kernel cannot merge splits";
   if (c.cluster_m() * c.cluster_n() > 1 && !c.persistent())
-    return "workgroups that share copies are persistent";
-  if ((c.split() == kMergeCluster) != (c.cluster_k() > 1)) return "cluster_k is for kMergeCluster alone";
-  if (c.cluster_m() > 1 && c.cluster_n() > 1) return "a cluster lies along M or along N";
-  if (c.cluster_k() > 1 && c.cluster_m() * c.cluster_n() > 1) return "a cluster either merges or shares";
+    return "a cluster along M or N needs a persistent kernel";
+  if ((c.split() == kMergeCluster) != (c.cluster_k() > 1))
+    return "cluster_k must be greater than 1 if splits are merged in the cluster, and 1 otherwise";
+  if (c.cluster_m() > 1 && c.cluster_n() > 1) return "cluster_m and cluster_n cannot both be greater than 1";
+  if (c.cluster_k() > 1 && c.cluster_m() * c.cluster_n() > 1)
+    return "a cluster along K cannot extend along M or N";
   return "";
 }
 

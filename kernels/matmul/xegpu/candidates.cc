@@ -39,8 +39,8 @@ std::string operands_refusal_of(const CandidateContext& context) {
   const int64_t least = XegpuShape::kLeastRowBytes / bytes, most = XegpuShape::kMostRowBytes / bytes;
   for (int64_t row : {c.k, c.trans_b ? c.k : c.n})
     if (row < least || row > most || row % 2 != 0)
-      return absl::StrCat("block loads need rows of ", least, " to ", most, " elements, an even number, not ",
-                          row);
+      return absl::StrCat("block loads need rows with an even number of elements from ", least, " to ", most,
+                          ", not ", row);
   return invariance_refusal(context, KernelKind::kXegpu);
 }
 

@@ -131,7 +131,7 @@ LogicalResult check(GpuKernel& kernel, TileProgram& p) {
       c.register_m() < 1 || c.register_n() < 1 || c.tile_k() < 1 || c.tile_m() % c.register_m() != 0 ||
       c.tile_n() % c.register_n() != 0 ||
       c.tile_m() / c.register_m() * (c.tile_n() / c.register_n()) * kLanes != c.threads())
-    return p.contraction.emitError("kernel_config: blocks of all subgroups do not make up the tile");
+    return p.contraction.emitError("kernel_config: the blocks of all subgroups do not fill the tile exactly");
   const Type element = getElementTypeOrSelf(p.contraction.getDpsInputs()[0].getType());
   if (!element.isF16() && !element.isBF16())
     return p.contraction.emitError("matmul kernel 'xegpu' supports f16 and bf16 only, not ") << element;
