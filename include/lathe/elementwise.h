@@ -77,6 +77,8 @@ LATHE_API lathe_status lathe_plan_run_elementwise_slice(lathe_plan* plan, const 
 LATHE_API lathe_status lathe_manifest_add_elementwise(struct lathe_manifest* manifest, const char* name,
                                                       const lathe_elementwise_desc* desc);
 /* See lathe_tune_matmul. */
+struct lathe_tune_options;
+struct lathe_tune_report;
 LATHE_API lathe_status lathe_tune_elementwise(lathe_device* device, const lathe_elementwise_desc* desc,
                                               const struct lathe_tune_options* options,
                                               struct lathe_tune_report* report);
