@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <random>
@@ -37,6 +38,13 @@ struct Row {
   bool good() const { return refused.empty() && check.ok && check.unjudged.empty(); }
   double gflops() const { return median > 0 ? flops / median / 1e9 : 0; }
   double gbytes() const { return median > 0 ? bytes / median / 1e9 : 0; }
+  // The seconds of the fastest library over Lathe's; 0 if no library can run the payload.
+  double ratio() const {
+    double best = 0;
+    for (const double seconds : peers)
+      if (seconds > 0 && (best == 0 || seconds < best)) best = seconds;
+    return median > 0 ? best / median : 0;
+  }
 };
 
 struct Setting {
@@ -198,11 +206,31 @@ void print(const Row& row) {
     absl::PrintF("%-24s %-9s %9s %9s %9s %8.1f %8.1f", row.payload, check, duration(row.median),
                  row.host > 0 ? duration(row.host) : "-", duration(row.first), row.gflops(), row.gbytes());
     for (const double median : row.peers) absl::PrintF(" %9s", median > 0 ? duration(median) : "-");
+    if (!row.peers.empty())
+      absl::PrintF(" %7s", row.ratio() > 0 ? absl::StrFormat("%.2fx", row.ratio()) : "-");
     absl::PrintF("  %-18s %s\n", judged, row.check.ok ? row.steps : row.check.what);
     if (!row.check.unjudged.empty())
       absl::PrintF("%-24s the results were not compared with the text: %s\n", "", row.check.unjudged);
   }
   std::fflush(stdout);
+}
+
+// The geometric mean of the ratios to the fastest library, and the worst one.
+void print_ratios(const std::vector<Row>& rows) {
+  double logs = 0;
+  int count = 0;
+  const Row* worst = nullptr;
+  for (const Row& row : rows) {
+    const double ratio = row.ratio();
+    if (ratio <= 0) continue;
+    logs += std::log(ratio);
+    ++count;
+    if (worst == nullptr || ratio < worst->ratio()) worst = &row;
+  }
+  if (count == 0) return;
+  absl::PrintF(
+      "Lathe against the fastest library: %.2fx in the geometric mean of %d payloads, worst %.2fx (%s)\n",
+      std::exp(logs / count), count, worst->ratio(), worst->payload);
 }
 
 std::string csv_of(const std::vector<Row>& rows, const std::string& device,
@@ -212,6 +240,7 @@ std::string csv_of(const std::vector<Row>& rows, const std::string& device,
                                       "first_seconds", "median_seconds",   "least_seconds", "host_seconds",
                                       "gflops",        "gbytes_per_second"};
   for (const OpenedDevice& peer : peers) columns.push_back(peer.name + "_median_seconds");
+  columns.push_back("ratio_to_fastest_peer");
   std::string text = csv_row(columns) + "\n";
   const auto seconds = [](double s) { return absl::StrFormat("%.9g", s); };
   for (const Row& r : rows) {
@@ -230,7 +259,9 @@ std::string csv_of(const std::vector<Row>& rows, const std::string& device,
                                        seconds(r.host),
                                        absl::StrFormat("%.6g", r.gflops()),
                                        absl::StrFormat("%.6g", r.gbytes())};
-    for (const double median : r.peers) fields.push_back(median > 0 ? seconds(median) : "");
+    for (size_t i = 0; i < peers.size(); ++i)
+      fields.push_back(i < r.peers.size() && r.peers[i] > 0 ? seconds(r.peers[i]) : "");
+    fields.push_back(r.ratio() > 0 ? absl::StrFormat("%.4g", r.ratio()) : "");
     absl::StrAppend(&text, csv_row(fields), "\n");
   }
   return text;
@@ -242,18 +273,19 @@ std::string chart_of(const std::vector<Row>& rows, const std::string& device,
   BarChart products, others;
   products.title = absl::StrCat("Matmuls on ", device);
   products.unit = "GFLOP/s";
+  products.series = {"Lathe"};
+  for (const OpenedDevice& peer : peers) products.series.push_back(peer.name);
   others.title = absl::StrCat("Bandwidth on ", device);
   others.unit = "GB/s";
   for (const Row& r : rows) {
     if (!r.good()) continue;
     if (r.flops == 0) {
-      if (r.bytes > 0) others.bars.push_back({r.payload, r.gbytes()});
+      if (r.bytes > 0) others.groups.push_back({r.payload, {r.gbytes()}});
       continue;
     }
-    products.bars.push_back({r.payload, r.gflops()});
-    for (size_t i = 0; i < r.peers.size(); ++i)
-      if (r.peers[i] > 0)
-        products.bars.push_back({absl::StrCat(r.payload, " by ", peers[i].name), r.flops / r.peers[i] / 1e9});
+    BarChart::Group group = {r.payload, {r.gflops()}};
+    for (const double seconds : r.peers) group.values.push_back(seconds > 0 ? r.flops / seconds / 1e9 : 0);
+    products.groups.push_back(std::move(group));
   }
   return svg_of({products, others});
 }
@@ -299,6 +331,7 @@ absl::Status kernel_bench(const Arguments& arguments) {
   absl::PrintF("%-24s %-9s %9s %9s %9s %8s %8s", "payload", "check", "kernels", "on host", "first use",
                "GFLOP/s", "GB/s");
   for (const OpenedDevice& peer : *peers) absl::PrintF(" %9s", peer.name);
+  if (!peers->empty()) absl::PrintF(" %7s", "ratio");
   absl::PrintF("  %-18s steps; open rows are %d, seed %d\n", "compared to text", *rows, *seed);
   std::vector<Row> table;
   for (const fs::path& file : *files) {
@@ -313,6 +346,7 @@ absl::Status kernel_bench(const Arguments& arguments) {
   if (arguments.has("svg"))
     if (absl::Status s = write_file(arguments.text("svg", ""), chart_of(table, target, *peers)); !s.ok())
       return s;
+  print_ratios(table);
   const auto bad = std::count_if(table.begin(), table.end(), [](const Row& r) { return !r.good(); });
   absl::PrintF("%d of %d right\n", table.size() - bad, table.size());
   return bad == 0 ? absl::OkStatus()

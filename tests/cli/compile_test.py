@@ -5,6 +5,7 @@ usage: compile_test.py LATHE PAYLOADS
 """
 import csv
 import json
+import math
 import os
 import pathlib
 import re
@@ -180,18 +181,38 @@ def test_kernel_bench_params(cache):
         assert "--split-k cannot be used with --params" in bench("--params", path, "--split-k", 2).stderr
 
 
-def check_peers(cache, table, bars):
-    """Each external library of this machine has a column. The libraries compute f32 matmuls and no argmax."""
+def check_peers(cache, table, bars, output):
+    """Each external library of this machine has a column and a bar. The libraries compute f32 matmuls and no argmax."""
     explained = json.loads(subprocess.run([LATHE, "explain", "matmul", "64x64x64", "--json", "--external", "allow", "--cache-dir", str(cache)],
                                           check=True, capture_output=True, text=True).stdout)
     found = [library["library"] for library in explained["external"]["found"] if not library["absent"]]
     columns = [c[:-len("_median_seconds")] for c in table["square"] if c.endswith("_median_seconds")]
     assert columns == found, (columns, found)
-    for library in found:
+    chart = bars[:bars.index("Bandwidth on cpu (GB/s)")]
+    at = bars.index("square")
+    for number, library in enumerate(found):
         seconds = float(table["square"][f"{library}_median_seconds"])
-        bar = bars.index(f"square by {library}")
-        assert seconds > 0 and bars[bar + 1] == f"{2 * 1024**3 / seconds / 1e9:.4g}", (library, seconds, bars[bar:bar + 2])
-        assert table["argmax"][f"{library}_median_seconds"] == "" and f"argmax by {library}" not in bars, table["argmax"]
+        bar = bars[at + 2 + number]  # after the name and Lathe's bar
+        assert seconds > 0 and bar == f"{2 * 1024**3 / seconds / 1e9:.4g}", (library, seconds, bars[at:])
+        assert table["argmax"][f"{library}_median_seconds"] == "", table["argmax"]
+        assert chart.count(library) == 1, chart  # in the legend
+    if not found:
+        return
+    assert chart.count("Lathe") == 1, chart
+    # The ratio is the fastest library's time over Lathe's, in the table, in the CSV file and in the last lines.
+    ratios = {}
+    for name, row in table.items():
+        seconds = [float(row[f"{library}_median_seconds"]) for library in found if row[f"{library}_median_seconds"]]
+        assert (row["ratio_to_fastest_peer"] == "") == (not seconds), row
+        if seconds:
+            ratios[name] = min(seconds) / float(row["median_seconds"])
+            assert abs(float(row["ratio_to_fastest_peer"]) / ratios[name] - 1) < 1e-3, row
+            assert re.search(rf"^{name} .* {ratios[name]:.2f}x ", output, re.M), (name, ratios[name], output)
+    mean = math.exp(sum(math.log(ratio) for ratio in ratios.values()) / len(ratios))
+    worst = min(ratios, key=ratios.get)
+    wanted = (f"Lathe against the fastest library: {mean:.2f}x in the geometric mean of {len(ratios)} payloads, "
+              f"worst {ratios[worst]:.2f}x ({worst})\n")
+    assert wanted in output, (wanted, output)
 
 
 def test_steps_on_the_host(cache):
@@ -258,7 +279,7 @@ def test_kernel_bench(cache):
         masked = table["lower_triangular"]
         wanted = 2 * 192**3 / float(masked["median_seconds"]) / 1e9
         assert abs(float(masked["gflops"]) / wanted - 1) < 1e-4, masked
-        check_peers(cache, table, bars)
+        check_peers(cache, table, bars, result.stdout)
 
         (folder / "sin.mlir").write_text((PAYLOADS / "mlp.mlir").read_text().replace("math.erf", "math.sin"))
         result = bench(folder)
