@@ -76,7 +76,7 @@ bool runs_on(const Target& code, const Target& device) {
 
 CompileConfig plan_generic(const ProblemClass& c, const Target& target) {
   const bool cpu = target.backend == Backend::kCpu;
-  if (c.op == Op::kArgmax) return cpu ? argmax_on_cpu(target) : argmax_on_gpu();
+  if (has_row_lengths(c.op)) return cpu ? argmax_on_cpu(target) : argmax_on_gpu();
   CompileConfig config = cpu ? matmul_on_cpu(target) : matmul_on_gpu();
   // On ROCm merges are a separate step, as in the ranked plans.
   if (c.op == Op::kMatmulArgmax) config.split = target.backend == Backend::kCuda ? kMergeLast : kMergeStep;

@@ -35,7 +35,7 @@ constexpr double kForkSeconds = 5e-6;
 
 // Elements of K that one lane of a matmul kernel's vectors multiplies at once.
 inline int32_t elements_a_lane(const CandidateContext& context) {
-  if (context.problem.op == Op::kArgmax) return 1;
+  if (has_row_lengths(context.problem.op)) return 1;
   if (context.problem.a == DType::kI8) return 4;
   const Target& target = context.facts.target;
   if (is_blocks(context.problem.b)) return 1;

@@ -88,7 +88,7 @@ std::string refusal_of(const UserUkernel& u, const CandidateContext& context) {
     if (!target.has(feature.substr(1)))
       return absl::StrCat("ukernel ", u.name, ": the target has no ", feature);
   const ProblemClass& c = context.problem;
-  const bool rows = c.op == Op::kArgmax;
+  const bool rows = has_row_lengths(c.op);
   if (std::string m = rows ? "" : refusal_of("M", u.m, c.m_lo, c.m_hi); !m.empty()) return m;
   if (std::string k = rows ? "" : refusal_of("K", u.k, c.k, c.k); !k.empty()) return k;
   return refusal_of("N", u.n, rows ? c.row_lo : c.n, rows ? c.row_hi : c.n);
@@ -98,7 +98,7 @@ std::string refusal_of(const UserUkernel& u, const CandidateContext& context) {
 // cost counts them.
 struct Work {
   explicit Work(const ProblemClass& c) {
-    if (c.op == Op::kArgmax) {
+    if (has_row_lengths(c.op)) {
       flops = static_cast<double>(representative_rows(c)) * representative_length(c);
       bytes = flops * bytes_per_element(c.a);
       return;

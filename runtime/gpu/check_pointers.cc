@@ -35,7 +35,7 @@ absl::Status check_pointer(const Library& library, Device device, const char* na
 
 absl::Status check_pointers(const Library& library, Device device, const Launch& launch) {
   const ArgumentBlock& a = *launch.args;
-  const bool argmax = launch.problem->op == Op::kArgmax, indices = returns_indices(launch.problem->op);
+  const bool argmax = has_row_lengths(launch.problem->op), indices = returns_indices(launch.problem->op);
   const struct {
     const char* name;
     const void* data;

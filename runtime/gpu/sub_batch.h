@@ -21,7 +21,7 @@ inline ArgumentBlock sub_batch(const ArgumentBlock& args, const ProblemClass& pr
   move(&part.d, args.stride_d, problem.d);
   move(&part.residual, args.stride_r, problem.residual);
   part.batch = static_cast<int32_t>(count);
-  if (problem.op == Op::kElementwise) part.index_offset += first;  // the batch index of the part starts here
+  if (has_program(problem.op)) part.index_offset += first;  // the batch index of the part starts here
   return part;
 }
 

@@ -68,7 +68,7 @@ absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
   if (j.contains("bitcode")) {
     LATHE_ASSIGN_OR_RETURN(r.bitcode, bytes_field(j, "bitcode"));
   }
-  if (r.problem.op == Op::kElementwise) {
+  if (has_program(r.problem.op)) {
     LATHE_ASSIGN_OR_RETURN(const std::string text,
                            read_json("request", [&] { return text_field(j, "program"); }));
     LATHE_ASSIGN_OR_RETURN(r.program, parse_elementwise(text));

@@ -31,7 +31,7 @@ ProblemClass generic_class_of(const ProblemClass& c) {
   g.wants_values = returns_indices(c.op);
   g.logits = c.op == Op::kMatmulArgmax ? DType::kF32 : DType::kNone;
   g.generic = 1;
-  if (c.op == Op::kArgmax) {
+  if (has_row_lengths(c.op)) {
     g.row_lo = 1;
     g.row_hi = Bucket::kOpenEnd;
   }
@@ -65,8 +65,8 @@ std::vector<ProblemClass> generic_classes(const Target& target) {
 bool may_fall_back(const ProblemClass& c) {
   const bool scaled =
       c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0 || c.zero_b != Scale::kNone;
-  if (c.op == Op::kElementwise) return false;  // each program needs its own kernel
-  return c.op == Op::kArgmax || (c.determinism == Determinism::kFast && !scaled && c.packed_b == 0);
+  if (has_program(c.op)) return false;  // each program needs its own kernel
+  return has_row_lengths(c.op) || (c.determinism == Determinism::kFast && !scaled && c.packed_b == 0);
 }
 
 }  // namespace lathe

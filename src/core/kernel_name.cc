@@ -28,9 +28,9 @@ std::string b_layout(const ProblemClass& c) {
 }
 
 std::string operands(const ProblemClass& c) {
-  if (c.op == Op::kElementwise)
+  if (has_program(c.op))
     return absl::StrCat("_", name_of(c.d), "_p", absl::Hex(c.program_hi, absl::kZeroPad16));
-  if (c.op == Op::kArgmax) return absl::StrCat("_", name_of(c.a), "_n", range(c.row_lo, c.row_hi));
+  if (has_row_lengths(c.op)) return absl::StrCat("_", name_of(c.a), "_n", range(c.row_lo, c.row_hi));
   const DType product = c.op == Op::kMatmulArgmax ? c.logits : c.d;
   const std::string by = c.b == c.a ? "" : absl::StrCat("_by_", name_of(c.b));
   const std::string dtypes = absl::StrCat("_", name_of(c.a), by, scales(c), "_", name_of(product));
@@ -41,7 +41,7 @@ std::string operands(const ProblemClass& c) {
 
 std::string epilogue(const ProblemClass& c) {
   std::string out;
-  if (c.op == Op::kElementwise) return out;  // the program's digest covers everything
+  if (has_program(c.op)) return out;  // the program's digest covers everything
   const auto operand = [&](const char* what, DType t) {
     if (t != DType::kNone) absl::StrAppend(&out, "_", what, name_of(t));
   };

@@ -124,10 +124,10 @@ std::shared_ptr<const ElementwiseProgram> read_program(const std::string& text, 
 
 // Fills in the first bucket of a weight, because check_class accepts only a complete class.
 void fill_covered(ProblemClass* c) {
-  if (c->op == Op::kArgmax) {
+  if (has_row_lengths(c->op)) {
     c->row_lo = row_bucket(1).lo;
     c->row_hi = row_bucket(1).hi;
-  } else if (c->op != Op::kElementwise) {
+  } else if (!has_program(c->op)) {
     c->m_hi = m_bucket(1).hi;
   }
 }
@@ -172,7 +172,7 @@ ManifestEntry read_entry(const Json& json) {
   }
   const absl::Status status = check_class(entry.problem);
   if (!status.ok()) throw std::invalid_argument(std::string(status.message()));
-  const bool elementwise = entry.problem.op == Op::kElementwise;
+  const bool elementwise = has_program(entry.problem.op);
   if (elementwise != json.contains(kText))
     throw std::invalid_argument(elementwise ? "\"text\" is missing: it holds the program of an elementwise op"
                                             : "\"text\": this op has no program");
@@ -260,12 +260,12 @@ void Manifest::add(const Manifest& other) {
 
 absl::Status check_class(const ProblemClass& c) {
   if (c.generic != 0) return wrong("\"generic\": no request has a generic class");
-  if (c.op == Op::kElementwise) {
+  if (has_program(c.op)) {
     LATHE_RETURN_IF_ERROR(check_elementwise(c));
     return check_rows(c);
   }
   if (returns_indices(c.op)) LATHE_RETURN_IF_ERROR(check_indices(c));
-  LATHE_RETURN_IF_ERROR(c.op == Op::kArgmax ? check_argmax(c) : check_product(c));
+  LATHE_RETURN_IF_ERROR(has_row_lengths(c.op) ? check_argmax(c) : check_product(c));
   if (const ClassDefect defect = find_defect(c, Devices::kAll); !defect.ok())
     return wrong(absl::StrCat("\"", defect.field, "\": ", defect.reason));
   return check_rows(c);

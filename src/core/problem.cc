@@ -100,7 +100,7 @@ bool ProblemClass::operator==(const ProblemClass& o) const { return memcmp(this,
 ProblemClass with_alignment(const ProblemClass& c, Alignment alignment, bool is_cpu) {
   ProblemClass aligned = c;
   aligned.alignment = is_cpu ? Alignment::kElement : alignment;
-  if (aligned.alignment == Alignment::kByte && c.op != Op::kArgmax) {
+  if (aligned.alignment == Alignment::kByte && !has_row_lengths(c.op)) {
     aligned.m_lo = 1;
     aligned.m_hi = Bucket::kOpenEnd;
   }
@@ -161,11 +161,11 @@ absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
 }
 
 std::string describe(const ProblemClass& c, const Dims& dims) {
-  if (c.op == Op::kArgmax)
-    return absl::StrCat("argmax ", name_of(c.a), " rows=", dims.m, " n=", dims.n, " indices=", name_of(c.d),
-                        c.wants_values ? " values" : "");
-  if (c.op == Op::kElementwise)
-    return absl::StrCat("elementwise ", name_of(c.d), " m=", dims.m, " n=", dims.n, " batch=", dims.batch,
+  if (has_row_lengths(c.op))
+    return absl::StrCat(name_of(c.op), " ", name_of(c.a), " rows=", dims.m, " n=", dims.n,
+                        " indices=", name_of(c.d), c.wants_values ? " values" : "");
+  if (has_program(c.op))
+    return absl::StrCat(name_of(c.op), " ", name_of(c.d), " m=", dims.m, " n=", dims.n, " batch=", dims.batch,
                         " program=", digest_text(c).substr(0, 8));
   const bool mixed = c.b != c.a && c.b != DType::kNone;
   std::string text = absl::StrCat(name_of(c.op), " ", name_of(c.a), mixed ? " by " : "",

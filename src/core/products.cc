@@ -129,8 +129,8 @@ std::string dtype_refusal(DType t, Set<DType> allowed) {
 }
 
 ClassDefect find_defect(const ProblemClass& c, Devices devices) {
-  if (c.op == Op::kElementwise) return {};  // its program was checked when it was parsed
-  if (c.op == Op::kArgmax) {
+  if (has_program(c.op)) return {};  // its program was checked when it was parsed
+  if (has_row_lengths(c.op)) {
     if (!kFloats.has(c.a)) return not_one_of("a", c.a, kFloats);
     return kIndices.has(c.d) ? ClassDefect() : not_one_of("d", c.d, kIndices);
   }

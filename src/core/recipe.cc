@@ -227,11 +227,11 @@ absl::StatusOr<Recipe> recipe_from_json(const Json& j) {
 
 LaunchConfig make_launch_config(const Recipe& r, const ProblemClass& c, const Dims& dims,
                                 int32_t wanted_splits) {
-  const int64_t length = c.op == Op::kArgmax ? dims.n : dims.k;
+  const int64_t length = has_row_lengths(c.op) ? dims.n : dims.k;
   LaunchConfig l;
   if (length > 0) {
     int64_t wanted = std::max(wanted_splits, 1);
-    if (c.op == Op::kArgmax)
+    if (has_row_lengths(c.op))
       wanted = std::max(ceil_div(wanted, std::max<int64_t>(dims.m, 1)), ceil_div(length, r.k_most));
     wanted = std::min(wanted, kMostSplits);
     const int64_t chunk = round_up(ceil_div(length, wanted), std::max(r.k_granularity, 1));

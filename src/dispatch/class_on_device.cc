@@ -6,7 +6,7 @@
 namespace lathe {
 
 Dims largest_request(const ProblemClass& c) {
-  const int64_t n = c.op == Op::kArgmax ? c.row_hi : c.op == Op::kElementwise ? Bucket::kOpenEnd : c.n;
+  const int64_t n = has_row_lengths(c.op) ? c.row_hi : has_program(c.op) ? Bucket::kOpenEnd : c.n;
   return {c.m_hi, n, c.k, 1};
 }
 
@@ -26,7 +26,7 @@ std::string codegen_for(const lathe_device& device, const ProblemClass& c) {
 absl::StatusOr<std::shared_ptr<const ElementwiseProgram>> program_for(const lathe_device& device,
                                                                       const ProblemClass& c) {
   std::shared_ptr<const ElementwiseProgram> program;
-  if (c.op != Op::kElementwise) return program;
+  if (!has_program(c.op)) return program;
   program = device.context.programs.find(c);
   if (program != nullptr) return program;
   return absl::UnavailableError(

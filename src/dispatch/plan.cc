@@ -25,10 +25,10 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
   const ProblemClass& c = request.key.problem;
   const auto layout = [](int32_t transposed) { return transposed != 0 ? "COLUMN_MAJOR" : "ROW_MAJOR"; };
   if (c.op != planned.op) return other_class("op", name_of(c.op), name_of(planned.op));
-  if (c.op == Op::kElementwise && c.program_lo != planned.program_lo)
+  if (has_program(c.op) && c.program_lo != planned.program_lo)
     return other_class("program", absl::StrCat(absl::Hex(c.program_hi)),
                        absl::StrCat(absl::Hex(planned.program_hi)));
-  const bool argmax = c.op == Op::kArgmax, indices = returns_indices(c.op);
+  const bool argmax = has_row_lengths(c.op), indices = returns_indices(c.op);
   if (c.a != planned.a) return other_class(argmax ? "x.dtype" : "a.dtype", name_of(c.a), name_of(planned.a));
   if (c.b != planned.b) return other_class("b.dtype", name_of(c.b), name_of(planned.b));
   if (c.d != planned.d)

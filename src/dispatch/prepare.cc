@@ -358,7 +358,7 @@ DispatchEntry make_entry(const DispatchKey& key, const LoadedKernel* kernel, int
   entry.kernel = kernel;
   entry.wanted_splits = wanted_splits;
   const ProblemClass& c = key.problem;
-  if (c.op == Op::kArgmax) return entry;  // the length of argmax's rows varies within a class
+  if (has_row_lengths(c.op)) return entry;  // the length of argmax's rows varies within a class
   const Recipe& recipe = kernel->recipe();
   const LaunchConfig launch = make_launch_config(recipe, c, {c.m_lo, c.n, c.k, 1}, wanted_splits);
   if (is_fixed(recipe.workspace_bytes, launch) && is_fixed(recipe.scratch_bytes_per_worker, launch) &&

@@ -235,7 +235,7 @@ ManifestEntry entry_of(const Request& weight, int64_t m_max, std::string name) {
                          weight.key.split_k,
                          weight.key.candidate,
                          weight.program == nullptr ? nullptr : weight.program->program};
-  if (entry.problem.op == Op::kArgmax) {
+  if (has_row_lengths(entry.problem.op)) {
     entry.problem.row_lo = row_bucket(1).lo;  // the entry covers every row length
     entry.problem.row_hi = row_bucket(1).hi;
   }

@@ -16,7 +16,7 @@ namespace {
 absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Backend backend) {
   if (policy.workers < 1) return absl::InvalidArgumentError(absl::StrCat("workers ", policy.workers, " < 1"));
   if (policy.split_k < 0) return absl::InvalidArgumentError(absl::StrCat("split_k ", policy.split_k, " < 0"));
-  if (c.op == Op::kArgmax && (c.row_lo < 1 || c.row_hi < c.row_lo))
+  if (has_row_lengths(c.op) && (c.row_lo < 1 || c.row_hi < c.row_lo))
     return absl::InvalidArgumentError(absl::StrCat("row bucket [", c.row_lo, ",", c.row_hi, "] is empty"));
   if (multiplies(c.op) && (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo))
     return absl::InvalidArgumentError(
@@ -146,7 +146,7 @@ std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max
   };
   for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
     ProblemClass next = c;
-    if (c.op == Op::kArgmax) {
+    if (has_row_lengths(c.op)) {
       for (const Bucket& row : row_buckets()) {
         next.row_lo = row.lo;
         next.row_hi = row.hi;
@@ -154,7 +154,7 @@ std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max
       }
       continue;
     }
-    if (c.op == Op::kElementwise) {
+    if (has_program(c.op)) {
       add(with_alignment(next, alignment, backend == Backend::kCpu));
       continue;
     }

@@ -313,7 +313,7 @@ absl::Status tune(lathe_device& device, const std::vector<WarmClass>& classes, c
     TuneClass tuned = {warm.key.problem, measured_dims(warm.key.problem)};
     if (dims != nullptr)
       tuned.dims = *dims;
-    else if (tuned.problem.op != Op::kArgmax)
+    else if (!has_row_lengths(tuned.problem.op))
       tuned.dims.m = std::max(tuned.problem.m_lo, std::min(tuned.dims.m, warm.m_max));
     if (warm.key.split_k != 0 || warm.key.candidate != 0)
       return absl::InvalidArgumentError("its candidate is forced, so tuning has nothing to choose");

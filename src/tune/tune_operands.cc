@@ -124,9 +124,9 @@ Placed place_packed(const ProblemClass& c, int64_t batch) {
 }  // namespace
 
 Dims measured_dims(const ProblemClass& c) {
-  if (c.op == Op::kArgmax)
+  if (has_row_lengths(c.op))
     return {kArgmaxRows, c.row_hi == Bucket::kOpenEnd ? kOpenRowLength : c.row_hi, 0, 1};
-  if (c.op == Op::kElementwise) return {kOpenRows, kElementwiseRow, 0, 1};
+  if (has_program(c.op)) return {kOpenRows, kElementwiseRow, 0, 1};
   return {c.m_hi == Bucket::kOpenEnd ? std::max(c.m_lo, kOpenRows) : c.m_hi, c.n, c.k, 1};
 }
 

@@ -57,7 +57,7 @@ def test_from_c_to_results(root):
     assert lathe("ukernel", "ls", cache=cache).split()[:2] == ["first-maximum", "argmax"]
     report = run(cache)
     assert report["plan"]["config"]["ukernel"]["function"] == "first_maximum" and report["check"]["ok"], report
-    assert "first_maximum of first-maximum" in lathe("explain", "argmax", "5x1000", cache=cache)
+    assert "first_maximum (ukernel first-maximum)" in lathe("explain", "argmax", "5x1000", cache=cache)
 
     # A stored file that has changed is not used, and the list says so.
     stored = cache / "ukernels" / "first-maximum.bc"

@@ -83,6 +83,19 @@ TEST_F(Allocation, ElementwiseRunsSurviveEveryFailure) {
   drop();
 }
 
+TEST_F(Allocation, ElementwiseTuningSurvivesEveryFailure) {
+  Fake fake(options(cache()));
+  ElementwiseRequest e;
+  lathe_tune_options how = LATHE_TUNE_OPTIONS_INIT;
+  how.candidates = 2;
+  how.candidate_nanoseconds = how.pool_bytes = 1;
+  lathe_tune_report report = LATHE_TUNE_REPORT_INIT;
+  const auto tune = [&] { return lathe_tune_elementwise(fake.device.get(), &e.desc, &how, &report); };
+  ASSERT_EQ(tune(), LATHE_OK) << lathe_last_error();
+  try_allocations({"lathe_tune_elementwise", "", tune, [&] { report = LATHE_TUNE_REPORT_INIT; },
+                   [&] { return report.classes == 1 && report.replaced + report.confirmed == 1; }});
+}
+
 TEST_F(Allocation, ElementwiseManifestsSurviveEveryFailure) {
   ElementwiseRequest e;
   lathe_manifest* manifest = nullptr;
