@@ -1,4 +1,4 @@
-// A fake compiler library. FAKE_COMPILER_<WAY> makes it misbehave in one way. Only fake drivers launch its artifacts.
+// A fake compiler library that behaves in one way (kFakeWay). Only fake drivers launch its artifacts.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,18 +11,18 @@
 #include "core/compiler_abi.h"
 #include "core/json.h"
 #include "core/key.h"
+#include "fake_compiler_way.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 namespace {
 
-[[maybe_unused]] void pass(lathe_compiler_sink sink, void* user, int output, const char* name,
-                           const std::string& bytes) {
+void pass(lathe_compiler_sink sink, void* user, int output, const char* name, const std::string& bytes) {
   sink(user, output, name, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
 // What the fake HIP reads: the target in HSA's notation, and the kernel (tests/runtime/drivers).
-[[maybe_unused]] std::string hsaco_for(const lathe::Json& target) {
+std::string hsaco_for(const lathe::Json& target) {
   std::string isa = target["arch"];
   for (const char* mode : {"sramecc", "xnack"}) {
     const size_t at = target["features"].get<std::string>().find(mode);
@@ -34,7 +34,7 @@ namespace {
 
 // Workspace: 4 bytes for each element of each split, and 128 bytes per worker unless it is a library's. The code is
 // the request, so that tests can inspect it.
-[[maybe_unused]] std::string artifact_for(const std::string& request, int steps) {
+std::string artifact_for(const std::string& request, int steps) {
   using namespace lathe;
   Artifact artifact;
   artifact.code = request;
@@ -67,27 +67,6 @@ namespace {
   return serialize(artifact);
 }
 
-}  // namespace
-
-#ifndef FAKE_COMPILER_LACKS_SYMBOLS
-EXPORTED uint32_t lathe_compiler_abi_version() {
-#ifdef FAKE_COMPILER_OTHER_ABI
-  return LATHE_COMPILER_ABI_VERSION + 1;
-#else
-  return LATHE_COMPILER_ABI_VERSION;
-#endif
-}
-
-EXPORTED const char* lathe_compiler_codegen_id() {
-#ifdef FAKE_COMPILER_OTHER_CODEGEN
-  return "0123456789abcdef-llvm0.0.0";
-#else
-  static const std::string id(lathe::codegen_id());
-  return id.c_str();
-#endif
-}
-
-#ifdef FAKE_COMPILER_MISBEHAVES
 // Misbehaves for certain N of the request.
 #ifdef __clang__
 __attribute__((no_sanitize("address", "undefined", "thread")))  // the undefined behaviour is intended
@@ -119,41 +98,46 @@ void misbehave(int64_t n, lathe_compiler_sink sink, void* user) {
   if (n == 1009 && system("sleep 1000 &") != 0) abort();
   if (n == 1009) pause();
 }
-#endif
+
+}  // namespace
+
+EXPORTED uint32_t lathe_compiler_abi_version() {
+  return kFakeWay == FakeWay::kOtherAbi ? LATHE_COMPILER_ABI_VERSION + 1 : LATHE_COMPILER_ABI_VERSION;
+}
+
+EXPORTED const char* lathe_compiler_codegen_id() {
+  if (kFakeWay == FakeWay::kOtherCodegen) return "0123456789abcdef-llvm0.0.0";
+  static const std::string id(lathe::codegen_id());
+  return id.c_str();
+}
 
 EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_compiler_sink sink,
                                     void* user) {
   const std::string text(reinterpret_cast<const char*>(request), size);
-#if defined(FAKE_COMPILER_FAILS)
-  pass(sink, user, LATHE_COMPILER_ERROR, "", "stage vectorise: no such shape");
-  return 1;
-#elif defined(FAKE_COMPILER_GIVES_GARBAGE)
-  pass(sink, user, LATHE_COMPILER_ARTIFACT, "", "LATHEART and nothing after it");
-  return 0;
-#elif defined(FAKE_COMPILER_GIVES_NOTHING)
-  (void)sink, (void)user;
-  return 0;
-#else
-#ifdef FAKE_COMPILER_SLOW
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-#endif
+  if (kFakeWay == FakeWay::kFails) {
+    pass(sink, user, LATHE_COMPILER_ERROR, "", "stage vectorise: no such shape");
+    return 1;
+  }
+  if (kFakeWay == FakeWay::kGivesNothing) return 0;
+  if (kFakeWay == FakeWay::kGivesGarbage) {
+    pass(sink, user, LATHE_COMPILER_ARTIFACT, "", "LATHEART and nothing after it");
+    return 0;
+  }
+  if (kFakeWay == FakeWay::kSlow) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const bool misbehaves = kFakeWay == FakeWay::kMisbehaves;
   const lathe::Json json = lathe::Json::parse(text);
   if (json.contains("inspect")) {
     // The answer is the payload's text.
-#ifdef FAKE_COMPILER_MISBEHAVES
-    const lathe::Json answer = lathe::Json::parse(json["inspect"]["text"].get<std::string>());
-    misbehave(answer.value("n", int64_t{0}), sink, user);
-#endif
-    pass(sink, user, LATHE_COMPILER_JSON, "program", json["inspect"]["text"]);
+    const std::string answer = json["inspect"]["text"];
+    if (misbehaves) misbehave(lathe::Json::parse(answer).value("n", int64_t{0}), sink, user);
+    pass(sink, user, LATHE_COMPILER_JSON, "program", answer);
     return 0;
   }
   if (json.contains("ukernel")) {
     pass(sink, user, LATHE_COMPILER_JSON, "ukernel", json["ukernel"]["description"]);
     return 0;
   }
-#ifdef FAKE_COMPILER_MISBEHAVES
-  misbehave(json["class"]["n"], sink, user);
-#endif
+  if (misbehaves) misbehave(json["class"]["n"], sink, user);
   if (json.value("dump", false)) {
     pass(sink, user, LATHE_COMPILER_DUMP, "00-payload.mlir", "payload");
     pass(sink, user, LATHE_COMPILER_DUMP, "llvm.ll",
@@ -162,6 +146,4 @@ EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_c
   const int steps = json["config"]["split"].get<int>() != 0 ? 2 : 1;
   pass(sink, user, LATHE_COMPILER_ARTIFACT, "", artifact_for(text, steps));
   return 0;
-#endif
 }
-#endif
