@@ -1,6 +1,7 @@
 // Candidates of "outer" (CPU matmul for few rows of A and weights stored K by N) and of "bytes" (weights in
 // blocks, A rounded to bytes). Both stream B once.
 #include <cmath>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
@@ -79,6 +80,75 @@ CpuFetch outer_fetch(const CpuRates& rates, const MatmulSizes& s) {
   return s.m <= 4 ? CpuFetch::kNear : s.m <= kOuterMaxM ? CpuFetch::kAhead : CpuFetch::kSpread;
 }
 
+// How a class reads B. Every pass over the rows reads it again.
+struct OuterReads {
+  OuterReads(const CpuRates& rates, const MatmulSizes& s)
+      : b_bytes(double(s.n) * double(s.k) * s.b_bytes),
+        is_small(b_bytes <= rates.l2_bytes / 4),
+        tiny(is_tiny(rates, s)) {}
+  double b_bytes;
+  bool is_small, tiny;
+};
+
+std::string outer_refusal(const ProblemClass& c, const CpuRates& rates, const MatmulSizes& s,
+                          const OuterReads& reads) {
+  if (!operands_refusal(c).empty()) return operands_refusal(c);
+  if (!is_float(c.a)) return "does not support i8: products of i8 need four rows of B interleaved";
+  if (c.trans_b != 0) return "B is not N-contiguous";
+  const int64_t most = reads.is_small ? kSmallOuterMaxM : kBlockedOuterMaxM;
+  if (c.m_hi > most)
+    return absl::StrCat("supports M up to ", most, reads.is_small ? " if B fits in a quarter of L2" : "",
+                        ", not ", c.m_hi);
+  if (s.batch_invariant) return "batch_invariant needs the numeric recipe of 'panel' for every M";
+  if (!reads.is_small && s.m > kFewRows && deep_bytes(s) > kDeepShare * rates.l2_bytes)
+    return absl::StrCat("accumulators and K blocks take ", int64_t(deep_bytes(s)), " bytes, at most ",
+                        int64_t(kDeepShare * rates.l2_bytes), " bytes of L2 are used");
+  return "";
+}
+
+// Cycles of the passes over columns n and depth k, if all passes take `depth` rows of B before the next ones.
+using OuterCycles = std::function<double(double depth, double n, double k)>;
+
+// Without K blocks: a pass takes all of K.
+void append_whole(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
+                  const OuterReads& reads, CompileConfig config, const OuterCycles& cycles,
+                  std::vector<RankedPlan>* out) {
+  // Each k reads another row of B, which costs nothing in L1.
+  const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
+  const double efficiency = reads.tiny       ? 1
+                            : reads.is_small ? CpuRates::run_efficiency(run)
+                                             : run / (run + kJumpBytes);
+  config.store_directly = has_short_epilogue(context.problem);
+  append_streamed(
+      context, rates, s, config, {efficiency}, "fma f32; K ascending",
+      [&](double n, double k) { return cycles(k, n, k); }, out);
+}
+
+// With K blocks: all passes take a block of B before the next one.
+void append_blocked(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
+                    const RegisterTile& t, CompileConfig config, const OuterCycles& cycles,
+                    std::vector<RankedPlan>* out) {
+  const CpuFetch fetch = outer_fetch(rates, s);
+  const int32_t few = fetch == CpuFetch::kNear ? 16 : 8;
+  config.tile_k = s.m <= 4 ? few : s.m <= kOuterMaxM ? 32 : kDeepBlock;
+  config.prefetch = static_cast<int32_t>(fetch);
+  Stream stream;
+  if (s.m > kOuterMaxM) stream.most_columns = kDeepColumns;
+  // Two to four rows gain by a pace; a single row loses.
+  const double b_bytes = double(s.n) * double(s.k) * s.b_bytes;
+  if (s.m > 1 && s.m <= 4 && s.n >= config.register_n && b_bytes > rates.l2_bytes)
+    config.pace = pace_of(rates, s, t, config.unroll_k);
+  append_streamed(
+      context, rates, s, config, stream, "fma f32; K ascending",
+      [&](double n, double k) {
+        // For few rows the price without K blocks ranks the tiles as measured.
+        const double depth = s.m > kOuterMaxM ? config.tile_k : k;
+        const double share = s.m > kOuterMaxM ? block_share(rates, s, t, depth) : 1;
+        return share * cycles(depth, n, k) + carry_cycles(rates, s, t, config.tile_k, n, k);
+      },
+      out);
+}
+
 // "bytes".
 constexpr int64_t kBytesMaxM = 64;
 // Rows whose sums stay in registers beside a block's eight words of B.
@@ -112,65 +182,23 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   CompileConfig config;
   config.kernel = KernelKind::kOuter;
   config.lanes = rates.lanes;
-  if (!operands_refusal(c).empty()) return reject(context, config, out, operands_refusal(c));
-  if (!is_float(c.a))
-    return reject(context, config, out,
-                  "does not support i8: products of i8 need four rows of B interleaved");
-  if (c.trans_b != 0) return reject(context, config, out, "B is not N-contiguous");
-  // Every pass over the rows reads B again.
-  const double b_bytes = double(c.n) * double(c.k) * s.b_bytes;
-  const bool is_small = b_bytes <= rates.l2_bytes / 4, tiny = is_tiny(rates, s);
-  if (c.m_hi > (is_small ? kSmallOuterMaxM : kBlockedOuterMaxM))
-    return reject(context, config, out, "supports M up to ", is_small ? kSmallOuterMaxM : kBlockedOuterMaxM,
-                  is_small ? " if B fits in a quarter of L2" : "", ", not ", c.m_hi);
-  if (s.batch_invariant)
-    return reject(context, config, out, "batch_invariant needs the numeric recipe of 'panel' for every M");
-  if (!is_small && s.m > kFewRows && deep_bytes(s) > kDeepShare * rates.l2_bytes)
-    return reject(context, config, out, "accumulators and K blocks take ", int64_t(deep_bytes(s)),
-                  " bytes, at most ", int64_t(kDeepShare * rates.l2_bytes), " bytes of L2 are used");
+  const OuterReads reads(rates, s);
+  if (std::string why = outer_refusal(c, rates, s, reads); !why.empty())
+    return reject(context, config, out, why);
   for (const RegisterTile& t : kOuterTiles) {
     config.register_m = t.rows;
     config.register_n = t.columns * rates.lanes;
     if (!fits(context, rates, s, t, config, out, t.columns)) continue;
     config.unroll_k = unroll_of(t);
     const double crowded = c.trans_a != 0 ? 0 : crowded_cycles(s, t);
-    const double passes = double(ceil_div(s.m, t.rows)) * (tiny ? tiny_padding(c, s, t.rows) : 1);
-    const auto cycles = [&](double depth, double n, double k) {
+    const double passes = double(ceil_div(s.m, t.rows)) * (reads.tiny ? tiny_padding(c, s, t.rows) : 1);
+    const OuterCycles cycles = [&](double depth, double n, double k) {
       return outer_cycles(rates, s, t, passes, crowded, depth, n, k);
     };
-    if (s.m <= (is_small ? kSmallOuterMaxM : kOuterMaxM)) {
-      // Each k reads another row of B, which costs nothing in L1.
-      const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
-      const double efficiency = tiny       ? 1
-                                : is_small ? CpuRates::run_efficiency(run)
-                                           : run / (run + kJumpBytes);
-      config.store_directly = has_short_epilogue(c);
-      append_streamed(
-          context, rates, s, config, {efficiency}, "fma f32; K ascending",
-          [&](double n, double k) { return cycles(k, n, k); }, out);
-      config.store_directly = 0;
-    }
-    if (is_small || s.m > kBlockedOuterMaxM) continue;
-    const CpuFetch fetch = outer_fetch(rates, s);
-    const int32_t few = fetch == CpuFetch::kNear ? 16 : 8;
-    config.tile_k = s.m <= 4 ? few : s.m <= kOuterMaxM ? 32 : kDeepBlock;
-    config.prefetch = static_cast<int32_t>(fetch);
-    Stream stream;
-    if (s.m > kOuterMaxM) stream.most_columns = kDeepColumns;
-    // Two to four rows gain by a pace; a single row loses.
-    if (s.m > 1 && s.m <= 4 && s.n >= config.register_n && b_bytes > rates.l2_bytes)
-      config.pace = pace_of(rates, s, t, config.unroll_k);
-    append_streamed(
-        context, rates, s, config, stream, "fma f32; K ascending",
-        [&](double n, double k) {
-          // For few rows the price without K blocks ranks the tiles as measured.
-          const double depth = s.m > kOuterMaxM ? config.tile_k : k;
-          const double share = s.m > kOuterMaxM ? block_share(rates, s, t, depth) : 1;
-          return share * cycles(depth, n, k) + carry_cycles(rates, s, t, config.tile_k, n, k);
-        },
-        out);
-    config.tile_k = config.pace = 0;
-    config.prefetch = 0;
+    if (s.m <= (reads.is_small ? kSmallOuterMaxM : kOuterMaxM))
+      append_whole(context, rates, s, reads, config, cycles, out);
+    if (!reads.is_small && s.m <= kBlockedOuterMaxM)
+      append_blocked(context, rates, s, t, config, cycles, out);
   }
 }
 
