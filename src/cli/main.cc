@@ -37,6 +37,7 @@ int run(const std::vector<std::string>& line) {
                                    tune_argmax_verb(),
                                    tune_matmul_argmax_verb(),
                                    tune_verb(),
+                                   calibrate_verb(),
                                    manifest_verb(),
                                    compile_verb(),
                                    plan_verb(),

@@ -81,9 +81,9 @@ absl::StatusOr<Json> explain(lathe_plan* plan) {
 std::string facts_lines(const Json& facts, const std::string& indent) {
   std::string out;
   for (const auto& [name, fact] : facts.items()) {
-    absl::StrAppend(
-        &out, indent,
-        absl::StrFormat("%-26s %16.10g   %s\n", name, fact.value("value", 0.0), fact.value("source", "")));
+    const std::string origin = fact.value("origin", "");
+    absl::StrAppend(&out, indent, absl::StrFormat("%-33s %16.10g   ", name, fact.value("value", 0.0)),
+                    origin.empty() ? "" : absl::StrFormat("%-8s ", origin), fact.value("source", ""), "\n");
   }
   return out;
 }

@@ -18,7 +18,7 @@ std::string prediction(const Json& plan);
 std::string device_line(const Json& plan);
 // "3.21 ms", "45.0 us"
 std::string duration(double seconds);
-// One line per fact: name, value, source.
+// One line per fact: name, value, origin if it has one (lathe_devices), source.
 std::string facts_lines(const Json& facts, const std::string& indent);
 // The whole explanation: the choice, its prediction, the candidates, and the facts they are based on.
 std::string explain_text(const Json& plan);

@@ -6,6 +6,7 @@
 namespace lathe::cli {
 
 Verb devices_verb();
+Verb calibrate_verb();
 Verb run_matmul_verb();
 Verb run_argmax_verb();
 Verb run_matmul_argmax_verb();
