@@ -61,17 +61,28 @@ double seconds_of(const Work& work) {
   return std::max(steady_seconds() - start, 1e-9);
 }
 
-// How often to repeat work(repeats) so that it takes about `seconds`.
-template <typename Work>
-int64_t repeats_for(const Work& work, double seconds) {
-  int64_t repeats = 64;
-  double took = seconds_of([&] { work(repeats); });
-  while (took < seconds / 8 && repeats < int64_t{1} << 40) {
-    repeats *= 4;
-    took = seconds_of([&] { work(repeats); });
+// How often to repeat work(repeats) so that it takes about `seconds`. Found at the first use, so that probes without
+// time left cost nothing.
+class Repeats {
+ public:
+  explicit Repeats(double seconds) : seconds_(seconds) {}
+
+  template <typename Work>
+  int64_t of(const Work& work) {
+    if (repeats_ > 0) return repeats_;
+    const auto time = [&](int64_t repeats) { return seconds_of([&] { work(repeats); }); };
+    int64_t repeats = 1;
+    double took = time(repeats);
+    while (took < seconds_ / 8 && repeats < int64_t{1} << 40) took = time(repeats *= 4);
+    took = std::min(took, time(repeats));  // something may have interrupted the first one
+    repeats_ = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(repeats) * seconds_ / took));
+    return repeats_;
   }
-  return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(repeats) * seconds / took));
-}
+
+ private:
+  double seconds_;
+  int64_t repeats_ = 0;
+};
 
 void spin(double seconds) {
   const double end = steady_seconds() + seconds;
@@ -156,24 +167,28 @@ class Measuring {
   // Under load: some processors lower the clock while they multiply wide vectors, and raise it again later.
   void add_clock() {
     const auto load = loops_.empty() ? run_dependent_adds : loops_[0].run;
-    const int64_t warm = repeats_for(load, 0.3e-3), adds = repeats_for(run_dependent_adds, 0.5e-3);
-    add("clock_hz", "one core, dependent additions after vector work", Kind::kRate, [=] {
-      load(warm);
-      return static_cast<double>(adds * kAddsPerRepeat) / seconds_of([&] { run_dependent_adds(adds); });
-    });
+    add("clock_hz", "one core, dependent additions after vector work", Kind::kRate,
+        [load, warm = Repeats(0.3e-3), adds = Repeats(0.5e-3)]() mutable {
+          load(warm.of(load));
+          const int64_t repeats = adds.of(run_dependent_adds);
+          return static_cast<double>(repeats * kAddsPerRepeat) /
+                 seconds_of([&] { run_dependent_adds(repeats); });
+        });
   }
 
   void add_rates() {
     for (const RateLoop& loop : loops_) {
-      const int64_t repeats = repeats_for(loop.run, kWindow);
-      const double products = static_cast<double>(repeats) * loop.products;
       add(loop.fact, absl::StrCat("one core, ", loop.instruction), Kind::kRate,
-          [=] { return products / seconds_of([&] { loop.run(repeats); }); });
+          [&loop, window = Repeats(kWindow)]() mutable {
+            const int64_t repeats = window.of(loop.run);
+            return static_cast<double>(repeats) * loop.products / seconds_of([&] { loop.run(repeats); });
+          });
       add(absl::StrCat("all_", loop.fact), absl::StrCat(all(), ", ", loop.instruction), Kind::kRateOfAll,
-          [=] {
+          [this, &loop, window = Repeats(2 * kWindow)]() mutable {
+            const int64_t repeats = window.of(loop.run);
             team_.wake();
-            return 2 * products * team_.size() /
-                   team_.run(team_.size(), [&](int64_t) { loop.run(2 * repeats); });
+            const double seconds = team_.run(team_.size(), [&](int64_t) { loop.run(repeats); });
+            return static_cast<double>(repeats) * loop.products * team_.size() / seconds;
           });
     }
   }
@@ -181,12 +196,12 @@ class Measuring {
   // A probe that reads the same `bytes` again and again.
   void add_cached(const std::string& fact, const std::string& what, ReadFn read, size_t bytes) {
     const char* data = memory_.data();
-    const auto work = [=](int64_t times) {
-      for (int64_t i = 0; i < times; ++i) read(data, bytes);
-    };
-    const int64_t times = std::max<int64_t>(2, repeats_for(work, kWindow));
-    add(fact, what, Kind::kRate, [=] {
-      read(data, bytes);  // the probe before has replaced the lines
+    add(fact, what, Kind::kRate, [=, window = Repeats(kWindow)]() mutable {
+      const auto work = [=](int64_t times) {
+        for (int64_t i = 0; i < times; ++i) read(data, bytes);
+      };
+      const int64_t times = std::max<int64_t>(2, window.of(work));
+      work(1);  // the probe before has replaced the lines
       return static_cast<double>(bytes) * static_cast<double>(times) / seconds_of([&] { work(times); });
     });
   }

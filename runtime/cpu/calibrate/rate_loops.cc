@@ -73,7 +73,7 @@ constexpr double kTileAccumulators = 6, kTileLines = 16, kTileBytes = 16 * 64;
 LATHE_TILE_LOOP(run_tile_bytes, LATHE_TILE_BYTES)
 LATHE_TILE_LOOP(run_tile_bf16, LATHE_TILE_BF16)
 #elif defined(__aarch64__)
-// 24 accumulators hide a latency of four cycles on four units; six more FMAs than that would start too early.
+// 24 hide a latency of six cycles on four units.
 #define LATHE_TWENTY_FOUR(X) \
   LATHE_TWELVE(X)            \
   X("12") X("13") X("14") X("15") X("16") X("17") X("18") X("19") X("20") X("21") X("22") X("23")
