@@ -173,7 +173,7 @@ struct DriverOptions {
 
 struct CalibrateOptions {
   double seconds = 6;     // for everything, at most 10
-  size_t pool_bytes = 0;  // memory to read from; 0: four times the last-level cache, within limits
+  size_t pool_bytes = 0;  // memory to read from; 0: pool_bytes_for in cpu/calibrate/measure.h
 };
 // A calibration, and what could not be measured.
 struct Calibrated {

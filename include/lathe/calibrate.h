@@ -22,8 +22,8 @@ typedef struct lathe_calibrate_options {
   const lathe_chain* next;
   const char* device;   /* NULL: "cpu", the only device that can be measured in this version */
   uint64_t nanoseconds; /* time for everything, at most 10 s; 0: 6 s. With less time, the facts are less certain */
-  /* Bytes of memory to read from. 0: four times the last-level cache, at most 1.5 GB and a quarter of the memory that
-   * is available. With less than twice the cache, the rates of memory are not measured. */
+  /* Bytes of memory to read from. 0: four times the last-level cache for each worker, at most 1.5 GB and a quarter of
+   * the memory that is available. With less than twice the cache, the rates of memory are not measured. */
   uint64_t pool_bytes;
   /* Path of a calibration file to which the machine is added; other machines stay in it. NULL: only the context's
    * calibration file. A relative path starts at the directory that is current when the call is made. */

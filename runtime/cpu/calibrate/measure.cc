@@ -17,8 +17,8 @@
 namespace lathe {
 namespace {
 
-constexpr double kWindow =
-    1.5e-3;  // seconds of a window; of all workers twice as long, to hide the step's cost
+// Seconds of a window. Those of all workers are twice as long, so that the cost of the step does not count.
+constexpr double kWindow = 1.5e-3;
 constexpr double kTouchShare = 0.35;  // of the time, for touching the memory
 // The reserve at the end: a last round may start just before it, and threads and memory must be released.
 constexpr double kEndShare = 0.1;
@@ -153,8 +153,9 @@ class Measuring {
 
  private:
   static size_t pool_bytes(const DeviceFacts& facts, const MeasureOptions& options) {
-    const size_t bytes =
-        options.pool_bytes > 0 ? options.pool_bytes : pool_bytes_for(facts, available_memory(this_system()));
+    const size_t bytes = options.pool_bytes > 0
+                             ? options.pool_bytes
+                             : pool_bytes_for(facts, options.workers, available_memory(this_system()));
     constexpr size_t kPage = 4096;
     return std::max(kPage, bytes / kPage * kPage);
   }
@@ -261,11 +262,12 @@ class Measuring {
   void add_memory() {
     const double last = std::max(facts_.fact_or("l3_bytes", 0), facts_.fact_or("l2_bytes", 0));
     constexpr size_t kPart = size_t{24} << 20;
-    const size_t parts = kPart * static_cast<size_t>(team_.size());
-    if (static_cast<double>(memory_.size()) < 2 * last || memory_.size() < 2 * parts) {
+    const size_t workers = static_cast<size_t>(team_.size());
+    const size_t share = std::min(kPart, memory_.size() / (4 * workers)) / kReadGrain * kReadGrain;
+    const auto least = std::max(static_cast<size_t>(2 * last), 2 * kPart);
+    if (memory_.size() < least) {
       const std::string why =
-          absl::StrCat("reading past the caches needs ", static_cast<int64_t>(2 * last) >> 20, " MiB, or ",
-                       parts >> 19, " for all workers; it got ", memory_.size() >> 20);
+          absl::StrCat("reading past the caches needs ", least >> 20, " MiB; it got ", memory_.size() >> 20);
       for (const char* fact : {"core_bytes_per_second", "stream_bytes_per_second", "ahead_bytes_per_second",
                                "memory_bytes_per_second"})
         absent_[fact] = why;
@@ -285,10 +287,10 @@ class Measuring {
     add("memory_bytes_per_second", absl::StrCat(all(), ", each ", kStreams, " streams", pool),
         Kind::kRateOfAll, [=] {
           team_.wake();
-          const char* part = next_part(parts);
+          const char* part = next_part(workers * share);
           const double seconds =
-              team_.run(team_.size(), [&](int64_t index) { reads_.streams(part + index * kPart, kPart); });
-          return static_cast<double>(parts) / seconds;
+              team_.run(team_.size(), [&](int64_t index) { reads_.streams(part + index * share, share); });
+          return static_cast<double>(workers * share) / seconds;
         });
   }
 
@@ -373,11 +375,11 @@ Measurement measure_cpu(const DeviceFacts& facts, const MeasureOptions& options)
   return Measuring(facts, options).run();
 }
 
-size_t pool_bytes_for(const DeviceFacts& facts, size_t available_bytes) {
+size_t pool_bytes_for(const DeviceFacts& facts, int32_t workers, size_t available_bytes) {
   constexpr double kMost = 1.5e9, kLeast = 64e6;
   const double last = std::max(facts.fact_or("l3_bytes", 0), facts.fact_or("l2_bytes", 0));
   return static_cast<size_t>(
-      std::min({std::max(4 * last, kLeast), kMost, static_cast<double>(available_bytes) / 4}));
+      std::min({std::max(4 * last * workers, kLeast), kMost, static_cast<double>(available_bytes) / 4}));
 }
 
 }  // namespace lathe

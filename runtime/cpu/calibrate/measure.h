@@ -32,8 +32,8 @@ struct Measurement {
 // all workers take part; a cost is the median.
 Measurement measure_cpu(const DeviceFacts& facts, const MeasureOptions& options);
 
-// Four times the last-level cache, so that no line is still in a cache when its turn comes again; at most 1.5 GB and a
-// quarter of the available memory.
-size_t pool_bytes_for(const DeviceFacts& facts, size_t available_bytes);
+// Four times the last-level cache for each worker, because workers may have caches of their own. So no line is still in
+// a cache when its turn comes again. At most 1.5 GB and a quarter of the available memory.
+size_t pool_bytes_for(const DeviceFacts& facts, int32_t workers, size_t available_bytes);
 
 }  // namespace lathe

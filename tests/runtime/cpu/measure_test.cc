@@ -132,10 +132,12 @@ TEST(Measure, DescribesNarrowerTargetsOfThisProcessor) {
 TEST(Measure, PoolIsFourTimesTheLastCacheWithinLimits) {
   DeviceFacts facts;
   facts.facts = {{"l2_bytes", {1 << 20, "test"}}, {"l3_bytes", {32 << 20, "test"}}};
-  EXPECT_EQ(pool_bytes_for(facts, SIZE_MAX), size_t{128} << 20);
-  EXPECT_EQ(pool_bytes_for(facts, size_t{256} << 20), size_t{64} << 20) << "a quarter of what is available";
+  EXPECT_EQ(pool_bytes_for(facts, 1, SIZE_MAX), size_t{128} << 20);
+  EXPECT_EQ(pool_bytes_for(facts, 3, SIZE_MAX), size_t{384} << 20) << "workers may have caches of their own";
+  EXPECT_EQ(pool_bytes_for(facts, 3, size_t{256} << 20), size_t{64} << 20)
+      << "a quarter of what is available";
   facts.facts["l3_bytes"].value = 2e9;
-  EXPECT_EQ(pool_bytes_for(facts, SIZE_MAX), size_t{1500000000});
+  EXPECT_EQ(pool_bytes_for(facts, 1, SIZE_MAX), size_t{1500000000});
 }
 
 TEST(Measure, AvailableMemoryIsTheLeastOfSystemAndGroups) {
