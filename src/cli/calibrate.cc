@@ -26,18 +26,18 @@ std::string with_unit(const std::string& fact, double value) {
 
 std::string table_of(const Json& result) {
   std::string out = absl::StrFormat("%-34s %12s %12s  %s\n", "fact", "measured", "before", "where from");
-  const Json before = result.value("before", Json::object());
-  for (const auto& [name, fact] : result.value("facts", Json::object()).items()) {
-    const bool known = before.contains(name);
-    const Json old = before.value(name, Json::object());
-    absl::StrAppend(
-        &out,
-        absl::StrFormat("%-34s %12s %12s  %s\n", name, with_unit(name, fact.value("value", 0.0)),
-                        known ? with_unit(name, old.value("value", 0.0)) : "-",
-                        known ? absl::StrCat(old.value("origin", ""), ": ", old.value("source", "")) : "-"));
-  }
-  for (const auto& [name, why] : result.value("absent", Json::object()).items())
-    absl::StrAppend(&out, absl::StrFormat("%-34s %12s  %s\n", name, "not measured", why.get<std::string>()));
+  const Json facts = result.value("facts", Json::object()), before = result.value("before", Json::object()),
+             absent = result.value("absent", Json::object());
+  const auto add = [&](const std::string& name, const std::string& measured) {
+    const Json old = before.value(name, Json());
+    absl::StrAppend(&out, absl::StrFormat("%-34s %12s %12s  %s\n", name, measured,
+                                          old.is_null() ? "-" : with_unit(name, old.value("value", 0.0)),
+                                          old.is_null() ? "-" : where_from(old)));
+  };
+  for (const auto& [name, fact] : facts.items()) add(name, with_unit(name, fact.value("value", 0.0)));
+  for (const auto& [name, why] : absent.items()) add(name, "-");
+  for (const auto& [name, why] : absent.items())
+    absl::StrAppend(&out, "not measured: ", name, ": ", why.get<std::string>(), "\n");
   return out;
 }
 
@@ -46,8 +46,10 @@ std::string last_lines(const Json& result, const lathe_calibrate_report& report)
   std::string out = absl::StrFormat("%d facts of %s with %d workers, %.1f s; ", report.facts,
                                     result.value("machine", Json::object()).value("name", "?"),
                                     result.value("workers", 0), report.milliseconds * 1e-3);
-  absl::StrAppend(
-      &out, stored.empty() ? "not stored" : absl::StrCat("stored in ", absl::StrJoin(stored, " and ")), "\n");
+  absl::StrAppend(&out,
+                  stored.empty() ? "not stored, because there is no cache directory: give --output FILE"
+                                 : absl::StrCat("stored in ", absl::StrJoin(stored, " and ")),
+                  "\n");
   if (report.unsteady > 0)
     absl::StrAppend(
         &out, report.unsteady, report.unsteady == 1 ? " rate varied" : " rates varied",

@@ -274,7 +274,7 @@ def test_calibrate(cache, output):
     before = json.loads(lathe("devices", "--json", cache=cache))[0]
     assert "calibration" not in before and {f["origin"] for f in before["facts"].values()} == {"system", "table"}, before
     text = lathe("calibrate", "--time", 500, "--output", output, cache=cache)
-    assert re.search(r"^clock_hz +[0-9.]+ GHz +[0-9.]+ GHz  (system|table): ", text, re.MULTILINE), text
+    assert re.search(r"^clock_hz +[0-9.]+ GHz +[0-9.]+ GHz  (system|table) +[^ ]", text, re.MULTILINE), text
     assert re.search(r"^l1_bytes_per_second +[0-9.e+]+ GB/s +-  -$", text, re.MULTILINE), text
     assert f"stored in {cache}/calibration.json and {output}" in text, text
     after = json.loads(lathe("devices", "--json", cache=cache))[0]
@@ -283,7 +283,7 @@ def test_calibrate(cache, output):
     assert {"cores", "l2_bytes"} <= set(after["facts"]) - measured, measured
     assert after["calibration"].startswith("measured with ") and after["calibration"].endswith("/calibration.json"), after
     listed = lathe("devices", cache=cache)
-    assert re.search(r"^ +clock_hz +[0-9.e+]+ +measured +measured: one core", listed, re.MULTILINE), listed
+    assert re.search(r"^ +clock_hz +[0-9.e+]+ +measured +one core", listed, re.MULTILINE), listed
     assert re.search(r"^ +cores +[0-9]+ +system +sched_getaffinity", listed, re.MULTILINE), listed
     # A process that gets the file uses it. An entry of another machine is ignored with the reason.
     handed = json.loads(lathe("devices", "--json", "--calibration", output, cache=""))[0]
@@ -305,7 +305,7 @@ def test_calibrate(cache, output):
     assert "a described device cannot be measured" in fails("--facts", "h200", code=2)
     assert "a described device cannot be measured" in fails("--target", "sm_90a", code=2)
     assert "cuda:0 cannot be measured" in fails("--device", "cuda:0", code=1)
-    assert "set cache_dir, calibration or output" in fails(code=1)
+    assert "not stored, because there is no cache directory: give --output FILE" in lathe("calibrate", "--time", 200, cache="")
     assert "/nonexistent" in fails("--output", "/nonexistent/t.json", code=1)
     assert "--time" in fails("--time", 10001, code=2)
 

@@ -28,10 +28,10 @@ constexpr double kNoise = 0.05;
 constexpr double kUnsteady = 0.25;  // a spread that other work on the machine causes
 
 // The quantile of a probe's windows that is its fact. Other work on the machine disturbs a step of all workers more
-// often than one core, and a cost in seconds has no upper limit.
+// often than one core.
 enum class Kind { kRate, kRateOfAll, kCost };
 constexpr double quantile_of(Kind kind) {
-  return kind == Kind::kRate ? 0.75 : kind == Kind::kRateOfAll ? 0.9 : 0.5;
+  return kind == Kind::kRate ? 0.75 : kind == Kind::kRateOfAll ? 0.9 : 0.25;
 }
 
 // Something to measure. `once` measures one window and returns its value.
