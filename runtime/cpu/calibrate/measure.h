@@ -28,8 +28,8 @@ struct Measurement {
 
 // Measures on the calling thread and on a worker pool that ends with the call. `facts` gives the target, which the
 // processor must have with its registers acquired, and the sizes of the caches. Other work on the machine makes the
-// results smaller. So measurements take turns; a rate is the limit of the upper tenth of its windows, and a cost that of
-// the lower quarter.
+// results smaller. So measurements take turns; a rate is the limit of the upper tenth of its windows, and a cost that
+// of the lower quarter.
 Measurement measure_cpu(const DeviceFacts& facts, const MeasureOptions& options);
 
 // Four times the last-level cache for each worker, because workers may have caches of their own. So no line is still in
