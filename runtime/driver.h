@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "core/args.h"
 #include "core/artifact.h"
+#include "core/calibration.h"
 #include "core/external.h"
 #include "core/facts.h"
 #include "core/recipe.h"
@@ -165,6 +167,21 @@ struct DriverOptions {
   std::string cpu_target;  // CPU: a named target to compile for; "": the best that the processor supports
   bool perf_map = false;   // CPU: write names of linked code for perf (runtime/cpu/perf_map.h)
   Logger logger;
+  const CalibrationFile* calibrations =
+      nullptr;  // CPU: measured facts; null: none. Used while a device is opened
+};
+
+struct CalibrateOptions {
+  double seconds = 6;     // for everything, at most 10
+  size_t pool_bytes = 0;  // memory to read from; 0: pool_bytes_for in cpu/calibrate/measure.h
+};
+// A calibration, and what could not be measured.
+struct Calibrated {
+  Calibration calibration;
+  std::map<std::string, std::string> absent;  // facts that could not be measured, with the reason
+  int32_t unsteady = 0;                       // facts that other work on the machine disturbed
+  // The facts that a device has without the calibration.
+  DeviceFacts before;
 };
 
 // One row per backend (runtime/registry.cc).
@@ -172,13 +189,23 @@ struct BackendRow {
   const char* prefix;  // "cpu", "cuda", "hip", "spirv"
   // Names of the devices that are present. kUnavailable, with the reason, if there are none.
   absl::StatusOr<std::vector<std::string>> (*enumerate)();
-  // The facts that open() would use. Of `options`, only the CPU target matters.
+  // The facts that open() would use. Of `options`, the CPU target, the calibrations and the workers matter.
   absl::StatusOr<DeviceFacts> (*query)(absl::string_view name, const DriverOptions& options);
   absl::StatusOr<std::unique_ptr<Driver>> (*open)(absl::string_view name, const DriverOptions& options);
+  // Measures the device's facts, with as many threads as a launch would use. They end with the call. Null: this
+  // backend's facts cannot be measured.
+  absl::StatusOr<Calibrated> (*calibrate)(absl::string_view name, const DriverOptions& options,
+                                          const CalibrateOptions& calibrate);
 };
 const std::vector<BackendRow>& backends();
 // Opens a device by its full name, such as "cuda:0". kInvalidArgument: unknown prefix; the message lists the
 // known ones. kUnavailable: the device cannot be opened, with the reason.
 absl::StatusOr<std::unique_ptr<Driver>> open_driver(absl::string_view name, const DriverOptions& options);
+// Whether calibrate_device can measure it. kInvalidArgument: as above. kUnimplemented: no device of this backend can be
+// measured.
+absl::Status check_calibratable(absl::string_view name);
+// Measures a device by its full name.
+absl::StatusOr<Calibrated> calibrate_device(absl::string_view name, const DriverOptions& options,
+                                            const CalibrateOptions& calibrate);
 
 }  // namespace lathe

@@ -155,12 +155,17 @@ typedef struct lathe_context_options {
    * lathe_device_fingerprint differs if their files differ. A missing or damaged file gives a warning and no records.
    * */
   const char* tuning;
+  /* Path of a calibration file, in which lathe_calibrate stores measured facts of machines; "": none. NULL:
+   * $LATHE_CALIBRATION, else calibration.json in the cache directory. If it has an entry for this machine, the CPU
+   * device uses the measured facts, and lathe_device_fingerprint includes them. A file without one is ignored;
+   * lathe_devices says why. A damaged file, or a named one that is missing, gives a warning and is ignored. */
+  const char* calibration;
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT                                                                         \
   {                                                                                                        \
     sizeof(lathe_context_options), NULL, NULL, NULL, NULL, NULL, LATHE_LOG_WARNING, LATHE_MISS_DEFAULT, 0, \
         NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL, NULL, NULL, LATHE_COMPILER_DEFAULT, 0, 0, NULL, NULL,       \
-        LATHE_EXTERNAL_DEFAULT, LATHE_EXTERNAL_ANY, NULL                                                   \
+        LATHE_EXTERNAL_DEFAULT, LATHE_EXTERNAL_ANY, NULL, NULL                                             \
   }
 
 /* Makes a context. options may be NULL: all defaults. Takes microseconds: nothing is loaded, and only `metrics` and a
@@ -290,9 +295,11 @@ LATHE_API lathe_status lathe_cache_import(lathe_context* context, const char* pa
 /* ---- Devices */
 
 /* Lists every device name that this build knows, available or not, as JSON:
- *   [{"name":"cpu","available":true,"reason":"","target":{...},"facts":{fact:{"value":...,"source":"..."}}}, ...]
- * The CPU also has a "machine": the processor that Lathe recognized, and how (by model, by features or by default). A
- * fact whose source begins with "default: " is taken from that processor. */
+ *   [{"name":"cpu","available":true,"reason":"","target":{...},
+ *     "facts":{fact:{"value":...,"source":"...","origin":"..."}}}, ...]
+ * The CPU also has a "machine": the processor that Lathe recognized, and how (by model, by features or by default). The
+ * origin of a fact is "measured" (by lathe_calibrate), "table" (taken from that processor's row) or "system". If there
+ * is a calibration file, "calibration" says whether it is used, or why not. */
 LATHE_API lathe_status lathe_devices(lathe_context* context, lathe_text_fn text, void* user);
 /* Opens "cpu", "cuda:0", "hip:0" and so on. Each open device has its own driver, dispatch table and, on the CPU without
  * a parallel_for, thread pool, whose threads start at the first launch that can use them. NOT_AVAILABLE: the message
@@ -472,6 +479,7 @@ LATHE_API lathe_status lathe_plan_run_matmul_argmax_slice(lathe_plan* plan,
 
 #include "lathe/warmup.h"
 
+#include "lathe/calibrate.h"
 #include "lathe/tune.h"
 
 #include "lathe/elementwise.h"

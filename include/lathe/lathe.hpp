@@ -418,6 +418,14 @@ class Context {
     return text.take_text(lathe_devices(get(), internal::TextCollector::receive, &text));
   }
 
+  // Calls lathe_calibrate. If it throws, the result may still be in one of two files.
+  lathe_calibrate_report calibrate(
+      const lathe_calibrate_options& options = LATHE_CALIBRATE_OPTIONS_INIT) const {
+    lathe_calibrate_report report = LATHE_CALIBRATE_REPORT_INIT;
+    check(lathe_calibrate(get(), &options, &report));
+    return report;
+  }
+
   // Sets the policy for misses and the function that is told of them, as in lathe_context_set_miss. `callback` must not
   // throw.
   void set_miss(lathe_miss_policy policy, lathe_miss_fn callback = nullptr, void* user = nullptr) const {

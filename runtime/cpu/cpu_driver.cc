@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/execution_environment.h"
 #include "base/status.h"
+#include "runtime/cpu/calibrate/measure.h"
 #include "runtime/cpu/cpu_facts.h"
 #include "runtime/cpu/cpu_kernel.h"
 #include "runtime/cpu/host_memory.h"
@@ -290,25 +291,52 @@ absl::Status check_name(absl::string_view name) {
   return absl::InvalidArgumentError(absl::StrCat("no device ", name, ": the CPU's only device is cpu"));
 }
 
+// The number of workers of a device with these options.
+absl::StatusOr<int32_t> workers_for(const DriverOptions& options) {
+  if (options.workers < 0 || options.workers > kMaxWorkers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cpu: ", options.workers, " workers are outside 0 (one per core) to ", kMaxWorkers));
+  }
+  return options.workers > 0 ? options.workers : std::min(default_workers(), kMaxWorkers);
+}
+
+absl::StatusOr<DeviceFacts> uncalibrated_facts(const DriverOptions& options) {
+  if (options.cpu_target.empty()) return query_cpu_facts();
+  return query_cpu_facts_as(options.cpu_target);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> enumerate_cpu() { return std::vector<std::string>{"cpu"}; }
 
 absl::StatusOr<DeviceFacts> query_cpu(absl::string_view name, const DriverOptions& options) {
   LATHE_RETURN_IF_ERROR(check_name(name));
-  if (options.cpu_target.empty()) return query_cpu_facts();
-  return query_cpu_facts_as(options.cpu_target);
+  LATHE_ASSIGN_OR_RETURN(const int32_t workers, workers_for(options));
+  LATHE_ASSIGN_OR_RETURN(DeviceFacts facts, uncalibrated_facts(options));
+  if (options.calibrations != nullptr && !options.calibrations->path.empty())
+    apply_calibration(*options.calibrations, query_machine_identity(facts), workers, &facts);
+  return facts;
 }
 
 absl::StatusOr<std::unique_ptr<Driver>> open_cpu(absl::string_view name, const DriverOptions& options) {
-  if (options.workers < 0 || options.workers > kMaxWorkers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cpu: ", options.workers, " workers are outside 0 (one per core) to ", kMaxWorkers));
-  }
-  const int32_t workers = options.workers > 0 ? options.workers : std::min(default_workers(), kMaxWorkers);
+  LATHE_ASSIGN_OR_RETURN(const int32_t workers, workers_for(options));
   LATHE_ASSIGN_OR_RETURN(DeviceFacts facts, query_cpu(name, options));
   return std::unique_ptr<Driver>(
       std::make_unique<CpuDriver>(std::move(facts), workers, allowed_processors(), options));
+}
+
+absl::StatusOr<Calibrated> calibrate_cpu(absl::string_view name, const DriverOptions& options,
+                                         const CalibrateOptions& calibrate) {
+  LATHE_RETURN_IF_ERROR(check_name(name));
+  LATHE_ASSIGN_OR_RETURN(const int32_t workers, workers_for(options));
+  Calibrated out;
+  LATHE_ASSIGN_OR_RETURN(out.before, uncalibrated_facts(options));
+  const MeasureOptions measure = {workers, allowed_processors(), calibrate.seconds, calibrate.pool_bytes};
+  Measurement measured = measure_cpu(out.before, measure);
+  out.calibration = {query_machine_identity(out.before), workers, std::move(measured.facts)};
+  out.absent = std::move(measured.absent);
+  out.unsteady = measured.unsteady;
+  return out;
 }
 
 }  // namespace lathe

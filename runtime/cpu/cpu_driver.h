@@ -17,5 +17,8 @@ namespace lathe {
 absl::StatusOr<std::vector<std::string>> enumerate_cpu();
 absl::StatusOr<DeviceFacts> query_cpu(absl::string_view name, const DriverOptions& options);
 absl::StatusOr<std::unique_ptr<Driver>> open_cpu(absl::string_view name, const DriverOptions& options);
+// With a pool of its own, also if the options have a parallel_for.
+absl::StatusOr<Calibrated> calibrate_cpu(absl::string_view name, const DriverOptions& options,
+                                         const CalibrateOptions& calibrate);
 
 }  // namespace lathe

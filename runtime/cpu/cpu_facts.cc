@@ -97,6 +97,28 @@ DeviceFacts cpu_facts(const CpuSystem& system, const CpuIdentity& id, const Targ
   return facts;
 }
 
+MachineIdentity machine_identity(const CpuSystem& system, const CpuIdentity& id, const DeviceFacts& facts) {
+  MachineIdentity machine;
+  machine.vendor = id.vendor;
+  machine.family = id.family;
+  machine.model = id.model;
+  machine.stepping = id.stepping;
+  machine.name = id.name;
+  machine.target = facts.target;
+  machine.cores = count_cores(system);
+  machine.processors = allowed_processors(system);
+  machine.l1d_bytes = static_cast<int64_t>(facts.fact_or("l1d_bytes", 0));
+  machine.l2_bytes = static_cast<int64_t>(facts.fact_or("l2_bytes", 0));
+  machine.l3_bytes = static_cast<int64_t>(facts.fact_or("l3_bytes", 0));
+  machine.hypervisor = id.hypervisor;
+  return machine;
+}
+
+MachineIdentity query_machine_identity(const DeviceFacts& facts) {
+  const CpuSystem system = this_system();
+  return machine_identity(system, identify_cpu(system), facts);
+}
+
 int64_t parse_cache_size(const std::string& text) {
   absl::string_view digits = absl::StripAsciiWhitespace(text);
   int64_t unit = 1;

@@ -1,5 +1,5 @@
-// The facts of the processor that this process runs on, each with its source. Nothing is measured, so ranks
-// on equal machines get equal facts.
+// The facts of the processor that this process runs on, each with its source, and its identity. Nothing is measured
+// here, so ranks on equal machines get equal facts.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/calibration.h"
 #include "core/facts.h"
 #include "runtime/cpu/cpu_features.h"
 #include "runtime/cpu/cpu_system.h"
@@ -23,6 +24,11 @@ absl::StatusOr<DeviceFacts> query_cpu_facts_as(absl::string_view target);
 // one. If the system reports no cache sizes, they come from the C library, which only knows the processor
 // that this process runs on.
 DeviceFacts cpu_facts(const CpuSystem& system, const CpuIdentity& id, const Target& target);
+
+// The identity under which measured facts of this machine are stored. `facts`: from cpu_facts.
+MachineIdentity machine_identity(const CpuSystem& system, const CpuIdentity& id, const DeviceFacts& facts);
+MachineIdentity query_machine_identity(
+    const DeviceFacts& facts);  // of the processor that this process runs on
 
 // How many threads can run at once: the logical processors of the affinity mask, or fewer if a cgroup's CPU
 // quota allows fewer (threads_for in cpu_quota.h).

@@ -56,6 +56,19 @@ std::string brand_string() {
   return std::string(absl::StripAsciiWhitespace(text));
 }
 
+// Intel and AMD reserve bit 31 of leaf 1's ecx, and leaves from 0x40000000 on, for hypervisors.
+std::string hypervisor_signature() {
+  uint32_t eax, words[3] = {}, ecx = 0, unused;
+  if (!__get_cpuid(1, &eax, &unused, &ecx, &unused) || (ecx >> 31 & 1) == 0) return "none";
+  __cpuid(0x40000000, eax, words[0], words[1], words[2]);
+  char text[sizeof(words) + 1] = {};
+  std::memcpy(text, words, sizeof(words));
+  std::string signature;
+  for (const char* c = text; *c != 0; ++c)
+    if (*c >= ' ' && *c <= '~') signature += *c;
+  return signature.empty() ? "unknown" : signature;
+}
+
 void read_clock(CpuIdentity* id) {
   uint32_t eax, ebx, ecx, edx;
   if (__get_cpuid(0x16, &eax, &ebx, &ecx, &edx) && (eax & 0xffff) != 0) {
@@ -200,6 +213,7 @@ CpuIdentity identity_from_midr(uint64_t midr) {
   const uint64_t implementer = midr >> 24 & 0xff;
   id.vendor = implementer == 0x41 ? "ARM" : absl::StrCat("implementer 0x", absl::Hex(implementer));
   id.model = static_cast<int32_t>(midr >> 4 & 0xfff);
+  id.stepping = static_cast<int32_t>((midr >> 20 & 0xf) << 4 | (midr & 0xf));
   id.name = absl::StrCat(id.vendor, " part 0x", absl::Hex(id.model));
   return id;
 }
@@ -228,10 +242,12 @@ CpuIdentity identify_cpu(const CpuSystem&) {
     const int32_t family = eax >> 8 & 0xf, model = eax >> 4 & 0xf;
     id.family = family == 0xf ? family + (eax >> 20 & 0xff) : family;
     id.model = family == 0x6 || family == 0xf ? (eax >> 16 & 0xf) << 4 | model : model;
+    id.stepping = static_cast<int32_t>(eax & 0xf);
   }
   id.name = brand_string();
   if (id.name.empty()) id.name = absl::StrCat(id.vendor, " family ", id.family, " model ", id.model);
   id.features = cpu_features_from_cpuid(read_x86_registers());
+  id.hypervisor = hypervisor_signature();
   read_clock(&id);
   return id;
 }
@@ -263,6 +279,9 @@ CpuIdentity identify_cpu(const CpuSystem& system) {
   if (midr == 0 && (hwcap & kReadsIdRegisters) != 0) asm("mrs %0, MIDR_EL1" : "=r"(midr));
   CpuIdentity id = identity_from_midr(midr);
   id.features = cpu_features_from_hwcap(hwcap, hwcap2);
+  const std::string vendor = read_system_file(system, "/sys/class/dmi/id/sys_vendor");
+  id.hypervisor = std::string(absl::StripAsciiWhitespace(vendor));
+  if (id.hypervisor.empty()) id.hypervisor = "unknown";
   return id;
 }
 

@@ -49,10 +49,15 @@ struct CpuIdentity {
   uint32_t features = 0;  // a set of CpuFeature
   double clock_hz = 0;    // from cpuid; 0: cpuid does not report it
   std::string clock_source;  // the cpuid leaf
+  int32_t stepping = 0;      // AArch64: variant * 16 + revision
+  // x86: the signature of cpuid leaf 0x40000000, "none" without a hypervisor. AArch64, which has no such register:
+  // the vendor in the system's DMI tables, "unknown" without these.
+  std::string hypervisor = "none";
 };
 // Reads the MIDR of an AArch64 processor from `system`.
 CpuIdentity identify_cpu(const CpuSystem& system);
-// For AArch64: MIDR_EL1 has the implementer in bits 31..24 and the part number in bits 15..4.
+// For AArch64: MIDR_EL1 has the implementer in bits 31..24, the variant in bits 23..20, the part number in bits
+// 15..4 and the revision in bits 3..0.
 CpuIdentity identity_from_midr(uint64_t midr);
 // MIDR_EL1 of the first processor in `system` whose value can be read; 0 if there is none.
 uint64_t read_midr(const CpuSystem& system);

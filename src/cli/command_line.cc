@@ -156,6 +156,9 @@ const std::vector<Flag>& common_flags() {
       {"tuning", "FILE",
        "tuning records from 'lathe tune --output', used before those in the cache; '' for none (default: "
        "$LATHE_TUNING)"},
+      {"calibration", "FILE",
+       "measured facts from 'lathe calibrate --output'; '' for none (default: $LATHE_CALIBRATION, or "
+       "calibration.json in the cache directory)"},
       {"compiler", "inprocess|process",
        "compile in this process or in separate ones (default: $LATHE_COMPILER or inprocess)"},
       {"external", "off|allow|prefer|require|LIBRARY", external.c_str()},

@@ -38,6 +38,8 @@ absl::Status devices(const Arguments& arguments) {
     if (const std::string machine = device.value("machine", ""); !machine.empty())
       absl::PrintF("         machine %s\n", machine);
     if (device.contains("target")) absl::PrintF("         target  %s\n", target_line(device["target"]));
+    if (const std::string calibration = device.value("calibration", ""); !calibration.empty())
+      absl::PrintF("         calibration %s\n", calibration);
     absl::PrintF("%s", facts_lines(device.value("facts", Json::object()), "         "));
   }
   return absl::OkStatus();
@@ -46,14 +48,15 @@ absl::Status devices(const Arguments& arguments) {
 }  // namespace
 
 Verb devices_verb() {
-  return {
-      "devices",
-      "",
-      0,
-      "list every device that this build supports: its facts and their sources, or why it is not available",
-      {{"json", nullptr, "print JSON"}},
-      {"lathe devices"},
-      devices};
+  return {"devices",
+          "",
+          0,
+          "list every device that this build supports: its facts, whether each was measured or comes from a "
+          "table or from "
+          "the system, or why the device is not available",
+          {{"json", nullptr, "print JSON"}},
+          {"lathe devices"},
+          devices};
 }
 
 }  // namespace lathe::cli

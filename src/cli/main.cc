@@ -20,11 +20,12 @@ std::vector<Verb> all_verbs() {
   for (const std::vector<Verb>& of_ops :
        {run_verbs(), bench_verbs(), explain_verbs(), dump_verbs(), warm_verbs(), tune_verbs()})
     verbs.insert(verbs.end(), of_ops.begin(), of_ops.end());
-  for (Verb verb : {manifest_verb(),     compile_verb(),       plan_verb(),         kernel_bench_verb(),
-                    selftest_verb(),     cache_ls_verb(),      cache_stats_verb(),  cache_top_verb(),
-                    cache_verify_verb(), cache_prune_verb(),   cache_export_verb(), cache_import_verb(),
-                    cache_clear_verb(),  bundle_create_verb(), bundle_ls_verb(),    bundle_verify_verb(),
-                    bundle_merge_verb(), ukernel_add_verb(),   ukernel_ls_verb(),   ukernel_remove_verb()})
+  for (Verb verb : {calibrate_verb(),     manifest_verb(),     compile_verb(),       plan_verb(),
+                    kernel_bench_verb(),  selftest_verb(),     cache_ls_verb(),      cache_stats_verb(),
+                    cache_top_verb(),     cache_verify_verb(), cache_prune_verb(),   cache_export_verb(),
+                    cache_import_verb(),  cache_clear_verb(),  bundle_create_verb(), bundle_ls_verb(),
+                    bundle_verify_verb(), bundle_merge_verb(), ukernel_add_verb(),   ukernel_ls_verb(),
+                    ukernel_remove_verb()})
     verbs.push_back(std::move(verb));
   return verbs;
 }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 
 namespace lathe::cli {
 namespace {
@@ -78,12 +79,19 @@ absl::StatusOr<Json> explain(lathe_plan* plan) {
   return parse_json(pieces, "explain");
 }
 
+std::string where_from(const Json& fact) {
+  const std::string origin = fact.value("origin", ""), source = fact.value("source", "");
+  if (origin.empty()) return source;
+  const absl::string_view plain = absl::StripPrefix(absl::StripPrefix(source, "measured: "), "default: ");
+  return absl::StrFormat("%-8s %s", origin, plain);
+}
+
 std::string facts_lines(const Json& facts, const std::string& indent) {
   std::string out;
   for (const auto& [name, fact] : facts.items()) {
     absl::StrAppend(
         &out, indent,
-        absl::StrFormat("%-26s %16.10g   %s\n", name, fact.value("value", 0.0), fact.value("source", "")));
+        absl::StrFormat("%-33s %16.10g   %s\n", name, fact.value("value", 0.0), where_from(fact)));
   }
   return out;
 }

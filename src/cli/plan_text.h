@@ -18,7 +18,9 @@ std::string prediction(const Json& plan);
 std::string device_line(const Json& plan);
 // "3.21 ms", "45.0 us"
 std::string duration(double seconds);
-// One line per fact: name, value, source.
+// The source of a fact. If lathe_devices gave its origin, that comes first: "table    Zen 4 EPYC, 12 channels".
+std::string where_from(const Json& fact);
+// One line per fact: name, value, where from.
 std::string facts_lines(const Json& facts, const std::string& indent);
 // The whole explanation: the choice, its prediction, the candidates, and the facts they are based on.
 std::string explain_text(const Json& plan);

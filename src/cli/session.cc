@@ -178,6 +178,8 @@ absl::StatusOr<Context> make_context(const Arguments& arguments, const ExternalU
   if (arguments.has("remote")) options.remote = remote.c_str();
   const std::string tuning = arguments.text("tuning", "");
   if (arguments.has("tuning")) options.tuning = tuning.c_str();
+  const std::string calibration = arguments.text("calibration", "");
+  if (arguments.has("calibration")) options.calibration = calibration.c_str();
   absl::StatusOr<lathe_miss_policy> miss = miss_policy(arguments);
   if (!miss.ok()) return miss.status();
   options.miss_policy = *miss;

@@ -6,6 +6,7 @@
 namespace lathe::cli {
 
 Verb devices_verb();
+Verb calibrate_verb();
 // One verb for each op.
 std::vector<Verb> run_verbs();
 std::vector<Verb> bench_verbs();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -32,6 +33,26 @@ constexpr absl::string_view kFactNames[] = {"cores",
                                             "pace_bytes_per_second",
                                             "ahead_bytes_per_second",
                                             "stream_bytes_per_second",
+                                            "f32_products_per_second",
+                                            "int8_products_per_second",
+                                            "bf16_products_per_second",
+                                            "tile_int8_products_per_second",
+                                            "tile_bf16_products_per_second",
+                                            "all_f32_products_per_second",
+                                            "all_int8_products_per_second",
+                                            "all_bf16_products_per_second",
+                                            "all_tile_int8_products_per_second",
+                                            "all_tile_bf16_products_per_second",
+                                            "l1_bytes_per_second",
+                                            "l2_bytes_per_second",
+                                            "l3_bytes_per_second",
+                                            "l1_stream_bytes_per_second",
+                                            "l2_stream_bytes_per_second",
+                                            "l3_stream_bytes_per_second",
+                                            "all_l3_bytes_per_second",
+                                            "task_seconds",
+                                            "step_seconds",
+                                            "wake_seconds",
                                             "compute_units",
                                             "shared_memory_bytes",
                                             "registers_per_unit",
@@ -195,41 +216,59 @@ double DeviceFacts::fact_or(const std::string& key, double fallback) const {
   return found == facts.end() ? fallback : found->second.value;
 }
 
-Json to_json(const DeviceFacts& f) {
-  Json facts = Json::object();
-  for (const auto& [name, fact] : f.facts)
-    facts[name] = json_object("value", fact.value, "source", fact.source);
-  Json json = json_object("name", f.name, "target", to_json(f.target), "facts", std::move(facts));
-  if (!f.machine.empty()) set_fields(&json, "machine", f.machine);
+absl::string_view origin_of(const Fact& fact) {
+  if (absl::StartsWith(fact.source, kMeasuredPrefix)) return "measured";
+  return absl::StartsWith(fact.source, kTablePrefix) ? "table" : "system";
+}
+
+Json fact_values_json(const std::map<std::string, Fact>& facts) {
+  Json json = Json::object();
+  for (const auto& [name, fact] : facts) json[name] = json_object("value", fact.value, "source", fact.source);
   return json;
 }
 
+Json to_json(const DeviceFacts& f) {
+  Json json = json_object("name", f.name, "target", to_json(f.target), "facts", fact_values_json(f.facts));
+  if (!f.machine.empty()) set_fields(&json, "machine", f.machine);
+  if (!f.calibration.empty()) set_fields(&json, "calibration", f.calibration);
+  return json;
+}
+
+std::map<std::string, Fact> read_fact_values(const Json& j) {
+  if (!j.is_object()) throw std::invalid_argument("\"facts\" is not an object");
+  std::map<std::string, Fact> facts;
+  for (const auto& [name, fact] : j.items()) {
+    if (std::find(std::begin(kFactNames), std::end(kFactNames), name) == std::end(kFactNames))
+      throw std::invalid_argument(
+          absl::StrCat("unknown fact \"", name, "\"; known: ", absl::StrJoin(kFactNames, " ")));
+    // number_field would also refuse a value that is not finite, but without the name of the fact.
+    const Json& number = fact.at("value");
+    const Fact value{number.is_number() ? number.get<double>() : number_field(fact, "value"),
+                     text_field(fact, "source")};
+    expect_fields(fact, 2);
+    check_value(name, value.value);
+    if (value.source.empty()) throw std::invalid_argument(absl::StrCat("fact \"", name, "\" has no source"));
+    facts[name] = value;
+  }
+  return facts;
+}
+
 absl::StatusOr<DeviceFacts> facts_from_json(const Json& j) {
-  LATHE_ASSIGN_OR_RETURN(
-      DeviceFacts f, read_json("device facts", [&] {
-        DeviceFacts facts;
-        facts.name = text_field(j, "name");
-        if (!j.at("facts").is_object()) throw std::invalid_argument("\"facts\" is not an object");
-        for (const auto& [name, fact] : j.at("facts").items()) {
-          if (std::find(std::begin(kFactNames), std::end(kFactNames), name) == std::end(kFactNames))
-            throw std::invalid_argument(
-                absl::StrCat("unknown fact \"", name, "\"; known: ", absl::StrJoin(kFactNames, " ")));
-          // number_field would also refuse a value that is not finite, but without the name of the fact.
-          const Json& number = fact.at("value");
-          const Fact value{number.is_number() ? number.get<double>() : number_field(fact, "value"),
-                           text_field(fact, "source")};
-          expect_fields(fact, 2);
-          check_value(name, value.value);
-          if (value.source.empty())
-            throw std::invalid_argument(absl::StrCat("fact \"", name, "\" has no source"));
-          facts.facts[name] = value;
-        }
-        j.at("target");  // throws if it is absent; read below
-        const bool has_machine = j.contains("machine");
-        if (has_machine) facts.machine = text_field(j, "machine");
-        expect_fields(j, has_machine ? 4 : 3);
-        return facts;
-      }));
+  LATHE_ASSIGN_OR_RETURN(DeviceFacts f, read_json("device facts", [&] {
+                           DeviceFacts facts;
+                           facts.name = text_field(j, "name");
+                           facts.facts = read_fact_values(j.at("facts"));
+                           j.at("target");  // throws if it is absent; read below
+                           size_t fields = 3;
+                           for (const auto& [name, text] : {std::pair("machine", &facts.machine),
+                                                            std::pair("calibration", &facts.calibration)}) {
+                             if (!j.contains(name)) continue;
+                             *text = text_field(j, name);
+                             ++fields;
+                           }
+                           expect_fields(j, fields);
+                           return facts;
+                         }));
   const Json& target = j["target"];
   if (target.is_string()) {
     LATHE_ASSIGN_OR_RETURN(f.target, parse_target(target.get<std::string>()));

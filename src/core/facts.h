@@ -84,8 +84,12 @@ int wave_size(const Target& t);  // GPU: 32 or 64
 
 struct Fact {
   double value = 0;
-  std::string source;  // "cpuid leaf 4", "/sys/.../size", "NVIDIA H200 datasheet, 2024"
+  // "cpuid leaf 4", "/sys/.../size", "NVIDIA H200 datasheet, 2024". It starts with "measured: " if a calibration
+  // measured the fact (core/calibration.h), and with "default: " if it comes from a table of processors.
+  std::string source;
 };
+inline constexpr absl::string_view kMeasuredPrefix = "measured: ", kTablePrefix = "default: ";
+absl::string_view origin_of(const Fact& fact);  // "measured", "table", or "system" for all other sources
 
 // The facts that the oracle reads. Each value is finite, greater than 0 and less than 1e18. Only a cache size
 // may be 0: the device has no such cache. The oracle uses a default for an absent fact.
@@ -95,6 +99,19 @@ struct Fact {
 //         pace_bytes_per_second     the rate that loops over memory are throttled to; absent: no throttle
 //         ahead_bytes_per_second    one core, reading with software prefetch; absent: as core_bytes_per_second
 //         stream_bytes_per_second   one core, reading a single stream; absent: as ahead_bytes_per_second
+//   CPU, only from a calibration:
+//         f32_products_per_second   multiply-adds of elements by one core, with the widest vectors of the target
+//         int8_products_per_second  the same for bytes, with the instruction that the target's kernels use
+//         bf16_products_per_second  the same for bf16; absent if kernels convert bf16 to f32
+//         tile_int8_products_per_second, tile_bf16_products_per_second  the same with AMX tiles
+//         l1_, l2_, l3_bytes_per_second         one core, reading several streams that the cache holds
+//         l1_, l2_, l3_stream_bytes_per_second  the same for a single stream
+//         all_X                     X of all workers together, for the products and for l3_bytes_per_second
+//         task_seconds              a worker's time to take a task and to enter it
+//         step_seconds              beyond its longest task, a step of one task per worker, if the workers are awake
+//         wake_seconds              the same if they sleep
+//   A calibration replaces clock_hz, fma_units, core_, ahead_ and stream_bytes_per_second, and
+//   memory_bytes_per_second by what all workers read together.
 //   GPU:  compute_units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes (per workgroup),
 //         registers_per_unit, max_workgroup_size, threads_per_unit (maximum resident), launch_seconds,
 //         flops_f32, flops_matrix_f16
@@ -105,13 +122,19 @@ struct DeviceFacts {
   // How the processor was identified, for people: facts whose source starts with "default: " come from the
   // table row that was found. Empty if no table was used. Not part of any key or fingerprint, like `source`.
   std::string machine;
+  // Whether a calibration was used, or why not, for people: "measured with 2 workers: /.../calibration.json". Empty if
+  // there was none. Not part of any key or fingerprint either.
+  std::string calibration;
 
   double fact_or(const std::string& key, double fallback) const;
 };
 Json to_json(const DeviceFacts& f);
-// {"name":..., "target":"sm_90a" or {...}, "facts":{"l2_bytes":{"value":..., "source":"..."}}}, and "machine"
-// if it is not empty. A fact without a source and an unknown fact name are errors.
+// {"name":..., "target":"sm_90a" or {...}, "facts":{"l2_bytes":{"value":..., "source":"..."}}}, and "machine" and
+// "calibration" if they are not empty. A fact without a source and an unknown fact name are errors.
 absl::StatusOr<DeviceFacts> facts_from_json(const Json& j);
 absl::StatusOr<DeviceFacts> load_facts(const std::string& path);
+// The "facts" object of the above alone. read_fact_values throws, for use inside read_json.
+Json fact_values_json(const std::map<std::string, Fact>& facts);
+std::map<std::string, Fact> read_fact_values(const Json& j);
 
 }  // namespace lathe

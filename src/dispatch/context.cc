@@ -6,12 +6,16 @@
 
 namespace {
 
+// Whether there is a cache directory that must not be used, because others may write to it.
+bool is_cache_refused(const lathe_context& context) {
+  return !context.options.cache_dir.empty() && context.cache->directory().empty();
+}
+
 // The directory of users' ukernels. If the cache directory was refused, code in it must not run, so the ukernels
 // beside the cache are not used either.
 std::string ukernels_directory(const lathe_context& context) {
-  const std::string& cache = context.options.cache_dir;
-  const bool refused = !cache.empty() && context.cache->directory().empty();
-  return refused && context.options.ukernels == cache + "/ukernels" ? "" : context.options.ukernels;
+  const bool beside_cache = context.options.ukernels == context.options.cache_dir + "/ukernels";
+  return is_cache_refused(context) && beside_cache ? "" : context.options.ukernels;
 }
 
 lathe::CompilerProcessOptions process_options(const lathe::ContextOptions& options) {
@@ -38,6 +42,8 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
       compiler(compiler_for(options)),
       readers(process_options(options)),
       tuning(options.tuning, logger),
+      calibration_path(lathe::calibration_path(options, is_cache_refused(*this))),
+      calibrations(lathe::read_calibrations(options, calibration_path, logger)),
       ukernels(ukernels_directory(*this), logger),
       fallback(options.fallback_bundle),
       misses(options.miss_policy),

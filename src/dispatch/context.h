@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 
 #include "base/log.h"
 #include "cache/cache.h"
@@ -11,6 +12,7 @@
 #include "compile_client/pipelines.h"
 #include "compile_client/user_ukernels.h"
 #include "dispatch/background.h"
+#include "dispatch/calibrations.h"
 #include "dispatch/fallback.h"
 #include "dispatch/miss.h"
 #include "dispatch/plan_records.h"
@@ -35,6 +37,8 @@ struct lathe_context {
   // corrupt MLIR's parser.
   lathe::CompilerProcesses readers;
   const lathe::TuningRecords tuning;
+  const std::string calibration_path;  // where lathe_calibrate stores; "": nowhere
+  const lathe::CalibrationFile calibrations;
   lathe::Pipelines pipelines;  // set by lathe_context_create; constant afterwards
   lathe::UserUkernels ukernels;
   lathe::ElementwisePrograms programs;

@@ -30,22 +30,6 @@ int32_t workers_of(const lathe_context& context, const DeviceFacts& facts, const
   return std::max(1, static_cast<int32_t>(facts.fact_or("cores", 1)));
 }
 
-DriverOptions driver_options(const lathe_context& context) {
-  DriverOptions options;
-  options.workers = context.options.workers;
-  options.validate = context.options.validate;
-  options.cpu_target = context.options.cpu_target;
-  options.perf_map = context.options.perf_map;
-  options.logger = context.logger;
-  if (context.options.parallel_for != nullptr) {
-    options.parallel_for = [call = context.options.parallel_for, user = context.options.parallel_for_user](
-                               int64_t count, ParallelBody body, void* body_context) {
-      call(user, count, body, body_context);
-    };
-  }
-  return options;
-}
-
 // kInvalidArgument if the options name a ptxas that cannot be executed and the target needs one.
 absl::Status check_assembler(const lathe_context& context, const Target& target) {
   const std::optional<AssemblerSearch>& search = context.options.assembler;
@@ -129,6 +113,29 @@ uint64_t fingerprint_of(const lathe_device& device) {
   return XXH3_64bits(text.data(), text.size());
 }
 
+DriverOptions driver_options(const lathe_context& context) {
+  DriverOptions options;
+  options.workers = context.options.workers;
+  options.validate = context.options.validate;
+  options.cpu_target = context.options.cpu_target;
+  options.perf_map = context.options.perf_map;
+  options.logger = context.logger;
+  options.calibrations = &context.calibrations;
+  if (context.options.parallel_for != nullptr) {
+    options.parallel_for = [call = context.options.parallel_for, user = context.options.parallel_for_user](
+                               int64_t count, ParallelBody body, void* body_context) {
+      call(user, count, body, body_context);
+    };
+  }
+  return options;
+}
+
+Json facts_with_origin(const std::map<std::string, Fact>& facts) {
+  Json json = fact_values_json(facts);
+  for (const auto& [name, fact] : facts) set_fields(&json[name], "origin", std::string(origin_of(fact)));
+  return json;
+}
+
 Json devices_json(const lathe_context& context) {
   const DriverOptions options = driver_options(context);
   Json devices = Json::array();
@@ -147,6 +154,7 @@ Json devices_json(const lathe_context& context) {
       Json device = to_json(*facts);
       device["description"] = device["name"];
       device["name"] = name;
+      device["facts"] = facts_with_origin(facts->facts);
       device["available"] = true;
       device["reason"] = "";
       devices.push_back(std::move(device));

@@ -2,6 +2,7 @@
 // fingerprint.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -63,6 +64,10 @@ absl::Status check_runnable(const lathe_device& device);
 // Covers the values of the facts (not their sources), target, workers, codegen id, oracle id, library version
 // and the context's tuning file, pipelines and ukernels.
 uint64_t fingerprint_of(const lathe_device& device);
+// The options with which the context opens drivers.
+DriverOptions driver_options(const lathe_context& context);
+// {fact: {"value", "source", "origin"}}
+Json facts_with_origin(const std::map<std::string, Fact>& facts);
 // The JSON of lathe_devices.
 Json devices_json(const lathe_context& context);
 

@@ -39,9 +39,9 @@ struct ContextOptions {
   std::optional<AssemblerSearch> assembler;
   lathe_parallel_for_fn parallel_for = nullptr;
   void* parallel_for_user = nullptr;
-  std::vector<std::string> pipelines;          // YAML files of the caller's pipelines
-  std::string pipeline_parameters;             // a JSON file; "": none
-  std::string record, metrics, trace, tuning;  // files; "": none
+  std::vector<std::string> pipelines;                       // YAML files of the caller's pipelines
+  std::string pipeline_parameters;                          // a JSON file; "": none
+  std::string record, metrics, trace, tuning, calibration;  // files; "": none
   size_t most_waiting = 1024;  // maximum number of classes that wait for background compilation
   bool perf_map = false;       // write the CPU device's symbols for perf
   bool validate = false;       // check GPU pointers before each launch

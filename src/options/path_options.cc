@@ -110,6 +110,10 @@ absl::Status read_assemblers(const Environment& environment, ContextOptions* out
 
 }  // namespace
 
+std::string calibration_beside(const std::string& cache_dir) {
+  return cache_dir.empty() ? "" : absl::StrCat(cache_dir, "/calibration.json");
+}
+
 absl::StatusOr<std::string> absolute_option(absl::string_view what, absl::string_view path) {
   absl::StatusOr<std::string> absolute = absolute_path(path);
   if (absolute.ok()) return absolute;
@@ -124,6 +128,8 @@ absl::Status read_paths(const lathe_context_options& options, const Environment&
     LATHE_RETURN_IF_ERROR(read_default_cache_dir(environment, out));
   if (environment("LATHE_UKERNELS") == nullptr && !out->cache_dir.empty())
     out->ukernels = out->cache_dir + "/ukernels";
+  if (options.calibration == nullptr && environment("LATHE_CALIBRATION") == nullptr)
+    out->calibration = calibration_beside(out->cache_dir);
   LATHE_RETURN_IF_ERROR(read_bundles(options, environment, out));
   return read_assemblers(environment, out);
 }

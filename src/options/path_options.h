@@ -31,8 +31,12 @@ inline constexpr PathOption kPathOptions[] = {
     {"metrics", &lathe_context_options::metrics, "LATHE_METRICS", &ContextOptions::metrics},
     {"trace", &lathe_context_options::trace, "LATHE_TRACE", &ContextOptions::trace},
     {"tuning", &lathe_context_options::tuning, "LATHE_TUNING", &ContextOptions::tuning},
+    {"calibration", &lathe_context_options::calibration, "LATHE_CALIBRATION", &ContextOptions::calibration},
     {"ukernels", nullptr, "LATHE_UKERNELS", &ContextOptions::ukernels},
 };
+
+// The calibration file of a cache directory. "" if there is no directory.
+std::string calibration_beside(const std::string& cache_dir);
 
 // Makes `path` absolute. An error starts with `what`, the field or the variable that gave the path.
 // kUnavailable: the path is relative and there is no current directory.

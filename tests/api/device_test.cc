@@ -156,7 +156,9 @@ TEST(Device, FingerprintCoversFactsWorkersAndTarget) {
   };
   EXPECT_EQ(changed([](DeviceFacts* f) { f->facts["l2_bytes"].source = "elsewhere"; }), first);
   EXPECT_EQ(changed([](DeviceFacts* f) { f->machine = "told otherwise"; }), first);
+  EXPECT_EQ(changed([](DeviceFacts* f) { f->calibration = "measured"; }), first);
   EXPECT_NE(changed([](DeviceFacts* f) { f->facts["l2_bytes"].value += 1; }), first);
+  EXPECT_NE(changed([](DeviceFacts* f) { f->facts["l1_bytes_per_second"] = {3e11, "measured: x"}; }), first);
   EXPECT_NE(changed([](DeviceFacts* f) { f->target.features += ",+avx512f"; }), first);
   EXPECT_EQ(lathe_device_fingerprint(nullptr, &first), LATHE_INVALID_ARGUMENT);
   EXPECT_EQ(lathe_device_fingerprint(fake.device.get(), nullptr), LATHE_INVALID_ARGUMENT);

@@ -73,6 +73,9 @@ TEST_F(PathOptionsTest, TableHasEveryPathField) {
   EXPECT_EQ(fields_of("pipelines.h", "lathe_pipelines", "const char\\*"), Names{"parameters"});
   EXPECT_EQ(fields_of("pipelines.h", "lathe_pipelines", "const char\\* const\\*"), Names{"paths"});
   EXPECT_EQ(fields_of("tune.h", "lathe_tune_options", "const char\\*"), Names{"output"});
+  Names of_calibration = fields_of("calibrate.h", "lathe_calibrate_options", "const char\\*");
+  EXPECT_EQ(of_calibration.erase("device"), 1u) << "a name";
+  EXPECT_EQ(of_calibration, Names{"output"});
 }
 
 // The same for variables: every variable that is read is listed here, as a path or as none.
@@ -120,6 +123,8 @@ TEST_F(PathOptionsTest, DefaultsAreMadeAbsolute) {
   EXPECT_EQ(read(nullptr, {{"XDG_CACHE_HOME", "x"}})->cache_dir, here_ + "/x/lathe");
   EXPECT_EQ(read(nullptr, {{"HOME", "h"}})->cache_dir, here_ + "/h/.cache/lathe");
   EXPECT_EQ(read(nullptr, {{"LATHE_CACHE_DIR", "c"}})->ukernels, here_ + "/c/ukernels");
+  EXPECT_EQ(read(nullptr, {{"LATHE_CACHE_DIR", "c"}})->calibration, here_ + "/c/calibration.json");
+  EXPECT_EQ(read(nullptr, {{"LATHE_CACHE_DIR", ""}})->calibration, "") << "no cache directory";
 }
 
 TEST_F(PathOptionsTest, ListsAreMadeAbsolute) {

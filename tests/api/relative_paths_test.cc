@@ -36,6 +36,7 @@ const std::map<std::string, std::string> kGiven = {
     {"metrics", "metrics.txt"},
     {"trace", "trace.json"},
     {"tuning", "tuning.json"},
+    {"calibration", "calibration.json"},
     {"ukernels", "own"},
 };
 
@@ -72,6 +73,7 @@ class RelativePathsTest : public testing::Test {
     fs::create_symlink(lib / "liblathe-compiler.so", given_ / "compiler.so");
     fs::create_symlink(lib / "lathe-compiler-process", given_ / "program");
     fs::create_symlink(lib / "lathe-fallback.bundle", given_ / "generic.bundle");
+    std::ofstream(given_ / "calibration.json") << "{\"lathe_calibration\": 1, \"machines\": []}";
     const Outcome made = run(LATHE_LIBRARY_FILE,
                              {"chdir=" + given_.string(), "cache_dir=" + (scratch_ / "made").string(), "open",
                               "product=16", "pack=warm.bundle", "tune=tuning.json," + given_.string()},

@@ -64,6 +64,18 @@ TEST(ConfigLine, NamesTheUkernel) {
   EXPECT_THAT(with_bitcode("user/mine@0123abcd"), EndsWith("  row_f32 (ukernel mine)"));
 }
 
+TEST(PlanText, FactsShowWhereTheyComeFrom) {
+  EXPECT_EQ(where_from({{"source", "NVIDIA H200 datasheet"}}), "NVIDIA H200 datasheet");
+  EXPECT_EQ(where_from({{"source", "measured: one core"}, {"origin", "measured"}}), "measured one core");
+  EXPECT_EQ(where_from({{"source", "default: Zen 4, a guess"}, {"origin", "table"}}),
+            "table    Zen 4, a guess");
+  EXPECT_EQ(where_from({{"source", "cpuid leaf 4"}, {"origin", "system"}}), "system   cpuid leaf 4");
+  const Json facts = {{"cores", {{"value", 2}, {"source", "/sys"}, {"origin", "system"}}}};
+  const std::string line = facts_lines(facts, "  ");
+  EXPECT_EQ(line.substr(0, 8), "  cores ");
+  EXPECT_THAT(line, HasSubstr(" 2   system   /sys\n"));
+}
+
 // A class with several sizes has one predicted time, and the text must say so.
 TEST(PlanText, PredictionNamesTheRepresentativeSize) {
   const auto of = [](Json problem) {

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 LATHE = sys.argv[1]
-VERBS = ["devices", "run matmul", "run argmax", "run matmul_argmax", "explain matmul", "explain argmax",
+VERBS = ["devices", "calibrate", "run matmul", "run argmax", "run matmul_argmax", "explain matmul", "explain argmax",
          "explain matmul_argmax", "explain elementwise", "dump matmul", "dump argmax", "dump matmul_argmax",
          "dump elementwise", "warm matmul", "warm argmax", "warm matmul_argmax", "warm elementwise", "warm", "selftest",
          "cache ls", "cache stats", "cache top", "cache verify", "cache prune", "cache export", "cache import", "cache clear",

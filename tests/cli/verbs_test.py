@@ -1,5 +1,5 @@
-"""Tests the verbs of the command with a real cache and compiled kernels: run, bench, explain, dump, warm, tune, cache
-and bundle.
+"""Tests the verbs of the command with a real cache and compiled kernels: run, bench, explain, dump, warm, tune,
+calibrate, cache and bundle.
 
 usage: verbs_test.py LATHE
 """
@@ -269,6 +269,47 @@ def test_tune(cache, path, output):
     assert "/nonexistent" in fails("matmul", "4x96x64", "--top", 1, "--time", 1, "--output", "/nonexistent/t.json", code=1)
 
 
+def test_calibrate(cache, output):
+    """Facts are measured, shown, stored beside the cache and in a file, and used by later commands."""
+    before = json.loads(lathe("devices", "--json", cache=cache))[0]
+    assert "calibration" not in before and {f["origin"] for f in before["facts"].values()} == {"system", "table"}, before
+    text = lathe("calibrate", "--time", 500, "--output", output, cache=cache)
+    assert re.search(r"^clock_hz +[0-9.]+ GHz +[0-9.]+ GHz  (system|table) +[^ ]", text, re.MULTILINE), text
+    assert re.search(r"^l1_bytes_per_second +[0-9.e+]+ GB/s +-  -$", text, re.MULTILINE), text
+    assert f"stored in {cache}/calibration.json and {output}" in text, text
+    after = json.loads(lathe("devices", "--json", cache=cache))[0]
+    measured = {name for name, fact in after["facts"].items() if fact["origin"] == "measured"}
+    assert {"clock_hz", "fma_units", "f32_products_per_second", "l1_bytes_per_second"} <= measured, measured
+    assert {"cores", "l2_bytes"} <= set(after["facts"]) - measured, measured
+    assert after["calibration"].startswith("measured with ") and after["calibration"].endswith("/calibration.json"), after
+    listed = lathe("devices", cache=cache)
+    assert re.search(r"^ +clock_hz +[0-9.e+]+ +measured +one core", listed, re.MULTILINE), listed
+    assert re.search(r"^ +cores +[0-9]+ +system +sched_getaffinity", listed, re.MULTILINE), listed
+    # A process that gets the file uses it. An entry of another machine is ignored with the reason.
+    handed = json.loads(lathe("devices", "--json", "--calibration", output, cache=""))[0]
+    assert handed["facts"] == after["facts"], handed
+    foreign = json.loads(output.read_text())
+    foreign["machines"][0]["machine"]["stepping"] += 1
+    output.write_text(json.dumps(foreign))
+    assert re.search(r"^ +calibration not used: .*stepping is \d+, not \d+$",
+                     lathe("devices", "--calibration", output, cache=""), re.MULTILINE)
+    assert "origin" not in lathe("explain", "matmul", "7x96x64", cache=cache)
+    assert json.loads(lathe("calibrate", "--time", 200, "--json", cache=cache))["stored"] == [f"{cache}/calibration.json"]
+
+    def fails(*words, code, directory=""):
+        result = subprocess.run([LATHE, "calibrate", *map(str, words), "--cache-dir", directory], capture_output=True,
+                                text=True, timeout=120)
+        assert result.returncode == code and result.stdout == "", result
+        return result.stderr
+
+    assert "a described device cannot be measured" in fails("--facts", "h200", code=2)
+    assert "a described device cannot be measured" in fails("--target", "sm_90a", code=2)
+    assert "cuda:0 cannot be measured" in fails("--device", "cuda:0", code=1)
+    assert "not stored, because there is no cache directory: give --output FILE" in lathe("calibrate", "--time", 200, cache="")
+    assert "/nonexistent" in fails("--output", "/nonexistent/t.json", code=1)
+    assert "--time" in fails("--time", 10001, code=2)
+
+
 def test_hit_rate(cache):
     """Every lookup counts: the first one compiles, and the next two find its entry."""
     for outcome in ("compiled", "disk hit", "disk hit"):
@@ -373,4 +414,5 @@ with tempfile.TemporaryDirectory() as directory:
     test_hit_rate(root / "hits")
     test_warm_manifest(root / "manifest", root / "manifest.json")
     test_tune(root / "tune", root / "tune.json", root / "tuning.json")
+    test_calibrate(root / "calibrate", root / "machines.json")
 print("verbs work")

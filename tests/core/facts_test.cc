@@ -103,6 +103,15 @@ TEST(FactsTest, RoundTripsThroughJson) {
   EXPECT_EQ(back->machine, "");
 }
 
+TEST(FactsTest, AcceptsTheOptionalCalibrationField) {
+  DeviceFacts f = laptop();
+  EXPECT_FALSE(to_json(f).contains("calibration"));
+  f.calibration = "measured with 2 workers: /x.json";
+  EXPECT_EQ(facts_from_json(to_json(f)).value().calibration, f.calibration);
+  f.machine = "Zen 3, by its model";
+  EXPECT_EQ(facts_from_json(to_json(f)).value().calibration, f.calibration);
+}
+
 TEST(FactsTest, AcceptsTheOptionalMachineField) {
   DeviceFacts f = laptop();
   EXPECT_FALSE(to_json(f).contains("machine"));

@@ -163,6 +163,42 @@ TEST_F(Allocation, TuningSurvivesEveryFailure) {
   lathe_manifest_destroy(manifest);
 }
 
+// With so little time, nothing is measured.
+TEST_F(Allocation, CalibrationsSurviveEveryFailure) {
+  const std::string directory = cache(), output = scratch_ + "/machines.json";
+  const lathe_context_options options = c_options(directory);
+  lathe_context* context = nullptr;
+  const auto close = [&] {
+    lathe_context_destroy(context);
+    context = nullptr;
+  };
+  ASSERT_EQ(lathe_context_create(&options, &context), LATHE_OK) << lathe_last_error();
+  lathe_calibrate_options how = LATHE_CALIBRATE_OPTIONS_INIT;
+  how.nanoseconds = 1;
+  how.pool_bytes = 1 << 16;
+  how.output = output.c_str();
+  lathe_calibrate_report report = LATHE_CALIBRATE_REPORT_INIT;
+  try_allocations({"lathe_calibrate", "into two files",
+                   [&] { return lathe_calibrate(context, &how, &report); },
+                   [&] { report = LATHE_CALIBRATE_REPORT_INIT; }, [&] { return report.absent > 5; }});
+  close();
+  lathe_context_options with = options;
+  with.calibration = output.c_str();
+  try_allocations({"lathe_context_create", "with a calibration file",
+                   [&] { return lathe_context_create(&with, &context); }, close,
+                   [&] { return context != nullptr; }});
+  lathe_device* device = nullptr;
+  try_allocations({"lathe_device_open", "with a calibration file",
+                   [&] { return lathe_device_open(context, "cpu", &device); },
+                   [&] {
+                     lathe_device_close(device);
+                     device = nullptr;
+                   },
+                   [&] { return device != nullptr; }});
+  lathe_device_close(device);
+  close();
+}
+
 // A server that answers every command with a string that is neither an entry nor a lease.
 TEST_F(Allocation, RemoteStoreSurvivesEveryFailure) {
   NameLookup names;

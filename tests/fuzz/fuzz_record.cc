@@ -1,7 +1,8 @@
 // Any bytes are either rejected, or are a record exactly as serialize() writes it. A tuning file must keep
-// each record or give the reason why not.
+// each record or give the reason why not, and so must a calibration file with its machines.
 #include <cstdlib>
 
+#include "core/calibration.h"
 #include "core/json_object.h"
 #include "made_file.h"
 #include "tests/sample_record.h"
@@ -63,10 +64,18 @@ void check_file(const std::string& bytes) {
     if (serialize(again->records[i]) != serialize(file->records[i])) abort();
 }
 
+void check_calibrations(const std::string& bytes) {
+  const absl::StatusOr<CalibrationFile> file = parse_calibrations(bytes);
+  if (!file.ok()) return;
+  const absl::StatusOr<CalibrationFile> again = parse_calibrations(calibration_text(file->machines));
+  if (!again.ok() || !again->refused.empty() || again->machines.size() != file->machines.size()) abort();
+}
+
 // Records and files above the length limit must be rejected.
 int check_lengths() {
   static const std::string kLong(kMostFileBytes + 1, ' ');
-  if (parse_record(absl::string_view(kLong).substr(0, kMostRecordBytes + 1)).ok() || parse_tuning(kLong).ok())
+  if (parse_record(absl::string_view(kLong).substr(0, kMostRecordBytes + 1)).ok() ||
+      parse_tuning(kLong).ok() || parse_calibrations(kLong).ok())
     abort();
   return 0;
 }
@@ -89,5 +98,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   else if ((flags & fuzz::kTooMany) != 0)
     return fuzz::check_lengths();
   of_file ? fuzz::check_file(file.bytes) : fuzz::check_record(file.bytes);
+  fuzz::check_calibrations(file.bytes);
   return 0;
 }

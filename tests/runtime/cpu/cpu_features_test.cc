@@ -149,6 +149,8 @@ TEST(CpuFeatures, IdentityFromMidr) {
   EXPECT_EQ(v2.vendor, "ARM");
   EXPECT_EQ(v2.model, 0xd4f);
   EXPECT_EQ(v2.name, "ARM part 0xd4f");
+  EXPECT_EQ(v2.stepping, 0);
+  EXPECT_EQ(identity_from_midr(0x413fd0c1).stepping, 0x31) << "variant 3, revision 1";
   EXPECT_EQ(identity_from_midr(0xc00fac30).vendor, "implementer 0xc0");
 }
 
