@@ -70,7 +70,7 @@ absl::StatusOr<LogLevel> parse_log_level(absl::string_view name) {
   if (name == "info") return LogLevel::kInfo;
   if (name == "debug") return LogLevel::kDebug;
   return absl::InvalidArgumentError(
-      absl::StrCat("LATHE_LOG=", name, " is none of error, warning, info, debug"));
+      absl::StrCat("LATHE_LOG=", name, " is not one of error, warning, info, debug"));
 }
 
 const char* name_of(LogLevel level) {
@@ -146,7 +146,7 @@ absl::StatusOr<ExternalChoice> parse_external(absl::string_view text) {
   const auto name = [](std::string* out, ExternalId id) { absl::StrAppend(out, ":", name_of(id)); };
   return absl::InvalidArgumentError(
       absl::StrCat("LATHE_EXTERNAL=", text,
-                   " is none of off, allow, prefer, require; the last three may be followed by one of ",
+                   " is not one of off, allow, prefer, require; the last three may be followed by one of ",
                    absl::StrJoin(kExternalIds, ", ", name)));
 }
 
