@@ -22,8 +22,9 @@ typedef struct lathe_calibrate_options {
   const lathe_chain* next;
   const char* device;   /* NULL: "cpu", the only device that can be measured in this version */
   uint64_t nanoseconds; /* time for everything, at most 10 s; 0: 6 s. With less time, the facts are less certain */
-  /* Bytes of memory to read from. 0: four times the last-level cache for each worker, at most 1.5 GB and a quarter of
-   * the memory that is available. With less than twice the cache, the rates of memory are not measured. */
+  /* Bytes of memory to read from. 0: four times the last-level cache for each worker, from 64 MB to 1.5 GB, and at most
+   * a quarter of the memory that is available. With less than twice the cache, or less than 48 MiB, the rates of memory
+   * are not measured. */
   uint64_t pool_bytes;
   /* Path of a calibration file to which the machine is added; other machines stay in it. NULL: only the context's
    * calibration file. A relative path starts at the directory that is current when the call is made. */
@@ -57,8 +58,9 @@ typedef struct lathe_calibrate_report {
  * Devices that are open, and contexts that exist, keep their facts. Contexts made afterwards use the new ones.
  * options and report may be NULL.
  * UNSUPPORTED: the device is not "cpu". NOT_AVAILABLE: a file cannot be written, or there is none (no cache directory,
- * no `calibration`, no `output` and no `text`); this is checked before anything is measured. INVALID_ARGUMENT: an
- * option is wrong, or a file exists and is damaged; it is left as it is, and `text` still receives the result. */
+ * no `calibration`, no `output` and no `text`), which is checked before anything is measured; or there was no time to
+ * measure anything. INVALID_ARGUMENT: an option is wrong, or a file exists and is damaged; it is left as it is, and
+ * `text` still receives the result. */
 LATHE_API lathe_status lathe_calibrate(lathe_context* context, const lathe_calibrate_options* options,
                                        lathe_calibrate_report* report);
 

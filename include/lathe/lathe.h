@@ -168,8 +168,9 @@ typedef struct lathe_context_options {
         LATHE_EXTERNAL_DEFAULT, LATHE_EXTERNAL_ANY, NULL, NULL                                             \
   }
 
-/* Makes a context. options may be NULL: all defaults. Takes microseconds: nothing is loaded, and only `metrics` and a
- * chained lathe_pipelines start a thread or a process. INVALID_ARGUMENT names the option or variable that is wrong. */
+/* Makes a context. options may be NULL: all defaults. Takes microseconds, and the time to read the tuning and
+ * calibration files. Loads no kernel and no compiler; only `metrics` and a chained lathe_pipelines start a thread or a
+ * process. INVALID_ARGUMENT names the option or variable that is wrong. */
 LATHE_API lathe_status lathe_context_create(const lathe_context_options* options, lathe_context** context);
 /* Close all devices and destroy all plans of the context first; while a device is open, the context is leaked and an
  * error is logged. NULL is allowed. */
@@ -296,10 +297,10 @@ LATHE_API lathe_status lathe_cache_import(lathe_context* context, const char* pa
 
 /* Lists every device name that this build knows, available or not, as JSON:
  *   [{"name":"cpu","available":true,"reason":"","target":{...},
- *     "facts":{fact:{"value":...,"source":"...","origin":"..."}}}, ...]
- * The CPU also has a "machine": the processor that Lathe recognized, and how (by model, by features or by default). The
- * origin of a fact is "measured" (by lathe_calibrate), "table" (taken from that processor's row) or "system". If there
- * is a calibration file, "calibration" says whether it is used, or why not. */
+ *     "facts":{fact:{"value":...,"source":"..."}}}, ...]
+ * The CPU also has a "machine": the processor that Lathe recognized, and how (by model, by features or by default). Its
+ * facts have an "origin": "measured" (by lathe_calibrate), "table" (taken from that processor's row) or "system". If
+ * there is a calibration file, "calibration" says whether it is used, or why not. */
 LATHE_API lathe_status lathe_devices(lathe_context* context, lathe_text_fn text, void* user);
 /* Opens "cpu", "cuda:0", "hip:0" and so on. Each open device has its own driver, dispatch table and, on the CPU without
  * a parallel_for, thread pool, whose threads start at the first launch that can use them. NOT_AVAILABLE: the message

@@ -25,7 +25,8 @@ std::string with_unit(const std::string& fact, double value) {
 }
 
 std::string table_of(const Json& result) {
-  std::string out = absl::StrFormat("%-34s %12s %12s  %s\n", "fact", "measured", "before", "where from");
+  std::string out =
+      absl::StrFormat("%-34s %12s %12s  %s\n", "fact", "measured", "before", "source of before");
   const Json facts = result.value("facts", Json::object()), before = result.value("before", Json::object()),
              absent = result.value("absent", Json::object());
   const auto add = [&](const std::string& name, const std::string& measured) {
@@ -41,14 +42,17 @@ std::string table_of(const Json& result) {
   return out;
 }
 
-std::string last_lines(const Json& result, const lathe_calibrate_report& report) {
+std::string last_lines(const Json& result, const lathe_calibrate_report& report, bool failed) {
   const auto stored = result.value("stored", std::vector<std::string>());
-  std::string out = absl::StrFormat("%d facts of %s with %d workers, %.1f s; ", report.facts,
-                                    result.value("machine", Json::object()).value("name", "?"),
-                                    result.value("workers", 0), report.milliseconds * 1e-3);
+  const int workers = result.value("workers", 0);
+  std::string out = absl::StrFormat("%d facts of %s with %d %s, %.1f s; ", report.facts,
+                                    result.value("machine", Json::object()).value("name", "?"), workers,
+                                    workers == 1 ? "worker" : "workers", report.milliseconds * 1e-3);
   absl::StrAppend(&out,
-                  stored.empty() ? "not stored, because there is no cache directory: give --output FILE"
-                                 : absl::StrCat("stored in ", absl::StrJoin(stored, " and ")),
+                  !stored.empty() ? absl::StrCat("stored in ", absl::StrJoin(stored, " and "))
+                  : failed        ? "not stored: see the error below"
+                                  : "not stored, because there is no calibration file: set a cache directory "
+                                    "or give --output FILE",
                   "\n");
   if (report.unsteady > 0)
     absl::StrAppend(
@@ -85,7 +89,7 @@ absl::Status calibrate(const Arguments& arguments) {
   if (arguments.has("json"))
     std::puts(result->dump(2).c_str());
   else
-    absl::PrintF("%s%s", table_of(*result), last_lines(*result, report));
+    absl::PrintF("%s%s", table_of(*result), last_lines(*result, report, !outcome.ok()));
   return outcome;
 }
 
@@ -96,9 +100,9 @@ Verb calibrate_verb() {
       "calibrate",
       "",
       0,
-      "measure the processor for at most ten seconds, so that kernels are chosen for this machine and not "
-      "for a "
-      "table's",
+      "measure the rates of this processor in about six seconds; later commands use them in place of a "
+      "table's "
+      "values",
       {device_flag(),
        {"output", "FILE", "also add the facts to this file, which other ranks can take with --calibration"},
        {"time", "MS", "milliseconds for everything, at most 10000 (default: 6000)"},

@@ -222,14 +222,15 @@ void print_ratios(const std::vector<Row>& rows) {
   const Row* worst = nullptr;
   for (const Row& row : rows) {
     const double ratio = row.ratio();
-    if (ratio <= 0) continue;
+    if (!row.good() || ratio <= 0) continue;
     logs += std::log(ratio);
     ++count;
     if (worst == nullptr || ratio < worst->ratio()) worst = &row;
   }
   if (count == 0) return;
   absl::PrintF(
-      "Lathe against the fastest library: %.2fx in the geometric mean of %d payloads, worst %.2fx (%s)\n",
+      "speed of Lathe over the fastest library: %.2fx in the geometric mean of %d payloads, worst %.2fx "
+      "(%s)\n",
       std::exp(logs / count), count, worst->ratio(), worst->payload);
 }
 

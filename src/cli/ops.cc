@@ -115,13 +115,9 @@ absl::Status tune(lathe_device* device, const AnyRequest& request, const lathe_t
                          [&](const auto& desc) { return call_tune(device, desc, options, report); });
 }
 
-absl::Status add_to_manifest(lathe_manifest* manifest, const AnyRequest& request) {
-  return std::visit(
-      [&](const auto& r) {
-        lathe_tuning tuning;
-        return check(call_add(manifest, descriptor(r, &tuning), r.sizes().front()));
-      },
-      request);
+absl::Status add_to_manifest(lathe_device* device, lathe_manifest* manifest, const AnyRequest& request) {
+  const int64_t m = std::visit([](const auto& r) { return r.sizes().front(); }, request);
+  return with_descriptor(device, request, [&](const auto& desc) { return call_add(manifest, desc, m); });
 }
 
 }  // namespace lathe::cli

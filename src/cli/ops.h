@@ -62,7 +62,7 @@ absl::StatusOr<Json> explain(lathe_device* device, const AnyRequest& request);
 // As lathe_tune_matmul.
 absl::Status tune(lathe_device* device, const AnyRequest& request, const lathe_tune_options& options,
                   lathe_tune_report* report);
-// As lathe_manifest_add_matmul. The request's M is the largest one. B is not packed.
-absl::Status add_to_manifest(lathe_manifest* manifest, const AnyRequest& request);
+// As lathe_manifest_add_matmul. The request's M is the largest one. The device decides how B is packed.
+absl::Status add_to_manifest(lathe_device* device, lathe_manifest* manifest, const AnyRequest& request);
 
 }  // namespace lathe::cli

@@ -20,17 +20,19 @@ absl::Status warm_file(const Arguments& arguments) {
 absl::Status warm_request(const Arguments& arguments, const AnyRequest& request) {
   absl::StatusOr<Manifest> manifest = make_manifest();
   if (!manifest.ok()) return manifest.status();
-  if (absl::Status s = add_to_manifest(manifest->get(), request); !s.ok()) return s;
   absl::StatusOr<Opened> opened = open(arguments);
-  return opened.ok() ? warm_manifest(arguments, *opened, manifest->get()) : opened.status();
+  if (!opened.ok()) return opened.status();
+  if (absl::Status s = add_to_manifest(opened->device.get(), manifest->get(), request); !s.ok()) return s;
+  return warm_manifest(arguments, *opened, manifest->get());
 }
 
 }  // namespace
 
 std::vector<Verb> warm_verbs() {
-  std::vector<Verb> verbs =
-      verbs_of_ops("warm", "compile the kernels of %s for every number of rows up to the given one",
-                   warm_flags(), /*runs=*/false, warm_request);
+  std::vector<Verb> verbs = verbs_of_ops("warm",
+                                         "compile the kernels of %s: of a product for every M up to the "
+                                         "given one, of other ops for every number of rows",
+                                         warm_flags(), /*runs=*/false, warm_request);
   verbs.push_back({"warm",
                    "FILE",
                    1,

@@ -57,7 +57,8 @@ bool is_of_all_workers(absl::string_view fact) {
          fact == "step_seconds" || fact == "wake_seconds";
 }
 
-// Why the file has no entry for the machine. With several entries, the difference to the one that differs last.
+// Why the file has no entry for the machine. With several entries: the difference to the first one of the same
+// processor and target, if there is one.
 std::string absence(const CalibrationFile& file, const MachineIdentity& machine) {
   if (file.machines.empty()) return "it has no usable entry";
   if (file.machines.size() == 1)
@@ -184,8 +185,8 @@ void apply_calibration(const CalibrationFile& file, const MachineIdentity& machi
   facts->calibration = absl::StrCat("measured with ", found->workers,
                                     found->workers == 1 ? " worker: " : " workers: ", file.path);
   if (!same_workers)
-    absl::StrAppend(&facts->calibration, "; here are ", workers,
-                    ", so what all workers reach together is not taken from it");
+    absl::StrAppend(&facts->calibration, "; this device has ", workers,
+                    ", so the facts of all workers together are not used");
 }
 
 }  // namespace lathe

@@ -91,7 +91,7 @@ struct Fact {
 inline constexpr absl::string_view kMeasuredPrefix = "measured: ", kTablePrefix = "default: ";
 absl::string_view origin_of(const Fact& fact);  // "measured", "table", or "system" for all other sources
 
-// The facts that the oracle reads. Each value is finite, greater than 0 and less than 1e18. Only a cache size
+// The known facts. The oracle does not read those yet that only a calibration gives. Each value is finite, greater than 0 and less than 1e18. Only a cache size
 // may be 0: the device has no such cache. The oracle uses a default for an absent fact.
 //   CPU:  cores, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes,
 //         memory_bytes_per_second   one socket

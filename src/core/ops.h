@@ -1,5 +1,5 @@
-// The ops, one row each. The enum Op, the readers of descriptors and the C functions of an op are generated from this
-// list.
+// The ops, one row each. The enum Op, the declarations of the readers of descriptors and the C functions of an op are
+// generated from this list.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,8 @@ CalibrationFile read_calibrations(const ContextOptions& options, const std::stri
   absl::StatusOr<CalibrationFile> read =
       text.ok() ? parse_calibrations(*text) : absl::StatusOr<CalibrationFile>(text.status());
   CalibrationFile file;
-  if (read.ok())
+  const bool whole = read.ok();
+  if (whole)
     file = *std::move(read);
   else
     file.refused.push_back(std::string(read.status().message()));
@@ -31,7 +32,8 @@ CalibrationFile read_calibrations(const ContextOptions& options, const std::stri
         LogLevel::kWarning,
         absl::StrCat("calibration: ", text.ok() ? absl::StrCat(path, ": ") : "", file.refused.front(),
                      file.refused.size() > 1 ? absl::StrCat(" (and ", file.refused.size() - 1, " more)") : "",
-                     "; the facts of tables and of the system are used instead"));
+                     whole ? "; damaged entries are ignored"
+                           : "; the facts of tables and of the system are used instead"));
   return file;
 }
 

@@ -154,7 +154,7 @@ Json devices_json(const lathe_context& context) {
       Json device = to_json(*facts);
       device["description"] = device["name"];
       device["name"] = name;
-      device["facts"] = facts_with_origin(facts->facts);
+      if (facts->target.backend == Backend::kCpu) device["facts"] = facts_with_origin(facts->facts);
       device["available"] = true;
       device["reason"] = "";
       devices.push_back(std::move(device));

@@ -40,7 +40,8 @@ absl::StatusOr<std::vector<std::string>> files_of(const lathe_context& context,
 }
 
 absl::Status add_to_file(const std::string& path, const Calibration& calibration) {
-  bool locked = false;
+  bool locked =
+      false;  // without the lock another process may overwrite the entry, which a new calibration mends
   return update_text_file(path, kLockSeconds, &locked,
                           [&](absl::string_view there) -> absl::StatusOr<std::string> {
                             CalibrationFile file;
@@ -50,7 +51,10 @@ absl::Status add_to_file(const std::string& path, const Calibration& calibration
                             if (!file.refused.empty())
                               return absl::InvalidArgumentError(file.refused.front());
                             put_calibration(calibration, &file.machines);
-                            return calibration_text(file.machines);
+                            std::string text = calibration_text(file.machines);
+                            // A file that no reader accepts must not be written: it may have too many machines.
+                            LATHE_RETURN_IF_ERROR(parse_calibrations(text).status());
+                            return text;
                           });
 }
 
@@ -97,6 +101,9 @@ absl::Status calibrate(lathe_context& context, const CalibrateRequest& request,
   LATHE_ASSIGN_OR_RETURN(const std::vector<std::string> files, files_of(context, request));
   LATHE_ASSIGN_OR_RETURN(const Calibrated calibrated,
                          calibrate_device(request.device, driver_options(context), request.measure));
+  if (calibrated.calibration.facts.empty())
+    return absl::UnavailableError(
+        "calibrate: there was no time to measure anything, so nothing was stored: give it more time");
   absl::Status status;
   std::vector<std::string> stored;
   for (const std::string& file : files) {

@@ -210,7 +210,7 @@ def check_peers(cache, table, bars, output):
             assert re.search(rf"^{name} .* {ratios[name]:.2f}x ", output, re.M), (name, ratios[name], output)
     mean = math.exp(sum(math.log(ratio) for ratio in ratios.values()) / len(ratios))
     worst = min(ratios, key=ratios.get)
-    wanted = (f"Lathe against the fastest library: {mean:.2f}x in the geometric mean of {len(ratios)} payloads, "
+    wanted = (f"speed of Lathe over the fastest library: {mean:.2f}x in the geometric mean of {len(ratios)} payloads, "
               f"worst {ratios[worst]:.2f}x ({worst})\n")
     assert wanted in output, (wanted, output)
 

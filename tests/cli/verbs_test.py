@@ -141,6 +141,11 @@ def test_warm_and_cache(cache, shapes):
     # After the warm-up, no M in the range compiles.
     for m in (1, 16, 17, 33, 40):
         assert run("matmul", f"{m}x96x64", cache=cache)["cache_outcome"] == "disk hit"
+    # A single request, also with packed weights.
+    for flags in ([], ["--packed"]):
+        text = lathe("warm", "matmul", "3x80x48", *flags, cache=cache)
+        assert re.search(r"^3 classes: 3 compiled, 0 loaded", text, re.MULTILINE), text
+        assert run("matmul", "2x80x48", *flags, cache=cache)["cache_outcome"] == "disk hit"
 
     # The same for a described device, in the same cache.
     h200 = lathe("warm", shapes, "--m-max", 1, "--dtype", "f16", "--facts", "h200", cache=cache)
@@ -293,7 +298,8 @@ def test_calibrate(cache, output):
     output.write_text(json.dumps(foreign))
     assert re.search(r"^ +calibration not used: .*stepping is \d+, not \d+$",
                      lathe("devices", "--calibration", output, cache=""), re.MULTILINE)
-    assert "origin" not in lathe("explain", "matmul", "7x96x64", cache=cache)
+    explained = json.loads(lathe("explain", "matmul", "7x96x64", "--json", cache=cache))
+    assert all("origin" not in fact for fact in explained["facts"]["facts"].values()), explained["facts"]
     assert json.loads(lathe("calibrate", "--time", 200, "--json", cache=cache))["stored"] == [f"{cache}/calibration.json"]
 
     def fails(*words, code, directory=""):
@@ -305,7 +311,10 @@ def test_calibrate(cache, output):
     assert "a described device cannot be measured" in fails("--facts", "h200", code=2)
     assert "a described device cannot be measured" in fails("--target", "sm_90a", code=2)
     assert "cuda:0 cannot be measured" in fails("--device", "cuda:0", code=1)
-    assert "not stored, because there is no cache directory: give --output FILE" in lathe("calibrate", "--time", 200, cache="")
+    kept = pathlib.Path(f"{cache}/calibration.json").read_text()
+    assert "there was no time to measure anything, so nothing was stored" in fails("--time", 1, code=1, directory=str(cache))
+    assert pathlib.Path(f"{cache}/calibration.json").read_text() == kept
+    assert "not stored, because there is no calibration file: set a cache directory or give --output FILE" in lathe("calibrate", "--time", 200, cache="")
     assert "/nonexistent" in fails("--output", "/nonexistent/t.json", code=1)
     assert "--time" in fails("--time", 10001, code=2)
 

@@ -133,7 +133,7 @@ TEST(Calibration, FactsOfAllWorkersNeedTheSameNumberOfWorkers) {
   apply_calibration(file_of({calibration(server(), 17e9)}), server(), 1, &facts);
   EXPECT_EQ(facts.facts.at("core_bytes_per_second").value, 17e9);
   EXPECT_EQ(facts.facts.at("memory_bytes_per_second").value, 358e9);
-  EXPECT_THAT(facts.calibration, HasSubstr("here are 1"));
+  EXPECT_THAT(facts.calibration, HasSubstr("this device has 1"));
 }
 
 TEST(Calibration, NoFileLeavesFactsUnchanged) {

@@ -174,7 +174,7 @@ TEST_F(Allocation, CalibrationsSurviveEveryFailure) {
   };
   ASSERT_EQ(lathe_context_create(&options, &context), LATHE_OK) << lathe_last_error();
   lathe_calibrate_options how = LATHE_CALIBRATE_OPTIONS_INIT;
-  how.nanoseconds = 1;
+  how.nanoseconds = 30 * 1000 * 1000;
   how.pool_bytes = 1 << 16;
   how.output = output.c_str();
   lathe_calibrate_report report = LATHE_CALIBRATE_REPORT_INIT;

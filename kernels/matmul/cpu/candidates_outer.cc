@@ -126,8 +126,8 @@ void append_whole(const CandidateContext& context, const CpuRates& rates, const 
 
 // With K blocks: all passes take a block of B before the next one.
 void append_blocked(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                    const RegisterTile& t, CompileConfig config, const OuterCycles& cycles,
-                    std::vector<RankedPlan>* out) {
+                    const OuterReads& reads, const RegisterTile& t, CompileConfig config,
+                    const OuterCycles& cycles, std::vector<RankedPlan>* out) {
   const CpuFetch fetch = outer_fetch(rates, s);
   const int32_t few = fetch == CpuFetch::kNear ? 16 : 8;
   config.tile_k = s.m <= 4 ? few : s.m <= kOuterMaxM ? 32 : kDeepBlock;
@@ -135,8 +135,7 @@ void append_blocked(const CandidateContext& context, const CpuRates& rates, cons
   Stream stream;
   if (s.m > kOuterMaxM) stream.most_columns = kDeepColumns;
   // Two to four rows gain by a pace; a single row loses.
-  const double b_bytes = double(s.n) * double(s.k) * s.b_bytes;
-  if (s.m > 1 && s.m <= 4 && s.n >= config.register_n && b_bytes > rates.l2_bytes)
+  if (s.m > 1 && s.m <= 4 && s.n >= config.register_n && reads.b_bytes > rates.l2_bytes)
     config.pace = pace_of(rates, s, t, config.unroll_k);
   append_streamed(
       context, rates, s, config, stream, "fma f32; K ascending",
@@ -198,7 +197,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
     if (s.m <= (reads.is_small ? kSmallOuterMaxM : kOuterMaxM))
       append_whole(context, rates, s, reads, config, cycles, out);
     if (!reads.is_small && s.m <= kBlockedOuterMaxM)
-      append_blocked(context, rates, s, t, config, cycles, out);
+      append_blocked(context, rates, s, reads, t, config, cycles, out);
   }
 }
 

@@ -91,7 +91,9 @@ void spin(double seconds) {
 // Runs tasks on the workers of a pool.
 class Team {
  public:
-  Team(int32_t workers, int32_t processors) : workers_(workers), pool_(workers, processors) {}
+  Team(int32_t workers, int32_t processors) : workers_(workers), pool_(workers, processors) {
+    (void)pool_.try_enter();  // for good: nobody else has this pool
+  }
 
   int32_t size() const { return workers_; }
 

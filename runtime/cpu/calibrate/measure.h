@@ -28,12 +28,11 @@ struct Measurement {
 
 // Measures on the calling thread and on a worker pool that ends with the call. `facts` gives the target, which the
 // processor must have with its registers acquired, and the sizes of the caches. Other work on the machine makes the
-// results smaller. So measurements take turns; a rate is the limit of the upper tenth of its windows, and a cost that
-// of the lower quarter.
+// results smaller. So measurements take turns. A rate is the 90th percentile of its windows, a cost the 25th.
 Measurement measure_cpu(const DeviceFacts& facts, const MeasureOptions& options);
 
 // Four times the last-level cache for each worker, because workers may have caches of their own. So no line is still in
-// a cache when its turn comes again. At most 1.5 GB and a quarter of the available memory.
+// a cache when its turn comes again. At least 64 MB, at most 1.5 GB, and at most a quarter of the available memory.
 size_t pool_bytes_for(const DeviceFacts& facts, int32_t workers, size_t available_bytes);
 
 }  // namespace lathe

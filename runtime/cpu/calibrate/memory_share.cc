@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -24,24 +25,43 @@ uint64_t number_in(const CpuSystem& system, absl::string_view path, uint64_t oth
                                                                                               : otherwise;
 }
 
-// What a group has left of its limit; UINT64_MAX without a limit.
-uint64_t left_in(const CpuSystem& system, const std::string& folder, const char* limit, const char* used) {
-  const uint64_t most = number_in(system, absl::StrCat(folder, "/", limit), UINT64_MAX);
+// The names of a cgroup's files, and of the fields of memory.stat that count its page cache.
+struct GroupFiles {
+  const char *limit, *used, *inactive_cache, *active_cache;
+};
+constexpr GroupFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
+                                  "total_active_file"};
+constexpr GroupFiles kVersion2 = {"memory.max", "memory.current", "inactive_file", "active_file"};
+
+// What a group has left of its limit; UINT64_MAX without a limit. Page cache counts as left, because the kernel
+// reclaims it.
+uint64_t left_in(const CpuSystem& system, const std::string& folder, const GroupFiles& files) {
+  const uint64_t most = number_in(system, absl::StrCat(folder, "/", files.limit), UINT64_MAX);
   if (most == UINT64_MAX) return most;
-  return most - std::min(most, number_in(system, absl::StrCat(folder, "/", used), 0));
+  uint64_t used = number_in(system, absl::StrCat(folder, "/", files.used), 0);
+  const std::string statistics = read_system_file(system, absl::StrCat(folder, "/memory.stat"));
+  for (const absl::string_view line : absl::StrSplit(statistics, '\n')) {
+    const std::pair<absl::string_view, absl::string_view> field =
+        absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    uint64_t bytes;
+    if ((field.first == files.inactive_cache || field.first == files.active_cache) &&
+        absl::SimpleAtoi(field.second, &bytes))
+      used -= std::min(used, bytes);
+  }
+  return most - std::min(most, used);
 }
 
 uint64_t left_in_groups(const CpuSystem& system) {
-  uint64_t least = left_in(system, "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes");
+  uint64_t least = left_in(system, "/sys/fs/cgroup/memory", kVersion1);
   std::string folder = "/sys/fs/cgroup";
-  least = std::min(least, left_in(system, folder, "memory.max", "memory.current"));
+  least = std::min(least, left_in(system, folder, kVersion2));
   const std::string membership = read_system_file(system, "/proc/self/cgroup");
   for (const absl::string_view line : absl::StrSplit(membership, '\n')) {
     absl::string_view group = line;
     if (!absl::ConsumePrefix(&group, "0::/")) continue;
     for (const absl::string_view name : absl::StrSplit(group, '/', absl::SkipEmpty())) {
       absl::StrAppend(&folder, "/", name);
-      least = std::min(least, left_in(system, folder, "memory.max", "memory.current"));
+      least = std::min(least, left_in(system, folder, kVersion2));
     }
   }
   return least;

@@ -149,9 +149,13 @@ TEST(Measure, AvailableMemoryIsTheLeastOfSystemAndGroups) {
   tree.write("/sys/fs/cgroup/a/memory.max", "1048576\n").write("/sys/fs/cgroup/a/memory.current", "48576\n");
   tree.write("/sys/fs/cgroup/a/b/memory.max", "max\n");
   EXPECT_EQ(available_memory(tree.system()), 1000000u);
+  tree.write("/sys/fs/cgroup/a/memory.stat", "anon 8576\ninactive_file 30000\nactive_file 10000\nslab 1\n");
+  EXPECT_EQ(available_memory(tree.system()), 1040000u) << "page cache can be reclaimed";
   tree.write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "500000\n");
   tree.write("/sys/fs/cgroup/memory/memory.usage_in_bytes", "600000\n");
   EXPECT_EQ(available_memory(tree.system()), 0u) << "more is used than allowed";
+  tree.write("/sys/fs/cgroup/memory/memory.stat", "total_inactive_file 150000\ntotal_active_file 50000\n");
+  EXPECT_EQ(available_memory(tree.system()), 100000u);
 }
 
 TEST(MemoryBlock, TouchesUntilTheDeadline) {
