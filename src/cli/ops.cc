@@ -69,7 +69,7 @@ std::vector<Verb> verbs_of_ops(const std::string& verb, const std::string& summa
     v.name = absl::StrCat(verb, " ", op.name);
     v.words = op.shape;
     v.words_wanted = 1;
-    v.summary = absl::StrReplaceAll(summary, {{"%s", op.noun}});
+    v.summary = absl::StrReplaceAll(summary, {{"%s", op.noun}, {"%w", op.warmed}});
     v.flags = runs ? op.run_flags(more) : op.flags(more);
     for (const auto& [of, words] : op.examples)
       if (of == verb) v.examples.push_back(example_of(verb, op, words));

@@ -24,9 +24,10 @@ namespace lathe::cli {
 using AnyRequest = std::variant<MatmulRequest, ArgmaxRequest, MatmulArgmaxRequest, ElementwiseRequest>;
 
 struct OpRow {
-  const char* name;   // "matmul"
-  const char* noun;   // in help texts: "a matmul"
-  const char* shape;  // the word that gives the sizes: "MxNxK"
+  const char* name;    // "matmul"
+  const char* noun;    // in help texts: "a matmul"
+  const char* shape;   // the word that gives the sizes: "MxNxK"
+  const char* warmed;  // what a warm-up of one request covers: "every M up to the given one"
   // The flags of a request, followed by `more`. The run flags add those that only matter if it runs. Null `run_flags`:
   // the command does not run the op on its own.
   std::vector<Flag> (*flags)(const std::vector<Flag>& more);
@@ -45,8 +46,8 @@ absl::StatusOr<AnyRequest> as_any(absl::StatusOr<Request> request) {
 
 // What a verb does with a request.
 using RequestVerb = absl::Status (*)(const Arguments& arguments, const AnyRequest& request);
-// The verb `verb` ("explain") for each op. `summary` has %s where the op's noun belongs. The run flags are taken if
-// `runs`, and ops that do not run are left out.
+// The verb `verb` ("explain") for each op. In `summary`, %s becomes the op's noun and %w its `warmed`. With `runs`, the run
+// flags are taken, and ops that do not run are left out.
 std::vector<Verb> verbs_of_ops(const std::string& verb, const std::string& summary,
                                const std::vector<Flag>& more, bool runs, RequestVerb act);
 

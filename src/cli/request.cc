@@ -233,6 +233,7 @@ OpRow matmul_op() {
   return {"matmul",
           "a matmul",
           "MxNxK",
+          "every M up to the given one",
           matmul_flags,
           matmul_run_flags,
           [](const Arguments& arguments) { return as_any(matmul_request_with_shape(arguments)); },

@@ -62,6 +62,7 @@ OpRow argmax_op() {
   return {"argmax",
           "an argmax",
           "ROWSxN",
+          "every number of rows and every row length",
           argmax_flags,
           argmax_run_flags,
           [](const Arguments& arguments) { return as_any(argmax_request(arguments)); },

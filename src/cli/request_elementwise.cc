@@ -66,6 +66,7 @@ OpRow elementwise_op() {
   return {"elementwise",
           "an elementwise program",
           "MxN",
+          "every size",
           elementwise_flags,
           /*run_flags=*/nullptr,
           [](const Arguments& arguments) { return as_any(elementwise_request(arguments)); },

@@ -93,6 +93,7 @@ OpRow matmul_argmax_op() {
   return {"matmul_argmax",
           "a matmul_argmax",
           "MxNxK",
+          "every M up to the given one",
           matmul_argmax_flags,
           matmul_argmax_run_flags,
           [](const Arguments& arguments) { return as_any(matmul_argmax_request(arguments)); },

@@ -29,10 +29,8 @@ absl::Status warm_request(const Arguments& arguments, const AnyRequest& request)
 }  // namespace
 
 std::vector<Verb> warm_verbs() {
-  std::vector<Verb> verbs = verbs_of_ops("warm",
-                                         "compile the kernels of %s: of a product for every M up to the "
-                                         "given one, of other ops for every number of rows",
-                                         warm_flags(), /*runs=*/false, warm_request);
+  std::vector<Verb> verbs =
+      verbs_of_ops("warm", "compile the kernels of %s for %w", warm_flags(), /*runs=*/false, warm_request);
   verbs.push_back({"warm",
                    "FILE",
                    1,
