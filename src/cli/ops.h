@@ -46,8 +46,8 @@ absl::StatusOr<AnyRequest> as_any(absl::StatusOr<Request> request) {
 
 // What a verb does with a request.
 using RequestVerb = absl::Status (*)(const Arguments& arguments, const AnyRequest& request);
-// The verb `verb` ("explain") for each op. In `summary`, %s becomes the op's noun and %w its `warmed`. With `runs`, the run
-// flags are taken, and ops that do not run are left out.
+// The verb `verb` ("explain") for each op. In `summary`, %s becomes the op's noun and %w its `warmed`. With `runs`, the
+// verb takes the run flags, and ops that do not run are left out.
 std::vector<Verb> verbs_of_ops(const std::string& verb, const std::string& summary,
                                const std::vector<Flag>& more, bool runs, RequestVerb act);
 
