@@ -104,6 +104,18 @@ void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Valu
       e.store_vector(s.words.to_scratch(x), memory, e.add(to, at));
     });
   });
+  // A register tile multiplies the vectors past the last column, too. Subnormal numbers that an earlier
+  // kernel left there would make each of its FMAs many times slower.
+  const int64_t lanes = s.words.lanes();
+  Value end = e.mul(e.ceil_div(s.length, e.idx(lanes)), lanes);
+  e.when(e.less(end, e.idx(pitch)), [&] {
+    e.loop(e.idx(0), words, 1, [&](Value word) {
+      e.loop(end, e.idx(pitch), lanes, [&](Value at) {
+        e.store_vector(s.words.to_scratch(s.words.zero_words()), memory,
+                       e.add(base, e.add(e.mul(word, pitch), at)));
+      });
+    });
+  });
 }
 
 Value last_panel(Emit& e, const CpuTile& t) {
