@@ -66,7 +66,7 @@ enum Split : int32_t {
   X(stages, "s", 1, 1, 64)                                                                                     \
   /* CPU: what is prefetched, a CpuFetch (kernels/matmul/cpu/shape.h). */                                      \
   X(prefetch, "f", 0, 0, 7)                                                                                    \
-  /* CPU, "packed": how many cache lines ahead in the packed panels of B to prefetch; 0: no prefetch. */       \
+  /* CPU, "packed" and "panel*": how many cache lines ahead in the packed panels to prefetch; 0: none. */      \
   X(prefetch_lines, "lines", 0, 0, 1024)                                                                       \
   /* CPU, "dot" and "amx*", 1: the rows operand (A, or B if transposed) is copied first; 0: read in place. */  \
   X(copy_rows, "copy", 0, 0, 1)                                                                                \
@@ -79,7 +79,7 @@ enum Split : int32_t {
   /* CPU, "direct" and "amx_t": rows of the transposed tile that are transposed and written to D at a time, */ \
   /* while the next ones are computed; 0: the whole tile at the end. */                                        \
   X(piece, "piece", 0, 0, kMostTile)                                                                           \
-  /* CPU, "outer" and "direct_a", 1: sums go from registers through the epilogue to D; 0: through scratch. */  \
+  /* CPU, "outer", "panel", "direct_a", 1: sums go from registers through the epilogue to D; 0: by scratch. */ \
   X(store_directly, "store", 0, 0, 1)                                                                          \
   /* A Split: whether the kernel may be launched with splits > 1, and who merges the partial results. */       \
   /* The merge is always in ascending order of K. */                                                           \

@@ -29,6 +29,12 @@ constexpr int64_t kDeepColumns = 240;
 constexpr double kDeepShare = 0.75;
 double deep_bytes(const MatmulSizes& s) { return double(kDeepColumns) * (s.m + 2.0 * kDeepBlock) * 4; }
 
+// Whether the FMA units, two of 16 lanes, take lines faster than L2 delivers them. A core that reads fast hides that.
+bool waits_for_l2(const CpuRates& rates) {
+  constexpr double kWide = 32;
+  return rates.fma_units * rates.lanes >= kWide && !rates.reads_fast();
+}
+
 // Cycles per step lost to rows of A that share a set of L1, beyond its eight ways: such elements come from
 // L2 in every step.
 double crowded_cycles(const MatmulSizes& s, const RegisterTile& t) {
@@ -40,14 +46,19 @@ double crowded_cycles(const MatmulSizes& s, const RegisterTile& t) {
 // `depth`: rows of B that all passes take before the next ones.
 double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double passes,
                     double crowded, double depth, double n, double k) {
+  // More rows of B in a set of L1 than it has ways evict each other before the next pass.
+  constexpr double kWays = 12;
+  const auto pitch = static_cast<int64_t>(double(s.n) * s.b_bytes);
+  const bool crowded_b = lines_a_set(static_cast<int64_t>(std::min(depth, k)), pitch) > kWays;
   const auto group = [&](double vectors) {
     const double bytes = vectors * rates.lanes * s.b_bytes, loads = t.rows + vectors;
-    const double b_rate = rates.reread_bytes_per_cycle(bytes * std::min(depth, k));
+    double b_rate = rates.reread_bytes_per_cycle(bytes * std::min(depth, k));
+    if (b_rate == 0 && crowded_b) b_rate = kL2BytesPerCycle;
     const double b_cycles = b_rate > 0 ? (passes - 1) / passes * bytes / b_rate : 0;
     const double converted = (s.narrow_a ? t.rows : 0) + (s.narrow_b ? vectors : 0);
     const double step = rates.step_cycles(t.rows * vectors, loads, converted) + crowded;
     constexpr double kGroupCycles = 20;  // cycles to enter and leave the loop over k
-    return passes * (k * std::max(step, b_cycles) + kGroupCycles);
+    return passes * (k * (waits_for_l2(rates) ? step + b_cycles : std::max(step, b_cycles)) + kGroupCycles);
   };
   // The rest of N beyond whole groups is one group in a single task, otherwise one vector after the other.
   const double whole = std::floor(n / (t.columns * rates.lanes));
@@ -60,7 +71,9 @@ double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
 constexpr double kJumpBytes = 1700;
 // The slowdown of the passes over a tile's block of B if L1 does not hold it beside A's lines and the sums.
 double block_share(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double depth) {
-  constexpr double kBeside = 1.6, kFromL2 = 1.25;
+  constexpr double kBeside = 1.6, kFromL2 = 1.25, kBothFromL2 = 1.6;
+  // The rows of A come from L2, too.
+  if (waits_for_l2(rates)) return kBothFromL2;
   return kBeside * t.columns * rates.lanes * s.b_bytes * depth > rates.l1d_bytes ? kFromL2 : 1;
 }
 // With K blocks every tile loads and stores its sums per block.

@@ -65,6 +65,17 @@ class PanelPricing {
   int64_t columns() const { return transposed_ ? s_.m : s_.n; }
   // CompileConfig::copy_ahead of a plan that does not split K.
   bool can_copy_ahead(const PanelShape& p) const;
+  // Whether the passes over a K block prefetch the columns of the next one, which L2 must hold beside it.
+  bool fetches_block(const PanelShape& p) const {
+    constexpr double kHeld = 0.8;
+    return !turn_columns_ && !p.whole && p.depth < s_.k &&
+           double(p.tile_columns) * p.depth * (4 / p.k_per_lane + column_bytes()) <= kHeld * rates_.l2_bytes;
+  }
+  // CompileConfig::store_directly.
+  bool stores_directly(const PanelShape& p, int32_t splits) const {
+    return !transposed_ && !p.whole && p.depth >= s_.k &&
+           (splits > 1 || has_short_epilogue(context_.problem));
+  }
   // The estimate of the cost model, which ignores that splits of K and short K blocks do not copy ahead.
   bool copies_ahead(const PanelShape& p) const {
     constexpr int32_t kLineWords = 16;
@@ -107,6 +118,8 @@ CompileConfig PanelPricing::config_of(const PanelShape& p) const {
   c.tile_n = transposed_ ? p.tile_rows : p.tile_columns;
   c.register_m = transposed_ ? p.register_columns : p.register_rows;
   c.register_n = transposed_ ? p.register_rows : p.register_columns;
+  if (!p.whole) c.prefetch_lines = kPanelLines;
+  if (fetches_block(p)) c.prefetch = static_cast<int32_t>(CpuFetch::kSpread);
   c.narrow_passes = transposed_ && has_narrow_passes(p.register_columns / rates_.lanes, CpuFetch::kNoChoice);
   return c;
 }
@@ -124,17 +137,20 @@ double PanelPricing::compute_seconds(const PanelShape& p, double rows, double co
   const double vectors = p.register_columns / rates_.lanes;
   const double step =
       rates_.step_cycles(p.register_rows * vectors, p.register_rows + vectors, 0) / kEfficiency;
-  // The panel of rows stays in L1. The columns' panels stream from L2, of which prefetching hides three
-  // quarters.
+  // The panel of rows stays in L1. The columns' panels come from L2; prefetching hides nearly all of that. A
+  // micro-kernel in C leaves it to the hardware.
+  constexpr double kExposed = 0.12;
   const double words = k / p.k_per_lane;
   const double row_rate = rates_.reread_bytes_per_cycle(double(p.register_rows) *
                                                         std::min<double>(p.depth, k) * 4 / p.k_per_lane);
-  const double column_rate = rates_.reread_bytes_per_cycle(p.packed_bytes());
+  const double column_rate = rates_.reread_bytes_per_cycle(p.packed_bytes()) / (p.whole ? 1 : kExposed);
   const double feed = (row_rate > 0 ? p.register_rows * 4 / row_rate : 0) +
                       (column_rate > 0 ? p.register_columns * 4 / column_rate : 0);
   const double sums = double(p.tile_rows) * p.tile_columns * 4;
-  const double sums_rate = p.packed_bytes() + sums <= rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
-  const double keep = 2.0 * p.register_rows * p.register_columns * 4 / sums_rate;
+  const double fetched = fetches_block(p) ? double(p.tile_columns) * p.depth * column_bytes() : 0;
+  const double sums_rate =
+      p.packed_bytes() + fetched + sums <= rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
+  const double keep = stores_directly(p, 1) ? 0 : 2.0 * p.register_rows * p.register_columns * 4 / sums_rate;
   constexpr double kTileCycles = 20;  // cycles to enter and leave the loop over k
   const double row_panels = std::ceil(rows / p.register_rows);
   const double tiles = row_panels * std::ceil(columns / p.register_columns);
@@ -177,11 +193,16 @@ double PanelPricing::pack_seconds(const PanelShape& p, double rows, double colum
                  (s_.blocks ? kDecodeCycles / rates_.lanes : 0));
   const double row_reading = read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), row_bytes(),
                                           bandwidth * CpuRates::run_efficiency(row_run));
-  // A transposition reads from as many pages as there are columns, and its registers wait for them.
-  const double waits = turn_columns_ ? 0.2 : 1;
-  const double column_reading =
-      read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows), column_bytes(),
-                   waits * bandwidth * CpuRates::run_efficiency(column_run));
+  // A transposition reads from as many pages as there are columns, and its registers wait for them. Otherwise
+  // it reads one row after the other.
+  const double rate = turn_columns_ ? 0.2 * bandwidth : std::min(bandwidth, rates_.stream_bytes_per_second);
+  double column_reading = read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows), column_bytes(),
+                                       rate * CpuRates::run_efficiency(column_run));
+  if (fetches_block(p)) {
+    const double first = std::min(1.0, p.depth / k);
+    column_reading = first * column_reading +
+                     (1 - first) * columns * column_bytes() / (kL2BytesPerCycle * rates_.clock_hz);
+  }
   return k * CpuRates::overlap(cycles / rates_.clock_hz, column_reading + (ahead ? 0 : row_reading));
 }
 
@@ -189,9 +210,13 @@ double PanelPricing::pack_seconds(const PanelShape& p, double rows, double colum
 double PanelPricing::tile_seconds(const PanelShape& p, double rows, double columns, double k,
                                   double bandwidth) const {
   double work = compute_seconds(p, rows, columns, k);
+  double beside = 0;  // seconds to read what is copied or prefetched beside the FMAs
   if (copies_ahead(p))
-    work = CpuRates::overlap(
-        work, k * read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), row_bytes(), bandwidth));
+    beside += k * read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), row_bytes(), bandwidth);
+  if (fetches_block(p))
+    beside += (k - std::min<double>(p.depth, k)) *
+              read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows), column_bytes(), bandwidth);
+  if (beside > 0) work = CpuRates::overlap(work, beside);
   return work + pack_seconds(p, rows, columns, k, bandwidth);
 }
 
@@ -224,6 +249,7 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
     r.plan.config = config_of(p);
     r.plan.config.split = splits > 1;
     r.plan.config.copy_ahead = splits == 1 && can_copy_ahead(p);
+    r.plan.config.store_directly = stores_directly(p, splits);
     r.plan.launch.splits = splits;
     r.plan.predicted_seconds = predicted;
     r.plan.numeric_recipe = rates_.k_per_lane == 4

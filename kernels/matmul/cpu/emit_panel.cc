@@ -290,9 +290,25 @@ class MicroKernel {
       return steps_of_pairs(e, t, m.depth, sums, [&](Value p, const Values& carried, bool whole) {
         return pair(p, carried, whole);
       });
-    if (m.beside == nullptr)
-      return steps_paced(e, t, e.ceil_div(m.depth, e.idx(t.words.per_lane())), sums, one);
-    return steps_beside(e, t, *m.beside, m.k0, m.depth, sums, one);
+    if (m.beside != nullptr) return steps_beside(e, t, *m.beside, m.k0, m.depth, sums, one);
+    if (t.fetch == CpuFetch::kSpread) return steps_spread(sums, one);
+    return steps_paced(e, t, e.ceil_div(m.depth, e.idx(t.words.per_lane())), sums, one);
+  }
+  // Prefetches this pass's share of the next K block of its columns, a row of B at a time.
+  Values steps_spread(const Values& sums, const std::function<Values(Value, const Values&)>& one) {
+    Value words = e.ceil_div(m.depth, e.idx(t.words.per_lane()));
+    Value share = e.ceil_div(e.idx(t.tile_k), e.ceil_div(t.rows, e.idx(mr)));  // rows of B
+    Value first = e.add(e.add(m.k0, t.tile_k), e.mul(e.div(m.i, e.idx(mr)), share));
+    Value steps = e.ceil_div(words, share);
+    const int64_t line = kLineBits / t.b.element.getIntOrFloatBitWidth();
+    return e.loop(e.idx(0), share, 1, sums, [&](Value turn, const Values& carried) {
+      Value row = e.min(e.add(first, turn), e.sub(t.depth, e.idx(1)));
+      Value from = e.add(t.b.offset, e.add(e.mul(row, t.b.row_stride), m.j));
+      for (int64_t at = 0; at < m.vectors * t.lanes; at += line)
+        e.prefetch(t.b.memory, e.add(from, at), kIntoL2);
+      Value begin = e.min(e.mul(turn, steps), words);
+      return e.loop(begin, e.min(e.add(begin, steps), words), 1, carried, one);
+    });
   }
   Values step(Value k, const Values& carried) {
     Values b;
@@ -314,12 +330,15 @@ class MicroKernel {
     if (t.a_in_place) return t.words.word_at(t.a, e.add(in_place[r], e.mul(k, t.words.per_lane())));
     return e.load(t.packing, e.add(e.add(m.a_base, r * a_pitch(t)), k));
   }
-  // Prefetches the packed panels of B that are read in place.
+  // Prefetches the panels of B: those that were packed in advance into L2, others from L2 into L1.
   void fetch(Value k) {
-    if (!panels_in_place(t) || t.prefetch_lines == 0) return;
-    const int64_t ahead = t.prefetch_lines * kLineBits / t.b.element.getIntOrFloatBitWidth();
+    if (t.prefetch_lines == 0) return;
+    const bool in_place = panels_in_place(t);
+    const int64_t bits = in_place ? t.b.element.getIntOrFloatBitWidth() : 32;
+    const int64_t ahead = t.prefetch_lines * kLineBits / bits;
     for (int64_t v = 0; v < m.vectors; v += std::max<int64_t>(1, kPackedColumns / t.lanes))
-      e.prefetch(panel.memory, e.add(panel.vectors[v], e.add(e.mul(k, panel.pitch), ahead)), kIntoL2);
+      e.prefetch(panel.memory, e.add(panel.vectors[v], e.add(e.mul(k, panel.pitch), ahead)),
+                 in_place ? kIntoL2 : kIntoL1);
   }
   Values multiply(Value k, const Values& b, Values sums) {
     for (int64_t r = 0; r < mr; ++r) {
@@ -537,8 +556,12 @@ std::string panel_refusal(const CpuTile& t) {
   if (t.ukernel && !t.is_one_block())
     return absl::StrCat("tile_k ", t.tile_k, " < K ", t.most_depth,
                         ": a ukernel needs all of K in one block");
-  if (t.a_in_place)
+  if (t.a_in_place) {
     if (std::string why = in_place_refusal(t); !why.empty()) return why;
+  } else if (t.fetch == CpuFetch::kSpread &&
+             (t.packed_word || t.ukernel || t.b_k_contiguous || t.b.k_contiguous)) {
+    return "prefetch 6 needs B contiguous across K, and the generated micro-kernel";
+  }
   return t.copy_ahead ? copy_ahead_refusal(t) : "";
 }
 

@@ -8,16 +8,18 @@
 namespace lathe {
 
 // CompileConfig::prefetch: what software prefetches for every cache line read, beside the hardware. It is the
-// choice of "dot", "dot_t", "outer" in blocks, "direct*", "bytes" and "amx*".
+// choice of "dot", "dot_t", "outer" in blocks, "panel", "direct*", "bytes" and "amx*".
 enum class CpuFetch : int32_t {
   kNoChoice = 0,  // the kernel prefetches nothing, or in one way only
   kNext = 1,      // a line of the columns, rows or K block that come next, into L2
   kNear = 2,  // a line 2 KiB ahead in the row being read, into L1; "outer", "bytes": what comes next, into L1
   kBoth = 3,  // kNext and kNear
-  kAhead = 4,   // a line 2 KiB ahead in the row being read, into L2; "outer": kTilesOn tiles ahead, into L2
-  kNone = 5,    // nothing
-  kSpread = 6,  // as kNext, divided evenly among all passes over the lines being read; "dot": into L1
-  kFar = 7,     // a line 5 KiB ahead in the row being read, into L1
+  kAhead = 4,  // a line 2 KiB ahead in the row being read, into L2; "outer": kTilesOn tiles ahead, into L2
+  kNone = 5,   // nothing
+  // As kNext, divided evenly among all passes over the lines being read. "dot": into L1; "panel": the columns that
+  // are packed next.
+  kSpread = 6,
+  kFar = 7,  // a line 5 KiB ahead in the row being read, into L1
 };
 constexpr bool fetches_next(CpuFetch f) { return f == CpuFetch::kNext || f == CpuFetch::kBoth; }
 constexpr bool fetches_near(CpuFetch f) {
@@ -48,6 +50,9 @@ constexpr int64_t kPackedLines = 64, kPacedLines = 16;
 constexpr int64_t packed_prefetch_lines(int64_t register_rows, int64_t pace) {
   return pace > 0 ? kPacedLines : register_rows > 5 ? kPackedLines : 0;
 }
+
+// The same of "panel" and "panel_t": a pass prefetches its packed columns from L2 into L1.
+constexpr int32_t kPanelLines = 16;
 
 // CompileConfig::chains of "direct*": with fewer than eight accumulators an FMA would wait for the one before
 // it, so even and odd K are summed apart.
