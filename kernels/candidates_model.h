@@ -29,6 +29,7 @@ constexpr double kHiddenRate = 30e9;
 // Extra cycles to convert a vector of 16-bit floats to f32. vcvtph2ps is two uops on Intel and AMD; bf16 takes
 // a zero-extending load and a shift (uops.info). They share ports with the FMAs. NEON: one fcvtl or shll each.
 constexpr double kConvertCycles = 1;
+constexpr double kPageBytes = 4096;
 // Taking a task from a shared counter and entering it; waking the workers and waiting for the last one.
 constexpr double kTaskSeconds = 0.2e-6;
 constexpr double kForkSeconds = 5e-6;
@@ -110,6 +111,11 @@ struct CpuRates {
   // Share of the memory rate that is left if a jump to another row follows every `run` bytes. A jump costs
   // the time of one cache line, for lines that were fetched in vain and the page lookup.
   static double run_efficiency(double run) { return run / (run + 64); }
+  // The same if the rows are `pitch` bytes apart: one on another page costs the time of a page walk, too.
+  static double page_efficiency(double run, double pitch) {
+    constexpr double kJumpBytes = 1700;
+    return run / (run + kJumpBytes * std::min(1.0, pitch / kPageBytes));
+  }
   // Workers take tasks as they become free: whole rounds of tasks, and the last worker ends late by part of a task.
   double schedule_seconds(double tasks, double average, double largest) const {
     if (workers == 1 || tasks <= 1) return tasks * (average + kTaskSeconds);

@@ -53,12 +53,14 @@ double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
   const auto group = [&](double vectors) {
     const double bytes = vectors * rates.lanes * s.b_bytes, loads = t.rows + vectors;
     double b_rate = rates.reread_bytes_per_cycle(bytes * std::min(depth, k));
-    if (b_rate == 0 && crowded_b) b_rate = kL2BytesPerCycle;
+    if (b_rate == 0 && crowded_b && s.m > kOuterMaxM) b_rate = kL2BytesPerCycle;
     const double b_cycles = b_rate > 0 ? (passes - 1) / passes * bytes / b_rate : 0;
     const double converted = (s.narrow_a ? t.rows : 0) + (s.narrow_b ? vectors : 0);
     const double step = rates.step_cycles(t.rows * vectors, loads, converted) + crowded;
+    const bool waits = s.m > kOuterMaxM && waits_for_l2(rates);
     constexpr double kGroupCycles = 20;  // cycles to enter and leave the loop over k
-    return passes * (k * (waits_for_l2(rates) ? step + b_cycles : std::max(step, b_cycles)) + kGroupCycles);
+    constexpr double kUnfetched = 3;     // how much longer lines take from L2 that nothing prefetches
+    return passes * (k * (waits ? step + kUnfetched * b_cycles : std::max(step, b_cycles)) + kGroupCycles);
   };
   // The rest of N beyond whole groups is one group in a single task, otherwise one vector after the other.
   const double whole = std::floor(n / (t.columns * rates.lanes));
@@ -67,8 +69,6 @@ double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
   return whole * group(t.columns) + (n == double(s.n) ? group(rest) : rest * group(1));
 }
 
-// The cost of a jump to another row of B in memory, in bytes.
-constexpr double kJumpBytes = 1700;
 // The slowdown of the passes over a tile's block of B if L1 does not hold it beside A's lines and the sums.
 double block_share(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double depth) {
   constexpr double kBeside = 1.6, kFromL2 = 1.25, kBothFromL2 = 1.6;
@@ -130,7 +130,7 @@ void append_whole(const CandidateContext& context, const CpuRates& rates, const 
   const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
   const double efficiency = reads.tiny       ? 1
                             : reads.is_small ? CpuRates::run_efficiency(run)
-                                             : run / (run + kJumpBytes);
+                                             : CpuRates::page_efficiency(run, kPageBytes);
   config.store_directly = has_short_epilogue(context.problem);
   append_streamed(
       context, rates, s, config, {efficiency}, "fma f32; K ascending",

@@ -96,6 +96,8 @@ class PanelPricing {
   double pack_seconds(const PanelShape& p, double rows, double columns, double k, double bandwidth) const;
   double pack_cycles(int32_t width, bool transposes, bool across, bool converts) const;
   double read_seconds(double extent, double total, double times, double bytes, double first_rate) const;
+  double page_efficiency(const PanelShape& p) const;
+  double pack_rate(const PanelShape& p, double bandwidth) const;
   double row_bytes() const { return transposed_ ? s_.b_bytes : s_.input_bytes; }
   double column_bytes() const { return transposed_ ? s_.input_bytes : s_.b_bytes; }
   bool converts_rows() const { return transposed_ ? rates_.converts_b : rates_.converts_a; }
@@ -172,6 +174,19 @@ double PanelPricing::pack_cycles(int32_t width, bool transposes, bool across, bo
   return vector * waste / (rates_.lanes * rates_.k_per_lane);
 }
 
+// The share of the memory rate for columns that are contiguous across K: each row of a task is a run.
+double PanelPricing::page_efficiency(const PanelShape& p) const {
+  return CpuRates::page_efficiency(p.tile_columns * column_bytes(), double(p.n) * column_bytes());
+}
+
+// The rate at which packing reads columns from memory. A transposition reads from as many pages as there are
+// columns, and its registers wait for them. Otherwise one row after the other is a single stream.
+double PanelPricing::pack_rate(const PanelShape& p, double bandwidth) const {
+  if (turn_columns_) return 0.2 * bandwidth * CpuRates::run_efficiency(p.depth * column_bytes());
+  return std::min(bandwidth, rates_.stream_bytes_per_second) *
+         CpuRates::run_efficiency(p.register_columns * column_bytes());
+}
+
 // Seconds to read `extent` lines of an operand with `total` lines that is read `times` times: once from
 // memory, then from a cache. `bytes`: per element.
 double PanelPricing::read_seconds(double extent, double total, double times, double bytes,
@@ -185,7 +200,6 @@ double PanelPricing::read_seconds(double extent, double total, double times, dou
 double PanelPricing::pack_seconds(const PanelShape& p, double rows, double columns, double k,
                                   double bandwidth) const {
   const double row_run = (turn_rows_ ? p.register_rows : p.depth) * row_bytes();
-  const double column_run = (turn_columns_ ? p.depth : p.register_columns) * column_bytes();
   const bool ahead = copies_ahead(p);
   const double cycles =
       (ahead ? 0 : rows * pack_cycles(p.register_rows, turn_rows_, turn_rows_, converts_rows())) +
@@ -193,11 +207,8 @@ double PanelPricing::pack_seconds(const PanelShape& p, double rows, double colum
                  (s_.blocks ? kDecodeCycles / rates_.lanes : 0));
   const double row_reading = read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), row_bytes(),
                                           bandwidth * CpuRates::run_efficiency(row_run));
-  // A transposition reads from as many pages as there are columns, and its registers wait for them. Otherwise
-  // it reads one row after the other.
-  const double rate = turn_columns_ ? 0.2 * bandwidth : std::min(bandwidth, rates_.stream_bytes_per_second);
   double column_reading = read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows), column_bytes(),
-                                       rate * CpuRates::run_efficiency(column_run));
+                                       pack_rate(p, bandwidth));
   if (fetches_block(p)) {
     const double first = std::min(1.0, p.depth / k);
     column_reading = first * column_reading +
@@ -214,8 +225,9 @@ double PanelPricing::tile_seconds(const PanelShape& p, double rows, double colum
   if (copies_ahead(p))
     beside += k * read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), row_bytes(), bandwidth);
   if (fetches_block(p))
-    beside += (k - std::min<double>(p.depth, k)) *
-              read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows), column_bytes(), bandwidth);
+    beside +=
+        (k - std::min<double>(p.depth, k)) * read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows),
+                                                          column_bytes(), bandwidth * page_efficiency(p));
   if (beside > 0) work = CpuRates::overlap(work, beside);
   return work + pack_seconds(p, rows, columns, k, bandwidth);
 }
