@@ -22,7 +22,17 @@ enum class DType : int32_t {
   kF8E5M2 = 8,
   kF8E4M3Fnuz = 9,
   kF8E5M2Fnuz = 10,
-  kQ4_0 = 11
+  kQ4_0 = 11,
+  kQ8_0 = 12,
+  kQ4_1 = 13,
+  kQ5_0 = 14,
+  kQ5_1 = 15,
+  kQ4_K = 16,
+  kQ5_K = 17,
+  kQ6_K = 18,
+  kIQ4_NL = 19,
+  kIQ4_XS = 20,
+  kMXFP4 = 21
 };
 
 // kF8: the 8-bit float formats. OCP's e4m3 has no infinity. The FNUZ formats (kF8Fnuz) have no infinity, one
@@ -39,8 +49,11 @@ struct DTypeRow {
   int16_t bytes;            // of one element, or of one block
   int16_t packed_word = 0;  // elements of K in a word of a packed weight (core/packed.h); 0: cannot be packed
   int16_t elements = 1;     // of one block
-  // Block formats: the byte offset and number of the block's f16 scales.
+  // Block formats: the byte offset and number of the block's f16 scales. No f16 scale: its first byte is a power of two.
   int16_t scales_at = 0, scales = 0;
+  // Block formats: cycles of a CPU to decode a vector to f32: widening, shifts, a permutation or a conversion, and its
+  // share of decoding the scales.
+  float decode_cycles = 0;
   // Block formats: whether a kernel multiplies the block's numbers by A rounded to int8 (Math::kInt8).
   bool has_int8 = false;
 };
@@ -58,8 +71,17 @@ inline constexpr DTypeRow kDTypes[] = {{DType::kNone, "none", DTypeKind::kNone, 
                                        {DType::kF8E5M2, "f8e5m2", DTypeKind::kF8, 1},
                                        {DType::kF8E4M3Fnuz, "f8e4m3fnuz", DTypeKind::kF8Fnuz, 1},
                                        {DType::kF8E5M2Fnuz, "f8e5m2fnuz", DTypeKind::kF8Fnuz, 1},
-                                       // An f16 scale, then 16 bytes of two 4-bit numbers each.
-                                       {DType::kQ4_0, "q4_0", DTypeKind::kBlocks, 18, 0, 32, 0, 1, true}};
+                                       {DType::kQ4_0, "q4_0", DTypeKind::kBlocks, 18, 0, 32, 0, 1, 3, true},
+                                       {DType::kQ8_0, "q8_0", DTypeKind::kBlocks, 34, 0, 32, 0, 1, 3},
+                                       {DType::kQ4_1, "q4_1", DTypeKind::kBlocks, 20, 0, 32, 0, 2, 3},
+                                       {DType::kQ5_0, "q5_0", DTypeKind::kBlocks, 22, 0, 32, 0, 1, 5},
+                                       {DType::kQ5_1, "q5_1", DTypeKind::kBlocks, 24, 0, 32, 0, 2, 5},
+                                       {DType::kQ4_K, "q4_k", DTypeKind::kBlocks, 144, 0, 256, 0, 2, 6},
+                                       {DType::kQ5_K, "q5_k", DTypeKind::kBlocks, 176, 0, 256, 0, 2, 8},
+                                       {DType::kQ6_K, "q6_k", DTypeKind::kBlocks, 210, 0, 256, 208, 1, 7},
+                                       {DType::kIQ4_NL, "iq4_nl", DTypeKind::kBlocks, 18, 0, 32, 0, 1, 3},
+                                       {DType::kIQ4_XS, "iq4_xs", DTypeKind::kBlocks, 136, 0, 256, 0, 1, 5},
+                                       {DType::kMXFP4, "mxfp4", DTypeKind::kBlocks, 17, 0, 32, 0, 0, 4}};
 inline constexpr size_t kDTypeCount = sizeof(kDTypes) / sizeof(kDTypes[0]);
 
 constexpr bool has_row(DType t) { return static_cast<uint32_t>(t) < kDTypeCount; }

@@ -157,10 +157,9 @@ std::vector<double> MatmulRequest::fill_blocks(const Operand& o) {
         double scale = whole ? random_->between(1, 2) * 0.5 : round_to(LATHE_F16, random_->normal() / 8);
         if (case_.values == Values::kSpecial && random_->below(50) == 0)
           scale = round_to(LATHE_F16, special[random_->below(5)]);
-        f.store_scale(block, scale);
+        f.store_scales(block, scale, random_->next(), whole);
         for (int64_t i = 0; i < f.elements; ++i) {
-          f.store(block, i,
-                  whole ? random_->between(f.zero - 4, f.zero + 4) : random_->between(f.lowest, f.highest));
+          f.store(block, i, random_->below(f.codes));
           values[static_cast<size_t>((b * o.rows + k + i) * o.columns + j)] = f.load(block, i);
         }
       }

@@ -14,8 +14,9 @@ namespace {
 using namespace mlir;
 
 constexpr int64_t kLanes = 16;
-constexpr int64_t kWords = Q4_0::kElements / 4;  // words of four bytes in a block
-constexpr int64_t kBlockBytes = Q4_0::kBytes;
+constexpr int64_t kElements = 32, kBlockBytes = 18;  // of q4_0
+constexpr int64_t kNumbers = 2;                      // the first byte of the numbers
+constexpr int64_t kWords = kElements / 4;            // words of four bytes in a block
 constexpr int64_t kChains = 4;
 constexpr int32_t kInfinityBits = 0x7f800000, kNanBits = 0x7fc00000;
 constexpr int32_t kRoundingBits = 0x4b400000;  // 1.5 * 2^23, where the spacing of floats is 1
@@ -24,7 +25,7 @@ constexpr int32_t kRoundingBits = 0x4b400000;  // 1.5 * 2^23, where the spacing 
 constexpr int32_t kLeastBits = 0x04000000;
 
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
-int64_t most_blocks(const CpuTile& t) { return ceil_div(t.most_depth, Q4_0::kElements); }
+int64_t most_blocks(const CpuTile& t) { return ceil_div(t.most_depth, kElements); }
 // The scales, or the first sums, of a row: one per block, written 16 at a time.
 int64_t scales_pitch(const CpuTile& t) { return round_up(most_blocks(t), kLanes); }
 // A row of A: its bytes, scales and first sums. The padding keeps rows from starting in the same cache set.
@@ -38,7 +39,7 @@ class Bytes {
       : e(emit),
         t(tile),
         rm(t.register_rows),
-        blocks(e.div(t.depth, e.idx(Q4_0::kElements))),
+        blocks(e.div(t.depth, e.idx(kElements))),
         last_row(e.sub(t.rows, e.idx(1))),
         last_column(e.sub(t.columns, e.idx(1))) {}
 
@@ -108,7 +109,7 @@ class Bytes {
       return e.to_f32(e.load_vector(t.a.memory, e.add(starts[q], h * kLanes), kLanes));
     };
     for (int64_t q = 0; q < kLanes; ++q) {
-      starts.push_back(e.add(row, e.mul(e.min(e.add(block0, q), last), Q4_0::kElements)));
+      starts.push_back(e.add(row, e.mul(e.min(e.add(block0, q), last), kElements)));
       Value bits[2];
       for (int64_t h = 0; h < 2; ++h)
         bits[h] = arith::AndIOp::create(e.b, e.loc, as(i32s(), half(q, h)), words(0x7fffffff));
@@ -137,8 +138,8 @@ class Bytes {
     }
     Value total =
         across(sums, [&](Value x, Value y) -> Value { return arith::AddIOp::create(e.b, e.loc, x, y); });
-    total = arith::SubIOp::create(
-        e.b, e.loc, total, words(static_cast<int32_t>(uint32_t{kRoundingBits} * uint32_t{Q4_0::kElements})));
+    total = arith::SubIOp::create(e.b, e.loc, total,
+                                  words(static_cast<int32_t>(uint32_t{kRoundingBits} * uint32_t{kElements})));
     // A weight q stands for q - 8.
     Value first = arith::MulIOp::create(e.b, e.loc, total, words(-8));
     e.store_vector(as(f32s(), first), t.packing, first_at(i, block0));
@@ -177,7 +178,7 @@ class Bytes {
     for (int64_t i = 0; i < 4; ++i) {
       Values parts;
       for (int64_t quarter = 0; quarter < 4; ++quarter) {
-        Value byte = e.add(e.add(columns[4 * quarter + i], block_byte), Q4_0::kNumbers);
+        Value byte = e.add(e.add(columns[4 * quarter + i], block_byte), kNumbers);
         parts.push_back(vector::BitCastOp::create(e.b, e.loc, e.vec(4, e.b.getI32Type()),
                                                   e.load_vector(t.b.memory, byte, 16)));
       }
