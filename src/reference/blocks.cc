@@ -184,17 +184,17 @@ void scales_iq4_xs(uint8_t* b, double scale, uint64_t bits, bool whole) {
 // One row per block format.
 const std::vector<BlockFormat>& block_formats() {
   static const std::vector<BlockFormat> formats = {
-      {LATHE_Q4_0, "q4_0", 18, 32, 16, true, true, split_q4_0, store_half<2>, scale_first<1>},
-      {LATHE_Q8_0, "q8_0", 34, 32, 256, false, true, split_q8_0, store_q8_0, scale_first<16>},
-      {LATHE_Q4_1, "q4_1", 20, 32, 16, false, true, split_q4_1, store_half<4>, scale_and_minimum},
-      {LATHE_Q5_0, "q5_0", 22, 32, 32, false, true, split_q5_0, store_five_bits<6>, scale_first<2>},
-      {LATHE_Q5_1, "q5_1", 24, 32, 32, false, true, split_q5_1, store_five_bits<8>, scale_and_minimum},
-      {LATHE_Q4_K, "q4_k", 144, 256, 16, false, false, split_k<false>, store_k<false>, scales_k},
-      {LATHE_Q5_K, "q5_k", 176, 256, 32, false, false, split_k<true>, store_k<true>, scales_k},
-      {LATHE_Q6_K, "q6_k", 210, 256, 64, false, false, split_q6_k, store_q6_k, scales_q6_k},
-      {LATHE_IQ4_NL, "iq4_nl", 18, 32, 16, false, true, split_iq4_nl, store_half<2>, scale_first<16>},
-      {LATHE_IQ4_XS, "iq4_xs", 136, 256, 16, false, false, split_iq4_xs, store_iq4_xs, scales_iq4_xs},
-      {LATHE_MXFP4, "mxfp4", 17, 32, 16, false, true, split_mxfp4, store_half<1>, scale_mxfp4}};
+      {LATHE_Q4_0, "q4_0", 18, 32, 16, true, split_q4_0, store_half<2>, scale_first<1>},
+      {LATHE_Q8_0, "q8_0", 34, 32, 256, true, split_q8_0, store_q8_0, scale_first<16>},
+      {LATHE_Q4_1, "q4_1", 20, 32, 16, true, split_q4_1, store_half<4>, scale_and_minimum},
+      {LATHE_Q5_0, "q5_0", 22, 32, 32, true, split_q5_0, store_five_bits<6>, scale_first<2>},
+      {LATHE_Q5_1, "q5_1", 24, 32, 32, true, split_q5_1, store_five_bits<8>, scale_and_minimum},
+      {LATHE_Q4_K, "q4_k", 144, 256, 16, false, split_k<false>, store_k<false>, scales_k},
+      {LATHE_Q5_K, "q5_k", 176, 256, 32, false, split_k<true>, store_k<true>, scales_k},
+      {LATHE_Q6_K, "q6_k", 210, 256, 64, false, split_q6_k, store_q6_k, scales_q6_k},
+      {LATHE_IQ4_NL, "iq4_nl", 18, 32, 16, true, split_iq4_nl, store_half<2>, scale_first<16>},
+      {LATHE_IQ4_XS, "iq4_xs", 136, 256, 16, false, split_iq4_xs, store_iq4_xs, scales_iq4_xs},
+      {LATHE_MXFP4, "mxfp4", 17, 32, 16, true, split_mxfp4, store_half<1>, scale_mxfp4}};
   return formats;
 }
 

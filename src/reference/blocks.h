@@ -25,7 +25,6 @@ struct BlockFormat {
   size_t bytes;         // of a block
   int64_t elements;     // of a block
   int64_t codes;        // codes are 0 to codes - 1
-  bool has_int8;        // LATHE_MATH_INT8 applies
   bool halves_a_scale;  // INT8 rounds the scales of A to f16, and scales 32 elements; else 256, and keeps f32
   // Element `inside` of a block: its terms, and storing its code.
   BlockParts (*split)(const uint8_t* block, int64_t inside);

@@ -82,6 +82,14 @@ void Operand::fill_blocks(Fill fill, Normal* random) {
   }
 }
 
+float Operand::block_magnitude(int64_t batch, int64_t row, int64_t column) const {
+  const BlockFormat& f = *block_format(spec_.dtype);
+  const int64_t at = index(batch, row, column);
+  const BlockParts parts =
+      f.split(first() + at / f.elements * static_cast<int64_t>(f.bytes), at % f.elements);
+  return std::fabs(parts.product) + std::fabs(parts.minimum);
+}
+
 void Operand::copy(int64_t batch, int64_t row, int64_t column, const uint8_t* array, int64_t from) {
   const auto size = static_cast<int64_t>(bytes_of(spec_.dtype));
   std::copy_n(array + from * size, size, image_.data() + offset_ + index(batch, row, column) * size);

@@ -30,7 +30,6 @@ TEST(Blocks, AreThoseOfTheLibrary) {
     EXPECT_EQ(static_cast<int>(row.kind), static_cast<int>(DTypeKind::kBlocks)) << f.name;
     EXPECT_EQ(f.bytes, static_cast<size_t>(row.bytes)) << f.name;
     EXPECT_EQ(f.elements, row.elements) << f.name;
-    EXPECT_EQ(f.has_int8, row.has_int8) << f.name;
   }
 }
 
