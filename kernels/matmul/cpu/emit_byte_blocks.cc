@@ -77,14 +77,16 @@ Value ByteBlock::unpacked(Value x, Value y, int64_t bits, bool upper) {
   return shuffle(x, y, mask);
 }
 
-const Values& ByteBlock::raw(int64_t at) {
-  Values& turned = raws[at];
+const Values& ByteBlock::raw(int64_t at, Base base) {
+  Values& turned = raws[{base, at}];
   if (!turned.empty()) return turned;
+  // A group has 16 bytes of codes, and 8 bytes of upper bits in formats that have two.
+  Value first = base == kBlock ? byte : e.add(byte, e.mul(run, base == kCodes ? 16 : 8));
   Values z;
   for (int64_t i = 0; i < 4; ++i) {
     Values parts;
     for (int64_t quarter = 0; quarter < lanes / 4; ++quarter) {
-      Value from = e.add(e.add(columns[4 * quarter + i], byte), at);
+      Value from = e.add(e.add(columns[4 * quarter + i], first), at);
       parts.push_back(vector::BitCastOp::create(e.b, e.loc, e.vec(4, e.b.getI32Type()),
                                                 e.load_vector(t.b.memory, from, 16)));
     }
@@ -111,13 +113,13 @@ Values ByteBlock::words(int64_t g) {
   Values words;
   for (int64_t w = 0; w < ByteFormat::kWords; ++w) {
     if (layout.group == 0) {
-      Value x = raw(layout.first + inside + w / 4 * 16)[w % 4];
+      Value x = raw(layout.first + inside + w / 4 * 16, kCodes)[w % 4];
       words.push_back(f.is_signed ? x
                                   : Value(arith::XOrIOp::create(e.b, e.loc, x, all(INT32_C(-0x7F7F7F80)))));
       continue;
     }
     const int64_t half = layout.group / 2, at = inside % layout.group + w * 4;
-    Value x = raw(layout.first + inside / layout.group * half + at % half / 16 * 16)[at % 16 / 4];
+    Value x = raw(layout.first + inside / layout.group * half + at % half / 16 * 16, kCodes)[at % 16 / 4];
     x = masked(down(x, at / half * 4), 0x0f0f0f0f);
     if (layout.upper_bits) x = either(x, upper_bits(g, w));
     words.push_back(layout.table ? looked_up(x) : x);
@@ -135,10 +137,39 @@ Value ByteBlock::upper_bits(int64_t g, int64_t w) {
     }
     return bit_of_each(bits_of_block, w);
   }
+  const int64_t mask = layout.upper_bits == 1 ? 0x10101010 : 0x30303030;
+  if (kept && keeps_upper()) {
+    Value x = vector::BitCastOp::create(e.b, e.loc, i32s(),
+                                        e.load_vector(t.packing, e.add(kept, w * lanes), lanes));
+    Value shift = e.broadcast(e.to_i32(e.mul(e.add(run, g), layout.upper_bits)), lanes);
+    return masked(up(arith::ShRUIOp::create(e.b, e.loc, x, shift), 4), mask);
+  }
   const int64_t inside = g * ByteFormat::kGroup, shift = layout.upper_bits * (inside % layout.planes / 32);
-  Value x = raw(layout.upper_first + inside / layout.planes * 32 + w / 4 * 16)[w % 4];
+  Value x = raw(layout.upper_first + inside / layout.planes * 32 + w / 4 * 16, kUpper)[w % 4];
   x = shift < 4 ? up(x, 4 - shift) : down(x, shift - 4);
-  return masked(x, layout.upper_bits == 1 ? 0x10101010 : 0x30303030);
+  return masked(x, mask);
+}
+
+int64_t ByteBlock::kept_vectors(const ByteFormat& f) {
+  return ByteFormat::kWords + f.groups() * f.scales_of_group();
+}
+
+// The words of upper bits that all groups share, then the scales.
+void ByteBlock::keep(Value at) {
+  const auto store = [&](Value x, int64_t i) {
+    e.store_vector(vector::BitCastOp::create(e.b, e.loc, f32s(), x), t.packing, e.add(at, i * lanes));
+  };
+  for (int64_t w = 0; keeps_upper() && w < ByteFormat::kWords; ++w)
+    store(raw(layout.upper_first + w / 4 * 16)[w % 4], w);
+  const int64_t parts = f.scales_of_group();
+  for (int64_t i = 0; i < f.groups() * parts; ++i) store(scale(i / parts, i % parts), ByteFormat::kWords + i);
+}
+
+ByteBlock ByteBlock::in_loop(Value run, Value at) const {
+  ByteBlock block(e, t, f, columns, byte);
+  block.run = run;
+  block.kept = at;
+  return block;
 }
 
 // Bits 4 w to 4 w + 3 of each column's word, each as bit 4 of a byte.
@@ -199,6 +230,10 @@ Value ByteBlock::six_bits(bool minima, int64_t quarter) {
 }
 
 Value ByteBlock::scale(int64_t g, int64_t part) {
+  if (kept) {
+    Value at = e.add(e.mul(e.add(run, g), f.scales_of_group()), ByteFormat::kWords + part);
+    return e.load_vector(t.packing, e.add(kept, e.mul(at, lanes)), lanes);
+  }
   const auto of_block = [&](const std::function<Value()>& make) {
     if (!scale_of_block) scale_of_block = make();
     return scale_of_block;

@@ -2,7 +2,9 @@
 // lane, with a scale for each group of elements.
 #pragma once
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "kernels/matmul/cpu/emit.h"
 #include "kernels/matmul/cpu/emit_blocks.h"
@@ -23,6 +25,8 @@ struct ByteFormat {
   // A is rounded in blocks of `block` elements, with f16 scales if they are 32.
   bool halves_a_scale() const { return block == kGroup; }
   int64_t groups() const { return block / kGroup; }
+  // Groups whose codes share bytes.
+  int64_t shared_groups() const { return std::max<int64_t>(1, layout.group / kGroup); }
   int64_t scales_of_group() const { return kGroup / scaled; }
 
   // Bytes are value + offset. Without VNNI two products are added in 16 bits, which may overflow if offset bytes are
@@ -37,9 +41,16 @@ class ByteBlock {
  public:
   // `columns`: the first byte of each column; `byte`: the distance from there to the block.
   ByteBlock(Emit& e, const CpuTile& t, const ByteFormat& f, const Values& columns, Value byte)
-      : e(e), t(t), f(f), layout(f.layout), columns(columns), byte(byte), lanes(t.lanes) {}
+      : e(e), t(t), f(f), layout(f.layout), columns(columns), byte(byte), run(e.idx(0)), lanes(t.lanes) {}
 
-  // The words of group `g` of the block: word w holds elements 4 w to 4 w + 3.
+  // A loop over a block needs few instructions: keep() stores what all its groups need to the packing memory at `at`,
+  // kept_vectors() vectors. A ByteBlock made by in_loop() takes that from there, and counts groups from `run` on, a
+  // multiple of shared_groups().
+  static int64_t kept_vectors(const ByteFormat& f);
+  void keep(Value at);
+  ByteBlock in_loop(Value run, Value at) const;
+
+  // The words of group `g`: word w holds elements 4 w to 4 w + 3.
   Values words(int64_t g);
   // The scale of part `part` of group `g`, f32.
   Value scale(int64_t g, int64_t part);
@@ -60,8 +71,11 @@ class ByteBlock {
   Value shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask);
   Value joined(Values parts);
   Value unpacked(Value x, Value y, int64_t bits, bool upper);
-  // Four words of each column from byte `at` of the block on, transposed.
-  const Values& raw(int64_t at);
+  // What a byte's place in the block counts from: the block, the codes of the run, the upper bits of the run.
+  enum Base { kBlock, kCodes, kUpper };
+  // Four words of each column from byte `at` on, transposed.
+  const Values& raw(int64_t at, Base base = kBlock);
+  bool keeps_upper() const { return layout.planes == f.block; }
   Value half(Value words, int64_t at);
   Value as_f32(Value words);
   Value upper_bits(int64_t g, int64_t w);
@@ -74,10 +88,11 @@ class ByteBlock {
   const ByteFormat& f;
   const BlockLayout& layout;
   const Values& columns;
-  Value byte;
+  Value byte, run;
+  Value kept;  // in a loop: where keep() stored to
   int64_t lanes;
   // Kept, because the fences of "bytes" keep LLVM from sharing them.
-  std::map<int64_t, Values> raws;
+  std::map<std::pair<Base, int64_t>, Values> raws;
   std::map<int64_t, Value> sixes;
   Value scale_of_block, bits_of_block;
 };

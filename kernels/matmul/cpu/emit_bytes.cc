@@ -16,6 +16,7 @@ using namespace mlir;
 constexpr int64_t kZmmLanes = 16, kYmmLanes = 8;
 constexpr int64_t kGroup = ByteFormat::kGroup, kWords = ByteFormat::kWords;
 constexpr int64_t kChains = 4;
+constexpr int64_t kUnrolledRows = 2;
 constexpr int32_t kInfinityBits = 0x7f800000, kNanBits = 0x7fc00000;
 constexpr int32_t kRoundingBits = 0x4b400000;  // 1.5 * 2^23, where the spacing of floats is 1
 
@@ -266,31 +267,47 @@ class Bytes : Lanes {
     for (int64_t r0 = 0; r0 < rm; r0 += kChains) body(r0, std::min(kChains, rm - r0));
   }
 
-  // Adds the products of one block to `sums`, of register_m rows and one vector of columns.
+  // Adds the products of one block to `sums`, of register_m rows and one vector of columns. Many rows loop over the block:
+  // all its instructions would not fit the cache of decoded instructions.
   Values multiply(Value i, Value j, const Values& columns, Value block, Values sums) {
     ByteBlock b(e, t, f, columns, e.mul(block, f.bytes));
-    for (int64_t g = 0; g < f.groups(); ++g) {
-      Value group = e.add(e.mul(block, f.groups()), g);
-      fetch_ahead(j, group);
-      const Values numbers = b.words(g);
-      Values scales;
-      for (int64_t part = 0; part < f.scales_of_group(); ++part) scales.push_back(b.scale(g, part));
-      Value minimum = f.has_minimum && f.groups() == 1 ? b.minimum() : Value();
-      for_chains([&](int64_t r0, int64_t chains) {
-        for (int64_t part = 0; part < f.scales_of_group(); ++part) {
-          in_order();
-          const Values exact = products(e.add(i, r0), chains, group, part, numbers);
-          in_order();
-          for (int64_t r = 0; r < chains; ++r) {
-            Value scale = mul(scales[part], word(e.add(i, r0 + r), e.add(group, row.scales)));
-            sums[r0 + r] = e.fma(to_f32(exact[r]), scale, sums[r0 + r]);
-            if (minimum)
-              sums[r0 + r] = e.fma(minimum, word(e.add(i, r0 + r), e.add(group, row.minima)), sums[r0 + r]);
-          }
-        }
+    Value first = e.mul(block, f.groups());
+    if (f.groups() == 1 || rm <= kUnrolledRows) {
+      for (int64_t g = 0; g < f.groups(); ++g) sums = multiply_group(i, j, b, g, e.add(first, g), sums);
+    } else {
+      Value kept = e.idx(padded_rows(t) * row.pitch);
+      b.keep(kept);
+      sums = e.loop(e.idx(0), e.idx(f.groups()), f.shared_groups(), sums, [&](Value run, Values carried) {
+        ByteBlock part = b.in_loop(run, kept);
+        for (int64_t g = 0; g < f.shared_groups(); ++g)
+          carried = multiply_group(i, j, part, g, e.add(first, e.add(run, g)), carried);
+        return carried;
       });
     }
     return f.has_minimum && f.groups() > 1 ? subtract_minima(i, b, block, sums) : sums;
+  }
+
+  // The same for group `g` of `b`, which is group `group` of the column.
+  Values multiply_group(Value i, Value j, ByteBlock& b, int64_t g, Value group, Values sums) {
+    fetch_ahead(j, group);
+    const Values numbers = b.words(g);
+    Values scales;
+    for (int64_t part = 0; part < f.scales_of_group(); ++part) scales.push_back(b.scale(g, part));
+    Value minimum = f.has_minimum && f.groups() == 1 ? b.minimum() : Value();
+    for_chains([&](int64_t r0, int64_t chains) {
+      for (int64_t part = 0; part < f.scales_of_group(); ++part) {
+        in_order();
+        const Values exact = products(e.add(i, r0), chains, group, part, numbers);
+        in_order();
+        for (int64_t r = 0; r < chains; ++r) {
+          Value scale = mul(scales[part], word(e.add(i, r0 + r), e.add(group, row.scales)));
+          sums[r0 + r] = e.fma(to_f32(exact[r]), scale, sums[r0 + r]);
+          if (minimum)
+            sums[r0 + r] = e.fma(minimum, word(e.add(i, r0 + r), e.add(group, row.minima)), sums[r0 + r]);
+        }
+      }
+    });
+    return sums;
   }
 
   // The exact products of `chains` rows from i on and part `part` of a group.
@@ -386,7 +403,8 @@ class Bytes : Lanes {
 }  // namespace
 
 int64_t bytes_packing_elements(const CpuTile& t) {
-  return padded_rows(t) * RoundedRow(t, ByteFormat(t.b.blocks, t.lanes)).pitch;
+  const ByteFormat f(t.b.blocks, t.lanes);
+  return padded_rows(t) * RoundedRow(t, f).pitch + ByteBlock::kept_vectors(f) * t.lanes;
 }
 
 std::string bytes_refusal(const CpuTile& t) {
