@@ -78,10 +78,21 @@ typedef enum lathe_dtype {
   /* FNUZ fp8, the formats that gfx942 (MI300) multiplies: exponent bias one higher, no infinity, no -0, NaN is 0x80. */
   LATHE_F8_E4M3_FNUZ = 9, /* 3 mantissa bits, largest value 240 */
   LATHE_F8_E5M2_FNUZ = 10, /* 2 mantissa bits, largest value 57344 */
-  /* 4-bit weights in blocks of 32 along K, stored as in llama.cpp's Q4_0. A block is 18 bytes: an f16 scale, then 16
-   * bytes. The low halves of these bytes are elements 0..15, the high halves elements 16..31. A number q of 0..15
-   * stands for scale * (q - 8). */
-  LATHE_Q4_0 = 11
+  /* Weights in blocks along K, stored byte for byte as in a GGUF file. The structs are in ggml's ggml-common.h
+   * (block_q4_0 and so on), the values those of its dequantize_row_q4_0 and so on in ggml-quants.c. Scales are f16
+   * unless noted.
+   *                     elements  bytes  value of a code q */
+  LATHE_Q4_0 = 11,   /*        32     18  scale * (q - 8), q of 4 bits */
+  LATHE_Q8_0 = 12,   /*        32     34  scale * q, q of -128..127 */
+  LATHE_Q4_1 = 13,   /*        32     20  scale * q + min, q of 4 bits */
+  LATHE_Q5_0 = 14,   /*        32     22  scale * (q - 16), q of 5 bits */
+  LATHE_Q5_1 = 15,   /*        32     24  scale * q + min, q of 5 bits */
+  LATHE_Q4_K = 16,   /*       256    144  scale * s * q - min * m, q of 4 bits; s and m of 6 bits for 32 elements */
+  LATHE_Q5_K = 17,   /*       256    176  scale * s * q - min * m, q of 5 bits; s and m of 6 bits for 32 elements */
+  LATHE_Q6_K = 18,   /*       256    210  scale * s * (q - 32), q of 6 bits; s of -128..127 for 16 elements */
+  LATHE_IQ4_NL = 19, /*        32     18  scale * table[q], 16 values of -127..113 */
+  LATHE_IQ4_XS = 20, /*       256    136  scale * (s - 32) * table[q], the same table; s of 6 bits for 32 elements */
+  LATHE_MXFP4 = 21   /*        32     17  2^(e - 127) * e2m1[q]; one byte e, then q of 4 bits */
 } lathe_dtype;
 
 /* Position of element (i, j) of a matrix: i * leading_dimension + j if ROW_MAJOR, j * leading_dimension + i if
@@ -151,7 +162,7 @@ typedef enum lathe_miss_policy {
 typedef enum lathe_granularity {
   LATHE_PER_TENSOR = 0,  /* one scale */
   LATHE_PER_CHANNEL = 1, /* for A: M scales, one per row (token); for B: N scales, one per column (output channel) */
-  LATHE_PER_BLOCK = 2    /* reserved: UNSUPPORTED in this version (LATHE_Q4_0 holds its scales itself) */
+  LATHE_PER_BLOCK = 2    /* reserved: UNSUPPORTED in this version (block formats hold their scales) */
 } lathe_granularity;
 
 /* The scale of an i8 operand A or B on the CPU; UNSUPPORTED anywhere else. All matrices of a batch share it. */
@@ -230,8 +241,8 @@ typedef struct lathe_epilogue {
  *   f8e4m3, f8e5m2 and
  *   both FNUZ formats       f32    the same
  *   f32, f16, bf16 with
- *   q4_0                    f32    the same. CPU only. B is COLUMN_MAJOR; K and B's leading dimension and batch stride
- *                                  are multiples of 32
+ *   a block format          f32    the same. CPU only. B is COLUMN_MAJOR; K and B's leading dimension and batch stride
+ *                                  are multiples of the block's elements
  *   i8                      i32    the same: the exact sum is converted to f32 once, for the epilogue. With scales and
  *                                  zero points, AB is scale_a * scale_b * sum((a - zero_point_a) * (b - zero_point_b))
  *   i8                      i32    D is i32, the exact sum. alpha 1, beta 0, no scale, bias, activation or residual

@@ -62,6 +62,7 @@ struct MatmulSizes {
   int64_t m, n, k;                            // m: the representative of the bucket
   double input_bytes, b_bytes, output_bytes;  // per element; input: of A, on GPUs of B too
   bool blocks;                                // B is in quantised blocks along K
+  double decode_cycles;                       // CPU: of a vector of B in blocks (DTypeRow); 0: not in blocks
   bool narrow_a, narrow_b;                    // elements are not f32
   bool batch_invariant;
 };
@@ -99,9 +100,6 @@ inline constexpr double kUkernelSeconds = 1.05;
 // target has it, "simt" everything else. Sums of i8 are exact, so any family may serve them, split or not.
 std::string invariance_refusal(const CandidateContext& context, KernelKind family);
 inline constexpr char kExactRecipe[] = "products of i8 summed in i32, exact";
-// CPU: cycles to decode a vector of B from quantised blocks to f32: widening, a shift, a permutation, and
-// its share of widening the block's scale and multiplying the table by it.
-constexpr double kDecodeCycles = 3;
 // CPU: whether the epilogue of the class is a few multiplications, additions and maxima. Its code may then
 // follow every register tile, and sums need no scratch memory (CompileConfig::store_directly).
 bool has_short_epilogue(const ProblemClass& c);

@@ -22,7 +22,17 @@ enum class DType : int32_t {
   kF8E5M2 = 8,
   kF8E4M3Fnuz = 9,
   kF8E5M2Fnuz = 10,
-  kQ4_0 = 11
+  kQ4_0 = 11,
+  kQ8_0 = 12,
+  kQ4_1 = 13,
+  kQ5_0 = 14,
+  kQ5_1 = 15,
+  kQ4_K = 16,
+  kQ5_K = 17,
+  kQ6_K = 18,
+  kIQ4_NL = 19,
+  kIQ4_XS = 20,
+  kMXFP4 = 21
 };
 
 // kF8: the 8-bit float formats. OCP's e4m3 has no infinity. The FNUZ formats (kF8Fnuz) have no infinity, one
@@ -39,27 +49,38 @@ struct DTypeRow {
   int16_t bytes;            // of one element, or of one block
   int16_t packed_word = 0;  // elements of K in a word of a packed weight (core/packed.h); 0: cannot be packed
   int16_t elements = 1;     // of one block
-  // Block formats: the byte offset and number of the block's f16 scales.
+  // Block formats: the byte offset and number of the block's f16 scales. No f16 scale: its first byte is a power of two.
   int16_t scales_at = 0, scales = 0;
-  // Block formats: whether a kernel multiplies the block's numbers by A rounded to int8 (Math::kInt8).
-  bool has_int8 = false;
+  // Block formats: cycles of a CPU to decode a vector to f32, with its share of decoding the scales; and to transpose
+  // and decode 32 elements of 16 columns for products of bytes (Math::kInt8).
+  float decode_cycles = 0, decode_bytes_cycles = 0;
 };
 
 // Ordered by value. A new block format needs a row here; "To add a block format" in core/README.md names the
 // other files.
-inline constexpr DTypeRow kDTypes[] = {{DType::kNone, "none", DTypeKind::kNone, 0},
-                                       {DType::kF32, "f32", DTypeKind::kFloat, 4, 1},
-                                       {DType::kF16, "f16", DTypeKind::kFloat, 2, 1},
-                                       {DType::kBF16, "bf16", DTypeKind::kFloat, 2, 2},
-                                       {DType::kI32, "i32", DTypeKind::kInteger, 4},
-                                       {DType::kI64, "i64", DTypeKind::kInteger, 8},
-                                       {DType::kI8, "i8", DTypeKind::kInteger, 1, 4},
-                                       {DType::kF8E4M3, "f8e4m3", DTypeKind::kF8, 1},
-                                       {DType::kF8E5M2, "f8e5m2", DTypeKind::kF8, 1},
-                                       {DType::kF8E4M3Fnuz, "f8e4m3fnuz", DTypeKind::kF8Fnuz, 1},
-                                       {DType::kF8E5M2Fnuz, "f8e5m2fnuz", DTypeKind::kF8Fnuz, 1},
-                                       // An f16 scale, then 16 bytes of two 4-bit numbers each.
-                                       {DType::kQ4_0, "q4_0", DTypeKind::kBlocks, 18, 0, 32, 0, 1, true}};
+inline constexpr DTypeRow kDTypes[] = {
+    {DType::kNone, "none", DTypeKind::kNone, 0},
+    {DType::kF32, "f32", DTypeKind::kFloat, 4, 1},
+    {DType::kF16, "f16", DTypeKind::kFloat, 2, 1},
+    {DType::kBF16, "bf16", DTypeKind::kFloat, 2, 2},
+    {DType::kI32, "i32", DTypeKind::kInteger, 4},
+    {DType::kI64, "i64", DTypeKind::kInteger, 8},
+    {DType::kI8, "i8", DTypeKind::kInteger, 1, 4},
+    {DType::kF8E4M3, "f8e4m3", DTypeKind::kF8, 1},
+    {DType::kF8E5M2, "f8e5m2", DTypeKind::kF8, 1},
+    {DType::kF8E4M3Fnuz, "f8e4m3fnuz", DTypeKind::kF8Fnuz, 1},
+    {DType::kF8E5M2Fnuz, "f8e5m2fnuz", DTypeKind::kF8Fnuz, 1},
+    {DType::kQ4_0, "q4_0", DTypeKind::kBlocks, 18, 0, 32, 0, 1, 3, 30},
+    {DType::kQ8_0, "q8_0", DTypeKind::kBlocks, 34, 0, 32, 0, 1, 3, 32},
+    {DType::kQ4_1, "q4_1", DTypeKind::kBlocks, 20, 0, 32, 0, 2, 3, 32},
+    {DType::kQ5_0, "q5_0", DTypeKind::kBlocks, 22, 0, 32, 0, 1, 5, 44},
+    {DType::kQ5_1, "q5_1", DTypeKind::kBlocks, 24, 0, 32, 0, 2, 5, 44},
+    {DType::kQ4_K, "q4_k", DTypeKind::kBlocks, 144, 0, 256, 0, 2, 6, 26},
+    {DType::kQ5_K, "q5_k", DTypeKind::kBlocks, 176, 0, 256, 0, 2, 8, 34},
+    {DType::kQ6_K, "q6_k", DTypeKind::kBlocks, 210, 0, 256, 208, 1, 7, 40},
+    {DType::kIQ4_NL, "iq4_nl", DTypeKind::kBlocks, 18, 0, 32, 0, 1, 3, 34},
+    {DType::kIQ4_XS, "iq4_xs", DTypeKind::kBlocks, 136, 0, 256, 0, 1, 5, 28},
+    {DType::kMXFP4, "mxfp4", DTypeKind::kBlocks, 17, 0, 32, 0, 0, 4, 36}};
 inline constexpr size_t kDTypeCount = sizeof(kDTypes) / sizeof(kDTypes[0]);
 
 constexpr bool has_row(DType t) { return static_cast<uint32_t>(t) < kDTypeCount; }

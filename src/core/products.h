@@ -114,9 +114,9 @@ constexpr Product block_product(DType a, const DTypeRow& b) {
           kMatmulOnly,
           Devices::kCpu,
           Devices::kCpu,
-          b.has_int8 ? Set<Math>(Math::kStrict, Math::kInt8) : kStrictOnly,
+          Set<Math>(Math::kStrict, Math::kInt8),
           false,
-          "f32 FMAs; B is decoded exactly",
+          "f32 FMAs; B is decoded exactly. With `math` INT8 products of bytes from AVX2 on",
           "",
           ""};
 }

@@ -216,39 +216,11 @@ bool is_f8(lathe_dtype dtype) { return dtype == LATHE_F8_E4M3 || dtype == LATHE_
 
 namespace {
 
-// q4_0: an f16 scale, then 16 bytes. Byte j holds element j in its lower half and element 16 + j in its upper
-// half. A number q stands for scale * (q - 8).
-double load_q4_0(const uint8_t* block, int64_t inside) {
-  const uint8_t byte = block[2 + inside % 16];
-  const int q = inside >= 16 ? byte >> 4 : byte & 15;
-  return from_f16(read<uint16_t>(block)) * static_cast<double>(q - 8);
-}
-void store_q4_0(uint8_t* block, int64_t inside, int64_t number) {
-  const auto q = static_cast<uint8_t>(number);
-  uint8_t& byte = block[2 + inside % 16];
-  byte = static_cast<uint8_t>(inside >= 16 ? (byte & 15) | q << 4 : (byte & 0xf0) | q);
-}
-// The scale of formats whose blocks begin with it.
-void store_first_f16(uint8_t* block, double scale) { write(block, to_f16(static_cast<float>(scale))); }
-
 uint8_t* block_at(void* data, const BlockFormat& f, int64_t index) {
   return static_cast<uint8_t*>(data) + index / f.elements * static_cast<int64_t>(f.bytes);
 }
 
 }  // namespace
-
-// One row per block format.
-const std::vector<BlockFormat>& block_formats() {
-  static const std::vector<BlockFormat> formats = {
-      {LATHE_Q4_0, "q4_0", 18, 32, 0, 8, 15, true, load_q4_0, store_q4_0, store_first_f16}};
-  return formats;
-}
-
-const BlockFormat* block_format(lathe_dtype dtype) {
-  for (const BlockFormat& f : block_formats())
-    if (f.dtype == dtype) return &f;
-  return nullptr;
-}
 
 size_t bytes_of(lathe_dtype dtype) {
   switch (dtype) {
@@ -273,9 +245,9 @@ int64_t block_elements(lathe_dtype dtype) {
   return f == nullptr ? 1 : f->elements;
 }
 
-void store_scale(void* data, lathe_dtype dtype, int64_t index, double value) {
+void store_scales(void* data, lathe_dtype dtype, int64_t index, double scale, uint64_t bits, bool whole) {
   const BlockFormat& f = *block_format(dtype);
-  f.store_scale(block_at(data, f, index), value);
+  f.store_scales(block_at(data, f, index), scale, bits, whole);
 }
 
 double load(const void* data, lathe_dtype dtype, int64_t index) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "reference/blocks.h"
+
 namespace lathe::cli {
 
 const char* name_of(lathe_dtype dtype);  // "f32", "f8e4m3", ...
@@ -21,21 +23,6 @@ const std::vector<std::string>& factor_names();
 const std::vector<std::string>& weight_names();
 // The dtypes of a matmul's result: f32, f16, bf16 and i32.
 const std::vector<std::string>& result_names();
-// A format that stores elements in blocks along K. A block holds small whole numbers and their scale.
-struct BlockFormat {
-  lathe_dtype dtype;
-  const char* name;
-  size_t bytes;                   // of a block
-  int64_t elements;               // of a block
-  int64_t lowest, zero, highest;  // the stored numbers' range, and the number that stands for 0
-  bool has_int8;                  // LATHE_MATH_INT8 applies
-  // Element `inside` of a block: its value, and storing its number (not its value).
-  double (*load)(const uint8_t* block, int64_t inside);
-  void (*store)(uint8_t* block, int64_t inside, int64_t number);
-  void (*store_scale)(uint8_t* block, double scale);
-};
-const std::vector<BlockFormat>& block_formats();
-const BlockFormat* block_format(lathe_dtype dtype);  // null: not a block format
 
 size_t bytes_of(lathe_dtype dtype);  // of an element, or of a block
 int64_t block_elements(lathe_dtype dtype);
@@ -47,10 +34,10 @@ bool is_f8(lathe_dtype dtype);
 double load(const void* data, lathe_dtype dtype, int64_t index);
 // Rounds to nearest, ties to even. Values beyond the largest finite one become infinity, or NaN in f8e4m3 and FNUZ,
 // which have no infinity. For integers `value` must be an integer in their range. In a block format
-// it is the stored number without the scale, which store_scale() sets.
+// it is the element's code (BlockFormat), and store_scales() sets the rest.
 void store(void* data, lathe_dtype dtype, int64_t index, double value);
-// Sets the scale of the block that contains element `index`.
-void store_scale(void* data, lathe_dtype dtype, int64_t index, double value);
+// Sets the scales of the block that contains element `index`, as BlockFormat::store_scales does.
+void store_scales(void* data, lathe_dtype dtype, int64_t index, double scale, uint64_t bits, bool whole);
 // For i8, i32 and i64; exact. Storing keeps the low bits.
 int64_t load_integer(const void* data, lathe_dtype dtype, int64_t index);
 void store_integer(void* data, lathe_dtype dtype, int64_t index, int64_t value);

@@ -58,7 +58,8 @@ Operand::Operand(const OperandSpec& spec) : spec_(spec), offset_(kBand + spec.mi
   image_.assign(offset_ + bytes + kBand, poison_of(spec.dtype));
 }
 
-// Scales are N(0, 1) / 8, so that weights have about the size of those in other dtypes. With kIntegers they are 1.
+// Scales are N(0, 1) / 8, so that weights have about the size of those in other dtypes. With kIntegers values are small
+// integers.
 void Operand::fill_blocks(Fill fill, Normal* random) {
   uint8_t* first = image_.data() + offset_;
   const BlockFormat& f = *block_format(spec_.dtype);
@@ -67,20 +68,26 @@ void Operand::fill_blocks(Fill fill, Normal* random) {
     for (int64_t line = 0; line < spec_.lines(); ++line) {
       const int64_t start = matrix * spec_.batch_stride() + line * spec_.leading_dimension();
       for (int64_t at = start; at < start + blocks * block; at += block) {
-        store_scale(first, f.dtype, at, fill == Fill::kIntegers ? 1 : random->next() / 8);
-        for (int64_t i = at; i < at + block; ++i) {
-          const int64_t q = fill == Fill::kIntegers ? f.zero - 4 + random->below(9)
-                                                    : f.lowest + random->below(f.highest - f.lowest + 1);
-          store(first, spec_.dtype, i, static_cast<double>(q));
-        }
+        const bool whole = fill == Fill::kIntegers;
+        store_scales(first, f.dtype, at, whole ? 1 : random->next() / 8, random->bits(), whole);
+        for (int64_t i = at; i < at + block; ++i)
+          store(first, spec_.dtype, i, static_cast<double>(random->below(f.codes)));
       }
     }
     if (fill != Fill::kSpecial || spec_.lines() == 0 || blocks == 0) continue;
     constexpr double kSpecial[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0};
     const int64_t line = random->below(spec_.lines()) * spec_.leading_dimension();
-    store_scale(first, f.dtype, matrix * spec_.batch_stride() + line + random->below(blocks) * block,
-                kSpecial[random->below(5)]);
+    store_scales(first, f.dtype, matrix * spec_.batch_stride() + line + random->below(blocks) * block,
+                 kSpecial[random->below(5)], random->bits(), false);
   }
+}
+
+float Operand::block_magnitude(int64_t batch, int64_t row, int64_t column) const {
+  const BlockFormat& f = *block_format(spec_.dtype);
+  const int64_t at = index(batch, row, column);
+  const BlockParts parts =
+      f.split(first() + at / f.elements * static_cast<int64_t>(f.bytes), at % f.elements);
+  return std::fabs(parts.product) + std::fabs(parts.minimum);
 }
 
 void Operand::copy(int64_t batch, int64_t row, int64_t column, const uint8_t* array, int64_t from) {

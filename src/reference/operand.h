@@ -53,6 +53,8 @@ class Operand {
   double at(int64_t batch, int64_t row, int64_t column) const {
     return load(first(), spec_.dtype, index(batch, row, column));
   }
+  // Block dtypes: the sum of the magnitudes of an element's two terms (BlockParts).
+  float block_magnitude(int64_t batch, int64_t row, int64_t column) const;
   void set(int64_t batch, int64_t row, int64_t column, double value) {
     store(image_.data() + offset_, spec_.dtype, index(batch, row, column), value);
   }

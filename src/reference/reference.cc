@@ -60,24 +60,33 @@ Dot dot(const float* a, const float* b, int64_t k) {
   return {sum[0] + sum[1] + sum[2] + sum[3], magnitude[0] + magnitude[1] + magnitude[2] + magnitude[3], 0};
 }
 
+// A column of weights in blocks: the format, and the sum of both terms' magnitudes of each element (BlockParts).
+struct BlockColumn {
+  const BlockFormat* format = nullptr;
+  std::vector<float> magnitudes;
+};
+
 // The error of LATHE_MATH_INT8: each element of A is off by up to half a scale (largest magnitude of the block / 127).
-// 4 eps more cover the rounding of the scale and of the quotient.
-double rounding_to_bytes(const float* a, const float* b, int64_t k) {
-  constexpr int64_t kBlock = 32;  // elements of A that share a scale (lathe_math)
+// Scales in f16 are off by 2^-11 of it, or by half of f16's smallest subnormal; so is what multiplies a minimum. 4 eps
+// more cover the rounding of the quotient.
+double rounding_to_bytes(const float* a, const BlockColumn& b, int64_t k) {
+  const int64_t block = b.format->elements;
+  const bool halves = b.format->halves_a_scale;
   double sum = 0;
-  for (int64_t at = 0; at + kBlock <= k; at += kBlock) {
+  for (int64_t at = 0; at + block <= k; at += block) {
     double largest = 0, weights = 0;
-    for (int64_t i = at; i < at + kBlock; ++i) {
+    for (int64_t i = at; i < at + block; ++i) {
       largest = std::max(largest, std::fabs(static_cast<double>(a[i])));
-      weights += std::fabs(static_cast<double>(b[i]));
+      weights += b.magnitudes[static_cast<size_t>(i)];
     }
-    sum += largest * weights * (0.5 / 127 + 4 * kEpsilon);
+    const double of_halves = halves ? 0x1p-11 * largest + 127 * 0x1p-25 : 0;
+    sum += weights * (largest * (0.5 / 127 + 4 * kEpsilon) + 2 * of_halves);
   }
   return sum;
 }
 bool rounds_to_bytes(const MatmulRequest& r) {
   const BlockFormat* weights = block_format(r.weight_dtype());
-  return r.math == LATHE_MATH_INT8 && weights != nullptr && weights->has_int8;
+  return r.math == LATHE_MATH_INT8 && weights != nullptr;
 }
 
 double sum_bound(const MatmulRequest& r, double magnitude) {
@@ -168,6 +177,8 @@ Worst compare(const MatmulRequest& r, const MatmulData& data, const Sample& samp
   Worst worst;
   const auto k = static_cast<size_t>(r.k);
   std::vector<float> a(sample.rows.size() * k), b(k);
+  BlockColumn blocks;
+  if (rounds_to_bytes(r)) blocks = {block_format(r.weight_dtype()), std::vector<float>(k)};
   for (int64_t batch : sample.batches) {
     for (size_t i = 0; i < sample.rows.size(); ++i) {
       for (size_t p = 0; p < k; ++p) {
@@ -177,10 +188,12 @@ Worst compare(const MatmulRequest& r, const MatmulData& data, const Sample& samp
     for (int64_t column : sample.columns) {
       for (size_t p = 0; p < k; ++p)
         b[p] = static_cast<float>(data.b.at(batch, static_cast<int64_t>(p), column));
+      for (size_t p = 0; p < blocks.magnitudes.size(); ++p)
+        blocks.magnitudes[p] = data.b.block_magnitude(batch, static_cast<int64_t>(p), column);
       for (size_t i = 0; i < sample.rows.size(); ++i) {
         const int64_t row = sample.rows[i];
         Dot ab = dot(a.data() + i * k, b.data(), r.k);
-        if (rounds_to_bytes(r)) ab.rounded = rounding_to_bytes(a.data() + i * k, b.data(), r.k);
+        if (rounds_to_bytes(r)) ab.rounded = rounding_to_bytes(a.data() + i * k, blocks, r.k);
         const Expected expected = epilogue(r, data, ab, batch, row, column);
         const double got = data.d.at(batch, row, column);
         const double fraction = fraction_of_bound(expected, got, r.out_dtype);

@@ -31,7 +31,7 @@ std::string pattern(DType of, size_t bytes) {
   const auto put = [&](size_t at, const void* from, size_t size) {
     if (at + size <= bytes) std::memcpy(&text[at], from, size);
   };
-  // Scales are 1/16; everything else in a block is random bytes.
+  // Scales are 1/16 (E8M0: 2^-4); everything else in a block is random bytes.
   const auto put_block = [&](size_t at, const DTypeRow& format) {
     const auto size = static_cast<size_t>(format.bytes), scales_at = static_cast<size_t>(format.scales_at),
                scales_end = scales_at + 2 * static_cast<size_t>(format.scales);
@@ -41,6 +41,8 @@ std::string pattern(DType of, size_t bytes) {
     }
     const uint16_t scale = 0x2c00;  // f16 of 1/16
     for (size_t j = scales_at; j < scales_end; j += 2) put(at + j, &scale, 2);
+    const uint8_t power = 127 - 4;
+    if (format.scales == 0) put(at, &power, 1);
   };
   switch (of) {
     case DType::kF32:

@@ -46,6 +46,16 @@ TEST(DTypeTest, ValuesEqualThePublicEnums) {
   EXPECT_EQ(static_cast<int>(DType::kF8E4M3Fnuz), LATHE_F8_E4M3_FNUZ);
   EXPECT_EQ(static_cast<int>(DType::kF8E5M2Fnuz), LATHE_F8_E5M2_FNUZ);
   EXPECT_EQ(static_cast<int>(DType::kQ4_0), LATHE_Q4_0);
+  EXPECT_EQ(static_cast<int>(DType::kQ8_0), LATHE_Q8_0);
+  EXPECT_EQ(static_cast<int>(DType::kQ4_1), LATHE_Q4_1);
+  EXPECT_EQ(static_cast<int>(DType::kQ5_0), LATHE_Q5_0);
+  EXPECT_EQ(static_cast<int>(DType::kQ5_1), LATHE_Q5_1);
+  EXPECT_EQ(static_cast<int>(DType::kQ4_K), LATHE_Q4_K);
+  EXPECT_EQ(static_cast<int>(DType::kQ5_K), LATHE_Q5_K);
+  EXPECT_EQ(static_cast<int>(DType::kQ6_K), LATHE_Q6_K);
+  EXPECT_EQ(static_cast<int>(DType::kIQ4_NL), LATHE_IQ4_NL);
+  EXPECT_EQ(static_cast<int>(DType::kIQ4_XS), LATHE_IQ4_XS);
+  EXPECT_EQ(static_cast<int>(DType::kMXFP4), LATHE_MXFP4);
   EXPECT_EQ(static_cast<int>(Math::kTf32), LATHE_MATH_TF32);
   EXPECT_EQ(static_cast<int>(Math::kInt8), LATHE_MATH_INT8);
   EXPECT_EQ(static_cast<int>(Math::kBf16), LATHE_MATH_BF16);
@@ -67,6 +77,9 @@ TEST(DTypeTest, SizesAreBytesPerElementOrBlock) {
   EXPECT_EQ(size_of(DType::kF8E5M2Fnuz), 1u);
   EXPECT_EQ(size_of(DType::kQ4_0), 2u + 32 / 2) << "an f16 and 32 numbers of 4 bits";
   EXPECT_EQ(block_elements(DType::kQ4_0), 32);
+  EXPECT_EQ(size_of(DType::kQ4_K), 2u * 2 + 12 + 256 / 2)
+      << "two f16, 16 numbers of 6 bits, 256 numbers of 4 bits";
+  EXPECT_EQ(block_elements(DType::kQ4_K), 256);
   EXPECT_EQ(block_elements(DType::kI8), 1);
   EXPECT_EQ(size_of(DType::kNone), 0u);
 }

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/dtype.h"
 #include "reference/operand.h"
 
 namespace lathe::cli {
@@ -20,36 +19,6 @@ float as_float(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
-}
-
-// The library and the reference describe the block formats separately.
-TEST(Numbers, BlockFormatsAreThoseOfTheLibrary) {
-  size_t formats = 0;
-  for (const DTypeRow& row : kDTypes) formats += row.kind == DTypeKind::kBlocks;
-  EXPECT_EQ(block_formats().size(), formats);
-  for (const BlockFormat& f : block_formats()) {
-    const DTypeRow& row = row_of(static_cast<DType>(f.dtype));
-    EXPECT_EQ(f.name, std::string(row.name));
-    EXPECT_EQ(name_of(f.dtype), std::string(f.name));
-    EXPECT_EQ(dtype_named(f.name), f.dtype);
-    EXPECT_EQ(static_cast<int>(row.kind), static_cast<int>(DTypeKind::kBlocks)) << f.name;
-    EXPECT_EQ(f.bytes, static_cast<size_t>(row.bytes)) << f.name;
-    EXPECT_EQ(f.elements, row.elements) << f.name;
-    EXPECT_EQ(f.has_int8, row.has_int8) << f.name;
-  }
-}
-
-TEST(Numbers, EveryBlockFormatStoresEachElementApart) {
-  for (const BlockFormat& f : block_formats()) {
-    std::vector<uint8_t> block(f.bytes, 0xff);
-    f.store_scale(block.data(), 0.5);
-    for (int64_t i = 0; i < f.elements; ++i)
-      f.store(block.data(), i, f.lowest + i % (f.highest - f.lowest + 1));
-    for (int64_t i = 0; i < f.elements; ++i)
-      EXPECT_EQ(f.load(block.data(), i),
-                0.5 * static_cast<double>(f.lowest + i % (f.highest - f.lowest + 1) - f.zero))
-          << f.name << " " << i;
-  }
 }
 
 TEST(Numbers, AQ4_0BlockIsAScaleAndThenHalves) {

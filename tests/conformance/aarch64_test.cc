@@ -192,15 +192,17 @@ TEST_P(Aarch64, WeightsOf16BitsByF32AreRight) {
   EXPECT_GE(runs_, 24);
 }
 
-// q4_0: the kernels "dot" and "panel" decode along K.
+// Every block format: the kernels "dot" and "panel" decode along K.
 TEST_P(Aarch64, WeightsInBlocksAreRight) {
   constexpr int64_t kSizes[][3] = {{1, 70, 352}, {5, 37, 128}, {20, 49, 544}, {75, 64, 96}};
-  for (int i = 0; i < 12; ++i) {
+  const auto& formats = cli::block_formats();
+  for (size_t i = 0; i < std::max<size_t>(12, formats.size()); ++i) {
+    const cli::BlockFormat& f = formats[i % formats.size()];
     MatmulCase c;
     const auto& size = kSizes[i / 3];
-    c.m = size[0], c.n = size[1], c.k = size[2];
+    c.m = size[0], c.n = size[1], c.k = (size[2] + f.elements - 1) / f.elements * f.elements;
     c.in = kFloats[i % 3];
-    c.b = LATHE_Q4_0;
+    c.b = f.dtype;
     c.trans_a = random_.below(4) == 0;
     c.trans_b = true;
     c.out = kFloats[random_.below(3)];

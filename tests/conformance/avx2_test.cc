@@ -299,16 +299,20 @@ TEST_F(Avx2, WeightsOf16BitsByF32AreRight) {
 
 TEST_F(Avx2, WeightsInBlocksAreRight) {
   const int64_t weights[][2] = {{37, 96}, {130, 352}, {16, 1056}};
-  for (int i = 0; i < 3; ++i) {
+  // Three formats a run.
+  const auto& formats = cli::block_formats();
+  const auto first = static_cast<size_t>(random_.below(static_cast<int64_t>(formats.size())));
+  for (size_t i = 0; i < 3; ++i) {
+    const cli::BlockFormat& f = formats[(first + i) % formats.size()];
     MatmulCase c;
     c.n = weights[i][0];
-    c.k = weights[i][1];
-    c.in = kFloats[(i + random_.below(3)) % 3];
-    c.b = LATHE_Q4_0;
+    c.k = (weights[i][1] + f.elements - 1) / f.elements * f.elements;
+    c.in = kFloats[(static_cast<int64_t>(i) + random_.below(3)) % 3];
+    c.b = f.dtype;
     c.trans_a = random_.below(4) == 0;
     c.trans_b = true;
     c.bias = kFloats[random_.below(3)];
-    c.math = i ? LATHE_MATH_STRICT : LATHE_MATH_INT8;  // there is no int8 kernel for this target
+    c.math = i ? LATHE_MATH_INT8 : LATHE_MATH_STRICT;
     c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
     c.padding = random_.below(2) * 3;
     c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;

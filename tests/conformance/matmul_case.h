@@ -7,9 +7,10 @@
 //                                                      to bf16 because B is bf16 (2^-9 of A)
 //                       + 2^-10 S                      fp8: Hopper's matrix units keep about 14 bits of a sum over
 //                                                      K / 32 additions (DeepSeek-V3 Technical Report, 3.5.2)
-//                       + sum_k h_ik |b_kj|            q4_0 if A may be rounded to bytes: h is half of a 127th of the
-//                                                      largest |a| in the block of 32 around k, plus the rounding of
-//                                                      the scale and of the quotients
+//                       + sum_k h_ik |b_kj|            block formats if A may be rounded to bytes: h is half of a 127th of
+//                                                      the largest |a| in the block around k, plus the rounding of the
+//                                                      scale and of the quotients; b are both terms of a weight. After
+//                                                      round_a() h is 0, because the reference rounds A itself
 //                    e0 = 0                            i8
 //   scales of i8     e0 = 3 u |sa sb AB|
 //   alpha, beta, bias  e1 = |alpha| e0 + 4 u (|alpha AB| + |beta C| + |bias|)
@@ -102,6 +103,9 @@ class MatmulRequest {
   lathe_matmul_desc* mutable_desc() { return &desc_; }
   const MatmulCase& parameters() const { return case_; }
   void set_tuning(int32_t split_k, int32_t candidate);
+  // Block formats with LATHE_MATH_INT8: the reference rounds A to bytes exactly as ggml does, because the kernel that
+  // runs does so (`rounds`), or it may be rounded in any way. Before the first check.
+  void round_a(bool rounds) { rounds_a_ = rounds; }
   // The memory must be the device's.
   void set_workspace(void* data, size_t bytes, uint32_t flags = 0);
 
@@ -132,6 +136,10 @@ class MatmulRequest {
   std::vector<double> scale_values(int kind, int64_t channels, std::unique_ptr<GuardedMemory>* memory,
                                    lathe_scale* scale, const lathe_scale** where);
   bool rounds_to_bytes() const;
+  // For one matrix: its products with A rounded to bytes, and the sums of their terms' magnitudes.
+  void multiply_rounded(int64_t batch, std::vector<double>* sums, std::vector<double>* magnitudes) const;
+  // The error allowed for rounding A to bytes in any way.
+  std::vector<double> error_of_rounding(int64_t batch) const;
   void compute_reference();
   bool inputs_unchanged() const;
   bool is_exact() const;
@@ -143,6 +151,8 @@ class MatmulRequest {
   lathe_scale scale_a_ = LATHE_SCALE_INIT, scale_b_ = LATHE_SCALE_INIT;
   std::vector<double> scale_a_values_, scale_b_values_;  // M and N scales, or none
   std::vector<double> a_values_, b_values_, c_values_, bias_values_, residual_values_;
+  std::vector<double> b_products_, b_minima_;  // block formats: the terms of b_values_
+  bool rounds_a_ = false;
   std::vector<uint8_t> pristine_d_;  // the memory of D before a run
   std::vector<double> expected_, bound_;
   // Where a smooth activation is evaluated at -infinity. Its formula gives -inf * 0 = NaN, its limit is 0; both are

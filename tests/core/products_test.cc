@@ -170,7 +170,6 @@ std::string columns_of(const Product& p) {
   for (const auto& [math, name] :
        {std::pair{Math::kTf32, "TF32"}, {Math::kInt8, "INT8"}, {Math::kBf16, "BF16"}})
     if (p.maths.has(math)) absl::StrAppend(&maths, maths.empty() ? "" : ", ", name);
-  if (is_blocks(p.b)) maths = "INT8 for some formats";
   return absl::StrCat(p.ops.has(Op::kMatmulArgmax) ? "both" : "matmul", " | ", name_of(p.sums), " | ",
                       p.results.has(DType::kI32) ? "a float, or i32 without an epilogue" : "a float", " | ",
                       maths, maths.empty() ? "| " : " | ", or_unsupported(p.on_cpu), " | ",

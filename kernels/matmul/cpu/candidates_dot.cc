@@ -23,8 +23,8 @@ constexpr RegisterTile kDotTiles[] = {{1, 1}, {1, 2}, {2, 1},  {2, 2},  {4, 1}, 
                                       {1, 8}, {1, 6}, {2, 8},  {2, 6},  {3, 6},  {4, 6},  {5, 4},  {6, 4},
                                       {7, 3}, {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2}, {1, 4},
                                       {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1},  {4, 4},  {3, 8}};
-constexpr int32_t kUnrolledBlocks =
-    2;  // blocks of B per iteration: prefetching is by cache line, which two of them fill
+// Elements of B in blocks per iteration, at least one block: prefetching is by cache line, which two blocks of 32 fill.
+constexpr int32_t kUnrolledElements = 64;
 // With a pace and one column at a time, a row of an odd number of cache lines is unrolled once only: in
 // steps of two lines every other column would begin in the middle of a step and read more slowly.
 int32_t dot_unroll_of(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
@@ -77,13 +77,13 @@ double spread_efficiency(const MatmulSizes& s, const RegisterTile& t, bool paced
 // The cost of decoding one vector of each column, in conversions. With 32 registers, FMAs of several rows
 // hide half of it; beyond six rows B's words and the sums compete for registers.
 double decoded(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
-  constexpr double kBesideCycles = 1.5, kRowCycles = 2.3;
+  constexpr double kBeside = 0.5, kRowCycles = 2.3;
   constexpr int32_t kFreeRows = 6;
   if (!s.blocks) return 0;
   // Zen 5 has twice the integer units.
   const double part = (rates.reads_fast() ? 0.5 : 1) / kConvertCycles;
-  if (rates.registers < 32 || t.rows == 1) return t.columns * kDecodeCycles * part;
-  return (t.columns * kBesideCycles + std::max(0, t.rows - kFreeRows) * kRowCycles) * part;
+  if (rates.registers < 32 || t.rows == 1) return t.columns * s.decode_cycles * part;
+  return (t.columns * kBeside * s.decode_cycles + std::max(0, t.rows - kFreeRows) * kRowCycles) * part;
 }
 
 // Bytes per cycle at which `bytes` are read again after `between` other bytes; 0 (free) if L1 holds both.
@@ -362,7 +362,9 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
     // Registers beside the sums: the vectors of the shorter side, unless B needs more than its products.
     const int32_t held = s.blocks ? 3 * t.columns : c.zero_a ? 2 * t.columns : std::min(t.rows, t.columns);
     if (!fits(context, rates, s, t, config, out, held)) continue;
-    config.unroll_k = s.blocks ? kUnrolledBlocks : dot_unroll_of(rates, s, t);
+    config.unroll_k =
+        s.blocks ? std::max<int32_t>(1, kUnrolledElements / static_cast<int32_t>(block_elements(c.b)))
+                 : dot_unroll_of(rates, s, t);
     if (s.m <= kWholeDotMaxM) append_whole_rows(side, t, config, out);
     append_blocks(side, t, config, out);
   }

@@ -163,14 +163,18 @@ void append_blocked(const CandidateContext& context, const CpuRates& rates, cons
 
 // "bytes".
 constexpr int64_t kBytesMaxM = 64;
-// Rows whose sums stay in registers beside a block's eight words of B.
-constexpr int32_t kBytesRows = 16;
-constexpr int32_t kBytesLanes = 16;
-
-// Cycles of a block of 16 columns: assembled and transposed (about 75 instructions on two shuffle units),
-// then for each row eight products of bytes, a conversion, a multiplication and an FMA.
-constexpr double kDecodeBlockCycles = 30;
-constexpr double kRowInstructions = 10.5;
+// How a target multiplies bytes.
+struct ByteRates {
+  explicit ByteRates(const Target& target)
+      : has_vnni(target.has("avx512vnni")), lanes(has_vnni ? 16 : 8), rows(has_vnni ? 16 : 4) {}
+  bool has_vnni;
+  int32_t lanes;
+  // Rows whose sums stay in registers beside a group's eight words of B.
+  int32_t rows;
+  // Instructions for a row and 32 elements: with VNNI eight products of bytes, a conversion, a multiplication and an FMA;
+  // else each product takes two instructions more.
+  double row_instructions() const { return has_vnni ? 10.5 : 24; }
+};
 // Cycles to round an element of A to a byte.
 constexpr double kRoundCycles = 0.3;
 
@@ -178,7 +182,7 @@ std::string bytes_refusal(const ProblemClass& c, const Target& target) {
   if (!is_blocks(c.b)) return "needs B in blocks";
   if (c.math != Math::kInt8) return "needs math int8, which allows rounding A to i8";
   if (c.trans_a != 0) return "A is not K-contiguous";
-  if (!target.has("avx512vnni")) return "target has no AVX512-VNNI";
+  if (target.arch != "x86-64" || !target.has("avx2")) return "target has no AVX2";
   if (c.m_hi > kBytesMaxM) return absl::StrCat("supports M up to ", kBytesMaxM, ", not ", c.m_hi);
   if (c.determinism == Determinism::kBatchInvariant)
     return "batch_invariant needs the numeric recipe of 'panel' for every M";
@@ -218,23 +222,26 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
   const ProblemClass& c = context.problem;
   const CpuRates rates(context);
   const MatmulSizes s(c);
+  const ByteRates bytes(context.facts.target);
   CompileConfig config;
   config.kernel = KernelKind::kBytes;
-  config.lanes = kBytesLanes;
+  config.lanes = bytes.lanes;
   if (std::string why = bytes_refusal(c, context.facts.target); !why.empty())
     return reject(context, config, out, why);
-  const auto passes = static_cast<int32_t>(ceil_div(s.m, kBytesRows));
+  const auto passes = static_cast<int32_t>(ceil_div(s.m, bytes.rows));
   config.register_m = static_cast<int32_t>(ceil_div(s.m, passes));
-  config.register_n = kBytesLanes;
+  config.register_n = bytes.lanes;
   const double rows = double(config.register_m) * passes;
   // A core that reads fast prefetches the next columns into L1.
   config.prefetch = static_cast<int32_t>(rates.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
   append_streamed(
       context, rates, s, config, {},
-      absl::StrCat("A rounded to bytes by 32; exact sums of 32, scaled; fma f32, K ascending"),
+      absl::StrCat("A rounded to bytes by ", block_elements(c.b),
+                   "; exact sums, scaled; fma f32, K ascending"),
       [&](double n, double k) {
-        const double block = passes * kDecodeBlockCycles + rows * kRowInstructions / rates.fma_units;
-        return std::ceil(n / kBytesLanes) * k / block_elements(c.b) * block + rows * k * kRoundCycles;
+        const double group =
+            passes * row_of(c.b).decode_bytes_cycles + rows * bytes.row_instructions() / rates.fma_units;
+        return std::ceil(n / bytes.lanes) * k / 32 * group + rows * k * kRoundCycles;
       },
       out);
 }

@@ -204,7 +204,7 @@ double PanelPricing::pack_seconds(const PanelShape& p, double rows, double colum
   const double cycles =
       (ahead ? 0 : rows * pack_cycles(p.register_rows, turn_rows_, turn_rows_, converts_rows())) +
       columns * (pack_cycles(p.register_columns, turn_columns_, !turn_columns_, converts_columns()) +
-                 (s_.blocks ? kDecodeCycles / rates_.lanes : 0));
+                 s_.decode_cycles / rates_.lanes);
   const double row_reading = read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), row_bytes(),
                                           bandwidth * CpuRates::run_efficiency(row_run));
   double column_reading = read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows), column_bytes(),

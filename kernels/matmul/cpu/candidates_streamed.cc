@@ -54,6 +54,7 @@ MatmulSizes::MatmulSizes(const ProblemClass& c)
       b_bytes(bytes_per_element(c.b)),
       output_bytes(size_of(c.d)),
       blocks(is_blocks(c.b)),
+      decode_cycles(row_of(c.b).decode_cycles),
       narrow_a(c.a != DType::kF32),
       narrow_b(c.b != DType::kF32),
       batch_invariant(c.determinism == Determinism::kBatchInvariant) {}

@@ -1,107 +1,253 @@
 #include "kernels/matmul/cpu/emit_blocks.h"
 
-// To add a block format: a struct like Q4_0Reader with along_k() and block(), and a line in read_blocks().
+#include "compiler/dialect.h"
+
+// To add a block format: a row in kLayouts, and a case in scales_of() if its scales are stored in a new way.
 namespace lathe::emit {
 using namespace mlir;
 
 namespace {
 
-constexpr int64_t kZmmLanes = 16;
+constexpr int64_t kZmmLanes = 16, kYmmLanes = 8;
+constexpr int64_t kHalves = 16;  // values of 4 bits
 
-// Loads from the bytes of a view. `byte` is the first byte of a block.
+constexpr int8_t kIq4Values[kHalves] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                        1,    13,   25,  38,  53,  69,  89,  113};
+// The values of e2m1, doubled.
+constexpr int8_t kFp4Values[kHalves] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// clang-format off
+constexpr BlockLayout kLayouts[] = {
+    {DType::kQ4_0,   BlockScales::kF16,         2,  32,  8},
+    {DType::kQ8_0,   BlockScales::kF16,         2,  0},
+    {DType::kQ4_1,   BlockScales::kF16AndMin,   4,  32},
+    {DType::kQ5_0,   BlockScales::kF16,         6,  32,  16, nullptr, 1, 2},
+    {DType::kQ5_1,   BlockScales::kF16AndMin,   8,  32,  0,  nullptr, 1, 4},
+    {DType::kQ4_K,   BlockScales::kSixBits,     16, 64},
+    {DType::kQ5_K,   BlockScales::kSixBits,     48, 64,  0,  nullptr, 1, 16, 256},
+    {DType::kQ6_K,   BlockScales::kBytes,       0,  128, 32, nullptr, 2, 128, 128},
+    {DType::kIQ4_NL, BlockScales::kF16,         2,  32,  0,  kIq4Values},
+    {DType::kIQ4_XS, BlockScales::kSixBitsOf32, 8,  32,  0,  kIq4Values},
+    {DType::kMXFP4,  BlockScales::kPower,       1,  32,  0,  kFp4Values}};
+// clang-format on
+
+// The scale of some elements in all lanes, and their minimum if the format has minima.
+struct Scale {
+  Value scale, minimum;
+};
+
+// Decodes a vector of elements. `byte` is the first byte of a block, `inside` the first element in it, both
+// indices. LLVM shares what several vectors of a block have in common.
 struct BlockReader {
   Emit& e;
   int64_t lanes;
   const View& v;
+  const BlockLayout& layout;
 
-  int64_t elements() const { return block_elements(v.blocks); }
-  Value byte_of(Value at) const {
-    return e.mul(e.div(at, e.idx(elements())), static_cast<int64_t>(size_of(v.blocks)));
+  VectorType f32s() const { return e.vec(lanes, e.f32()); }
+  VectorType i32s() const { return e.vec(lanes, e.b.getI32Type()); }
+  Value all(VectorType type, int64_t value) const {
+    return arith::ConstantOp::create(
+        e.b, e.loc, SplatElementsAttr::get(type, e.b.getIntegerAttr(type.getElementType(), value)));
   }
-  // The f16 scale at `byte` in all lanes. Broadcast before it is widened: two instructions on x86, while a
-  // scalar takes four.
-  Value scale_at(Value byte) const {
-    Value pointer = pointer_to(e, v.memory, byte);
-    Value scale = LLVM::LoadOp::create(e.b, e.loc, e.b.getF16Type(), pointer, /*alignment=*/1);
-    return e.to_f32(e.broadcast(scale, lanes));
+  Value select(Value condition, Value x, Value y) const {
+    return arith::SelectOp::create(e.b, e.loc, condition, x, y);
   }
-  // A vector of unsigned bytes as i32.
-  Value bytes_at(Value byte) const {
-    return arith::ExtUIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI32Type()),
-                                  e.load_vector(v.memory, byte, lanes));
-  }
-  Value shifted(Value words, Value bits) const { return arith::ShRUIOp::create(e.b, e.loc, words, bits); }
-  Value all(int32_t word) const {
-    Attribute value = e.b.getI32IntegerAttr(word);
-    return arith::ConstantOp::create(e.b, e.loc,
-                                     SplatElementsAttr::get(e.vec(lanes, e.b.getI32Type()), value));
-  }
-};
 
-struct Q4_0Reader : BlockReader {
-  static constexpr int64_t kHalf =
-      Q4_0::kElements / 2;  // elements that share their bytes with the other half
-  static_assert(kZmmLanes == kHalf, "a vector's lanes are the sixteen numbers of 4 bits");
+  // --- scalars of i32, and vectors with one in all lanes
+  Value load(Value byte, Type type) const {
+    return LLVM::LoadOp::create(e.b, e.loc, type, pointer_to(e, v.memory, byte), /*alignment=*/1);
+  }
+  Value byte_at(Value byte) const {
+    return arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), load(byte, e.b.getI8Type()));
+  }
+  Value bits(Value x, Value shift, int64_t mask) const {
+    Value down = arith::ShRUIOp::create(e.b, e.loc, x, shift);
+    return arith::AndIOp::create(e.b, e.loc, down, e.i32(mask));
+  }
+  Value bits(Value x, int64_t shift, int64_t mask) const { return bits(x, e.i32(shift), mask); }
+  Value either(Value x, Value y) const { return arith::OrIOp::create(e.b, e.loc, x, y); }
+  Value up4(Value x) const { return arith::ShLIOp::create(e.b, e.loc, x, e.i32(4)); }
+  Value as_f32(Value word) const {
+    return arith::SIToFPOp::create(e.b, e.loc, f32s(), e.broadcast(word, lanes));
+  }
+  Value times(Value x, Value y) const { return arith::MulFOp::create(e.b, e.loc, x, y); }
+  // The f16 at `byte` in all lanes. Broadcast before it is widened: two instructions on x86, while a scalar
+  // takes four.
+  Value half_at(Value byte) const { return e.to_f32(e.broadcast(load(byte, e.b.getF16Type()), lanes)); }
 
-  // scale * (q - 8) of the lower 4 bits of each word. The product has 15 bits of mantissa, so it is exact. With
-  // sixteen lanes a register holds the sixteen possible products, and a permutation looks them up by those bits.
+  // --- scales
+  Scale scales_of(Value byte, Value inside) const {
+    switch (layout.scales) {
+      case BlockScales::kF16: return {half_at(byte), nullptr};
+      case BlockScales::kF16AndMin: return {half_at(byte), half_at(e.add(byte, 2))};
+      case BlockScales::kPower: return {power_at(byte), nullptr};
+      case BlockScales::kSixBits: return six_bits(byte, e.div(inside, e.idx(32)));
+      case BlockScales::kBytes: {
+        Value scale = load(e.add(e.add(byte, 192), e.div(inside, e.idx(16))), e.b.getI8Type());
+        Value word = arith::ExtSIOp::create(e.b, e.loc, e.b.getI32Type(), scale);
+        return {times(half_at(e.add(byte, 208)), as_f32(word)), nullptr};
+      }
+      case BlockScales::kSixBitsOf32: return six_bits_of_32(byte, e.div(inside, e.idx(32)));
+    }
+    llvm::report_fatal_error("unknown scales of a block format");
+  }
+  // The two smallest powers are subnormal.
+  Value power_at(Value byte) const {
+    Value power = byte_at(byte);
+    Value normal =
+        arith::ShLIOp::create(e.b, e.loc, arith::SubIOp::create(e.b, e.loc, power, e.i32(1)), e.i32(23));
+    Value small = arith::ShLIOp::create(e.b, e.loc, e.i32(0x00200000), bits(power, int64_t{0}, 1));
+    Value is_small = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, power, e.i32(2));
+    Value word = e.broadcast(select(is_small, small, normal), lanes);
+    return arith::BitcastOp::create(e.b, e.loc, f32s(), word);
+  }
+  // Groups 0 to 3 have their 6 bits in one byte. The others have the upper two in those bytes.
+  Scale six_bits(Value byte, Value group) const {
+    Value first = e.less(group, e.idx(4)), at = e.add(e.add(byte, 4), group);
+    Value low = byte_at(at), next = byte_at(e.add(at, 4));
+    Value before = byte_at(select(first, at, e.sub(at, e.idx(4))));
+    Value scale =
+        select(first, bits(low, int64_t{0}, 63), either(bits(next, int64_t{0}, 15), up4(bits(before, 6, 3))));
+    Value minimum =
+        select(first, bits(next, int64_t{0}, 63), either(bits(next, 4, 15), up4(bits(low, 6, 3))));
+    Value negated = arith::NegFOp::create(e.b, e.loc, times(half_at(e.add(byte, 2)), as_f32(minimum)));
+    return {times(half_at(byte), as_f32(scale)), negated};
+  }
+  Scale six_bits_of_32(Value byte, Value group) const {
+    Value odd = e.to_i32(e.rem(group, e.idx(2))), shift = e.to_i32(e.mul(group, 2));
+    Value low = bits(byte_at(e.add(e.add(byte, 4), e.div(group, e.idx(2)))),
+                     arith::ShLIOp::create(e.b, e.loc, odd, e.i32(2)), 15);
+    Value upper =
+        arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), load(e.add(byte, 2), e.b.getI16Type()));
+    Value word = arith::SubIOp::create(e.b, e.loc, either(low, up4(bits(upper, shift, 3))), e.i32(32));
+    return {times(half_at(byte), as_f32(word)), nullptr};
+  }
+
+  // --- codes
+  Value bytes_at(Value byte) const { return e.load_vector(v.memory, byte, lanes); }
+  Value widened(Value bytes) const { return arith::ExtUIOp::create(e.b, e.loc, i32s(), bytes); }
+  Value shifted(Value words, Value shift) const {
+    return arith::ShRUIOp::create(e.b, e.loc, words, e.broadcast(shift, lanes));
+  }
+  Value masked(Value words, int64_t mask) const {
+    return arith::AndIOp::create(e.b, e.loc, words, all(cast<VectorType>(words.getType()), mask));
+  }
+  // Where the lower 4 bits of the elements are: their bytes, and the shift in each.
+  std::pair<Value, Value> halves_at(Value byte, Value inside) const {
+    Value group = e.div(inside, e.idx(layout.group)), in = e.rem(inside, e.idx(layout.group));
+    const int64_t half = layout.group / 2;
+    Value at = e.add(e.add(byte, layout.first), e.add(e.mul(group, half), e.rem(in, e.idx(half))));
+    return {at, e.mul(e.div(in, e.idx(half)), 4)};
+  }
+  // The upper bits, in place above the lower 4.
+  Value upper_bits(Value byte, Value inside) const {
+    if (layout.planes == 0) {
+      Value word = load(e.add(byte, layout.upper_first), e.b.getI32Type());
+      word = e.broadcast(arith::ShRUIOp::create(e.b, e.loc, word, e.to_i32(inside)), lanes);
+      SmallVector<int32_t> lane_bits;
+      for (int64_t l = 0; l < lanes; ++l) lane_bits.push_back(int32_t{1} << l);
+      Value own =
+          arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(i32s(), llvm::ArrayRef(lane_bits)));
+      Value set = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne,
+                                        arith::AndIOp::create(e.b, e.loc, word, own), all(i32s(), 0));
+      return select(set, all(i32s(), 16), all(i32s(), 0));
+    }
+    Value group = e.div(inside, e.idx(layout.planes)), in = e.rem(inside, e.idx(layout.planes));
+    Value at = e.add(e.add(byte, layout.upper_first), e.add(e.mul(group, 32), e.rem(in, e.idx(32))));
+    Value shift = e.to_i32(e.mul(e.div(in, e.idx(32)), layout.upper_bits));
+    Value words = masked(shifted(widened(bytes_at(at)), shift), (1 << layout.upper_bits) - 1);
+    return arith::ShLIOp::create(e.b, e.loc, words, all(i32s(), 4));
+  }
+  Value numbers(Value byte, Value inside) const {
+    if (layout.group == 0)
+      return arith::ExtSIOp::create(e.b, e.loc, i32s(), bytes_at(e.add(e.add(byte, layout.first), inside)));
+    const auto [at, shift] = halves_at(byte, inside);
+    if (layout.table) return looked_up(bytes_at(at), shift);
+    Value words = masked(shifted(widened(bytes_at(at)), e.to_i32(shift)), 15);
+    if (layout.upper_bits) words = arith::OrIOp::create(e.b, e.loc, words, upper_bits(byte, inside));
+    return layout.zero ? Value(arith::SubIOp::create(e.b, e.loc, words, all(i32s(), layout.zero))) : words;
+  }
+  // Looks up the table's values, as i32, with a permutation of 16 bytes if there is one.
+  Value looked_up(Value bytes, Value shift) const {
+    auto type = cast<VectorType>(bytes.getType());
+    Value down = arith::IndexCastOp::create(e.b, e.loc, type.getElementType(), shift);
+    bytes = masked(arith::ShRUIOp::create(e.b, e.loc, bytes, e.broadcast(down, lanes)), 15);
+    auto features = e.symbols->getAttrOfType<StringAttr>(ir::kFeaturesAttr);
+    const bool neon = features && llvm::is_contained(llvm::split(features.getValue(), ','), "+neon");
+    auto sixteen = e.vec(kHalves, e.b.getI8Type());
+    Value table = arith::ConstantOp::create(
+        e.b, e.loc, DenseElementsAttr::get(sixteen, llvm::ArrayRef(layout.table, kHalves)));
+    if (lanes != kYmmLanes && !neon) return extracted(bytes, table);
+    SmallVector<int64_t> widen(kHalves, 0), first;
+    for (int64_t l = 0; l < lanes; ++l) widen[l] = l, first.push_back(l);
+    Value indices = vector::ShuffleOp::create(e.b, e.loc, bytes, bytes, widen);
+    const char* name = neon ? "llvm.aarch64.neon.tbl1.v16i8" : "llvm.x86.ssse3.pshuf.b.128";
+    Value found = LLVM::CallIntrinsicOp::create(e.b, e.loc, sixteen, e.b.getStringAttr(name),
+                                                ValueRange{table, indices})
+                      .getResult(0);
+    found = vector::ShuffleOp::create(e.b, e.loc, found, found, first);
+    return arith::ExtSIOp::create(e.b, e.loc, i32s(), found);
+  }
+  // Without a permutation (SSE2): lane by lane.
+  Value extracted(Value bytes, Value table) const {
+    Value found = e.zero(bytes.getType());
+    for (int64_t l = 0; l < lanes; ++l) {
+      Value index = vector::ExtractOp::create(e.b, e.loc, bytes, l);
+      index = arith::IndexCastUIOp::create(e.b, e.loc, e.index(), index);
+      Value value = vector::ExtractOp::create(e.b, e.loc, table, OpFoldResult(index));
+      found = vector::InsertOp::create(e.b, e.loc, value, found, l);
+    }
+    return arith::ExtSIOp::create(e.b, e.loc, i32s(), found);
+  }
+
+  // --- elements
+  // With sixteen lanes a register holds the values of all codes of 4 bits, and a permutation looks them up.
   // Decoding four blocks per vector is not faster, because shifts and permutations share two units.
-  Value numbers(Value words, Value scale) const {
-    if (lanes == kZmmLanes) {
-      SmallVector<float> values;
-      for (int q = 0; q < 16; ++q) values.push_back(static_cast<float>(q - 8));
-      auto type = e.vec(lanes, e.f32());
-      Value table =
-          arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, llvm::ArrayRef(values)));
-      table = arith::MulFOp::create(e.b, e.loc, table, scale);
-      return LLVM::CallIntrinsicOp::create(e.b, e.loc, type,
-                                           e.b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
-                                           ValueRange{table, words})
-          .getResult(0);
-    }
-    Value q = arith::AndIOp::create(e.b, e.loc, words, all(15));
-    q = arith::SubIOp::create(e.b, e.loc, q, all(8));
-    Value x = arith::SIToFPOp::create(e.b, e.loc, e.vec(lanes, e.f32()), q);
-    return arith::MulFOp::create(e.b, e.loc, x, scale);
+  Value permuted(Value byte, Value inside, const Scale& s) const {
+    SmallVector<float> values;
+    for (int32_t code = 0; code < kHalves; ++code)
+      values.push_back(static_cast<float>(layout.table ? layout.table[code] : code - layout.zero));
+    Value table =
+        arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(f32s(), llvm::ArrayRef(values)));
+    table = applied(table, s);
+    const auto [at, shift] = halves_at(byte, inside);
+    Value words = shifted(widened(bytes_at(at)), e.to_i32(shift));
+    return LLVM::CallIntrinsicOp::create(e.b, e.loc, f32s(),
+                                         e.b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
+                                         ValueRange{table, words})
+        .getResult(0);
   }
-
-  Value along_k(Value at) const {
-    Value byte = byte_of(at), inside = e.rem(at, e.idx(elements()));
-    Value words = bytes_at(e.add(e.add(byte, e.rem(inside, e.idx(kHalf))), Q4_0::kNumbers));
-    Value bits = e.to_i32(e.mul(e.div(inside, e.idx(kHalf)), 4));
-    return numbers(shifted(words, e.broadcast(bits, lanes)), scale_at(byte));
+  // The product of scale and number is exact, so fused and separate additions of the minimum agree.
+  Value applied(Value numbers, const Scale& s) const {
+    return s.minimum ? e.fma(numbers, s.scale, s.minimum) : times(numbers, s.scale);
   }
-
-  Values block(Value at) const {
-    Value byte = byte_of(at), scale = scale_at(byte);
-    Values lower, upper;
-    for (int64_t i = 0; i < kHalf; i += lanes) {
-      Value words = bytes_at(e.add(byte, Q4_0::kNumbers + i));
-      lower.push_back(numbers(words, scale));
-      upper.push_back(numbers(shifted(words, all(4)), scale));
-    }
-    lower.append(upper);
-    return lower;
+  Value elements(Value byte, Value inside) const {
+    const Scale s = scales_of(byte, inside);
+    if (lanes == kZmmLanes && layout.group > 0 && layout.upper_bits == 0) return permuted(byte, inside, s);
+    return applied(arith::SIToFPOp::create(e.b, e.loc, f32s(), numbers(byte, inside)), s);
   }
 };
-
-// Calls `use` with the reader of the view's format.
-template <typename Use>
-auto read_blocks(Emit& e, int64_t lanes, const View& v, Use use) {
-  switch (v.blocks) {
-    case DType::kQ4_0: return use(Q4_0Reader{{e, lanes, v}});
-    default: llvm::report_fatal_error("no reader for this block format");
-  }
-}
 
 }  // namespace
 
-Value CpuBlocks::byte_of(Value at) const { return BlockReader{e_, lanes_, v_}.byte_of(at); }
-Value CpuBlocks::along_k(Value at) const {
-  return read_blocks(e_, lanes_, v_, [&](const auto& reader) { return reader.along_k(at); });
+const BlockLayout& block_layout(DType t) {
+  for (const BlockLayout& layout : kLayouts)
+    if (layout.dtype == t) return layout;
+  llvm::report_fatal_error("no layout for this block format");
 }
-Values CpuBlocks::block(Value at) const {
-  return read_blocks(e_, lanes_, v_, [&](const auto& reader) { return reader.block(at); });
+
+Value CpuBlocks::byte_of(Value at) const { return e_.mul(e_.div(at, e_.idx(elements(v_))), bytes(v_)); }
+Value CpuBlocks::along_k(Value at) const {
+  const BlockReader reader{e_, lanes_, v_, block_layout(v_.blocks)};
+  return reader.elements(byte_of(at), e_.rem(at, e_.idx(elements(v_))));
+}
+Values CpuBlocks::piece(Value at, int64_t inside) const {
+  const BlockReader reader{e_, lanes_, v_, block_layout(v_.blocks)};
+  Value byte = byte_of(at);
+  Values vectors;
+  for (int64_t i = 0; i < kPiece; i += lanes_) vectors.push_back(reader.elements(byte, e_.idx(inside + i)));
+  return vectors;
 }
 
 }  // namespace lathe::emit

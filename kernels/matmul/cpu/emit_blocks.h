@@ -1,16 +1,35 @@
-// Weights in a block format as a CPU kernel reads them: converted to f32 exactly.
+// Weights in a block format as a CPU kernel reads them: converted to f32 exactly, or rounded once where a format adds a
+// minimum.
 #pragma once
 
 #include "compiler/emit.h"
 
 namespace lathe::emit {
 
-// The layout of a q4_0 block: an f16 scale, then at byte kNumbers 16 bytes of two numbers each.
-struct Q4_0 {
-  static constexpr int64_t kElements = block_elements(DType::kQ4_0);
-  static constexpr int64_t kBytes = static_cast<int64_t>(size_of(DType::kQ4_0));
-  static constexpr int64_t kNumbers = 2;
+// How the scale and the minimum of a group of elements are stored.
+enum class BlockScales : int8_t {
+  kF16,         // an f16 at byte 0
+  kF16AndMin,   // f16 scale and minimum at bytes 0 and 2
+  kPower,       // 2^(byte 0 - 128)
+  kSixBits,     // f16 scale and minimum, then 6 bits of each for 8 groups of 32 (q4_k, q5_k)
+  kBytes,       // 16 i8 for groups of 16 at byte 192, their f16 scale at byte 208 (q6_k)
+  kSixBitsOf32  // f16 scale at byte 0, then 6 bits for 8 groups of 32 (iq4_xs)
 };
+
+// Where a block holds its codes, and what they mean. One row per format, in emit_blocks.cc.
+struct BlockLayout {
+  DType dtype;
+  BlockScales scales;
+  // Byte i of every group / 2 bytes holds the lower 4 bits of element i in its lower half, those of element
+  // group / 2 + i in its upper half. 0: a byte per element, signed.
+  int64_t first, group;
+  int32_t zero = 0;               // the code that stands for 0
+  const int8_t* table = nullptr;  // the 16 values of the codes, if they are not code - zero
+  // Upper bits. `planes` elements share 32 bytes: element i has its `upper_bits` in byte i % 32, from bit
+  // upper_bits * (i / 32) on. With 0 planes bit i of four bytes is the one of element i.
+  int64_t upper_bits = 0, upper_first = 0, planes = 0;
+};
+const BlockLayout& block_layout(DType t);
 
 // Reads a view that is stored in blocks. Offsets in the view count elements.
 class CpuBlocks {
@@ -18,16 +37,16 @@ class CpuBlocks {
   CpuBlocks(Emit& e, int64_t lanes, const View& v) : e_(e), lanes_(lanes), v_(v) {}
 
   static bool holds(const View& v) { return v.blocks != DType::kNone; }
-  // The elements of the whole blocks in `bytes` bytes.
-  static int64_t elements_in(const View& v, int64_t bytes) {
-    return bytes / static_cast<int64_t>(size_of(v.blocks)) * block_elements(v.blocks);
-  }
-  int64_t vectors() const { return block_elements(v_.blocks) / lanes_; }  // of a block
+  static int64_t elements(const View& v) { return block_elements(v.blocks); }
+  static int64_t bytes(const View& v) { return static_cast<int64_t>(size_of(v.blocks)); }
+  // The elements of the whole blocks in `count` bytes.
+  static int64_t elements_in(const View& v, int64_t count) { return count / bytes(v) * elements(v); }
 
   // A vector of elements from `at` on. `at` is a multiple of the lanes.
   Value along_k(Value at) const;
-  // All vectors of the block that begins at element `at`.
-  Values block(Value at) const;
+  // The vectors of kPiece elements of the block that begins at element `at`, from element `inside` of it on.
+  static constexpr int64_t kPiece = 32;
+  Values piece(Value at, int64_t inside) const;
   // The first byte of the block that holds element `at`.
   Value byte_of(Value at) const;
 

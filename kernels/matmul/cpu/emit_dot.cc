@@ -39,7 +39,7 @@ class Dot {
         rn(t.register_columns),
         lanes(t.lanes),
         width(t.words.width()),
-        vectors(CpuBlocks::holds(t.b) ? CpuBlocks(emit, t.lanes, t.b).vectors() : 1),
+        vectors(CpuBlocks::holds(t.b) ? CpuBlocks::elements(t.b) / t.lanes : 1),
         last_row(e.sub(t.rows, e.idx(1))),
         last_column(e.sub(t.columns, e.idx(1))) {}
 
@@ -158,8 +158,16 @@ class Dot {
   using VectorOfA = std::function<Value(int64_t r, Value k, Value left)>;
   // A step along K: a vector of each row of B, or a whole block of it, by those of A.
   Values step(const Rows& rows, const VectorOfA& a, Value k, Values sums, Value left) {
+    if (vectors == 1) return piece(rows, a, k, 0, sums, left);
+    for (int64_t inside = 0; inside < CpuBlocks::elements(t.b); inside += CpuBlocks::kPiece)
+      sums = piece(rows, a, k, inside, sums, left);
+    return sums;
+  }
+  // The part of a step from element `inside` on: in a block, as many elements as registers hold of every row.
+  Values piece(const Rows& rows, const VectorOfA& a, Value k, int64_t inside, Values sums, Value left) {
+    const int64_t vectors = this->vectors == 1 ? 1 : CpuBlocks::kPiece / lanes;
     std::vector<Values> b(rn);
-    const auto load_b = [&](int64_t c) { b[c] = vectors_of_b(e.add(rows.read[c], k), left); };
+    const auto load_b = [&](int64_t c) { b[c] = vectors_of_b(e.add(rows.read[c], k), inside, left); };
     const auto multiply = [&](int64_t r, Value x, int64_t c, int64_t v) {
       sums[r * rn + c] = t.words.multiply_add(x, b[c][v], sums[r * rn + c]);
     };
@@ -175,7 +183,7 @@ class Dot {
       for (int64_t c = 0; c < rn; ++c) load_b(c);
       for (int64_t v = 0; v < vectors; ++v)
         for (int64_t r = 0; r < rm; ++r) {
-          Value x = a(r, e.add(k, v * width), left);
+          Value x = a(r, e.add(k, inside + v * width), left);
           for (int64_t c = 0; c < rn; ++c) multiply(r, x, c, v);
         }
     }
@@ -183,8 +191,14 @@ class Dot {
       sums[rm * rn + c] = t.words.add_b(b[c][0], sums[rm * rn + c]);
     return sums;
   }
-  void fetch(const Values& lines, Value k, int locality) {
-    for (Value row : lines) e.prefetch(t.b.memory, place_in_b(e.add(row, k)), locality);
+  // Prefetches `count` cache lines of each row of B from element k on.
+  void fetch(const Values& rows, Value k, int64_t count, int locality) {
+    for (Value row : rows)
+      for (int64_t line = 0; line < count; ++line) {
+        Value at = vectors > 1 ? e.add(place_in_b(e.add(row, k)), line * kLineBytes)
+                               : e.add(e.add(row, k), line * elements_in(kLineBytes));
+        e.prefetch(t.b.memory, at, locality);
+      }
   }
   // Adds the products of register_m rows of A with the rows of B over `depth` of K to `sums`, vector by vector,
   // while it prefetches lines.
@@ -211,10 +225,10 @@ class Dot {
           Value at = e.add(k, u * most);
           if (u % steps_of_line() == 0) {
             if (near > 0)
-              for (int64_t line = 0; line < lines_of_step(); ++line)
-                fetch(rows.read, e.add(e.add(k, ahead), u * most + line * elements_in(kLineBytes)),
-                      fetches_near(t.fetch) ? kIntoL1 : kIntoL2);
-            if (!rows.next.empty()) fetch(rows.next, e.add(at, to_end), locality);
+              fetch(rows.read, e.add(e.add(k, ahead), u * most), lines_of_step(),
+                    fetches_near(t.fetch) ? kIntoL1 : kIntoL2);
+            if (!rows.next.empty())
+              fetch(rows.next, e.add(at, to_end), vectors > 1 ? lines_of_step() : 1, locality);
           }
           after = step(rows, a, at, after, nullptr);
         }
@@ -232,23 +246,22 @@ class Dot {
         [&] { return sums; });
   }
 
-  // Elements of a row of B in `bytes` bytes; a block of 32 elements has 18 bytes.
+  // Elements of a row of B in `bytes` bytes: those of whole blocks, but of one at least.
   int64_t elements_in(int64_t bytes) const {
-    return CpuBlocks::holds(t.b) ? CpuBlocks::elements_in(t.b, bytes)
-                                 : bytes * 8 / t.b.element.getIntOrFloatBitWidth();
+    return CpuBlocks::holds(t.b)
+               ? std::max(CpuBlocks::elements_in(t.b, bytes), bytes > 0 ? vectors * lanes : 0)
+               : bytes * 8 / t.b.element.getIntOrFloatBitWidth();
   }
-  // Steps that read one cache line of a row of B; a line holds at most two whole blocks.
-  int64_t steps_of_line() const {
-    return vectors > 1 ? 2 : std::max<int64_t>(1, elements_in(kLineBytes) / width);
-  }
-
+  // Steps that read one cache line of a row of B, and cache lines that one step reads.
+  int64_t steps_of_line() const { return std::max<int64_t>(1, elements_in(kLineBytes) / (vectors * width)); }
   int64_t lines_of_step() const {
-    return vectors > 1 ? 1 : std::max<int64_t>(1, width / elements_in(kLineBytes));
+    if (vectors > 1) return ceil_div(CpuBlocks::bytes(t.b), kLineBytes);
+    return std::max<int64_t>(1, width / elements_in(kLineBytes));
   }
 
-  // What a step takes of a row of B: a vector, or a whole block.
-  Values vectors_of_b(Value at, Value left) {
-    if (vectors > 1) return CpuBlocks(e, lanes, t.b).block(at);
+  // What a step takes of a row of B at once: a vector, or a piece of a block.
+  Values vectors_of_b(Value at, int64_t inside, Value left) {
+    if (vectors > 1) return CpuBlocks(e, lanes, t.b).piece(at, inside);
     return {t.words.shifted(t.words.along_k(t.b, at, left))};
   }
   Value place_in_b(Value at) { return vectors > 1 ? CpuBlocks(e, lanes, t.b).byte_of(at) : at; }

@@ -1,0 +1,282 @@
+#include "kernels/matmul/cpu/emit_byte_blocks.h"
+
+#include <algorithm>
+#include <limits>
+
+// A format of 4 to 6 bits or with a table of 16 values needs nothing here, unless its scales are stored in a new way: a
+// case in scale() then.
+namespace lathe::emit {
+using namespace mlir;
+
+namespace {
+
+constexpr int64_t kZmmLanes = 16;
+
+// Without VNNI two products of a byte and one of A (at most 127) must not pass 2^15.
+constexpr int64_t kMostWithoutVnni = std::numeric_limits<int16_t>::max() / (2 * 127);
+
+}  // namespace
+
+ByteFormat::ByteFormat(DType t, int64_t lanes)
+    : layout(block_layout(t)),
+      block(block_elements(t)),
+      bytes(static_cast<int64_t>(size_of(t))),
+      scaled(layout.scales == BlockScales::kBytes ? 16 : 32),
+      has_minimum(layout.scales == BlockScales::kF16AndMin || layout.scales == BlockScales::kSixBits) {
+  int64_t lowest = -layout.zero, highest = (int64_t{16} << layout.upper_bits) - 1 - layout.zero;
+  if (layout.group == 0) lowest = -128, highest = 127;
+  if (layout.table) {
+    lowest = *std::min_element(layout.table, layout.table + 16);
+    highest = *std::max_element(layout.table, layout.table + 16);
+  }
+  is_signed = lanes != kZmmLanes && highest - lowest > kMostWithoutVnni;
+  offset = is_signed ? 0 : -lowest;
+  largest = is_signed ? std::max(-lowest, highest) : highest - lowest;
+}
+
+Value ByteBlock::all(int64_t word) {
+  Attribute value = e.b.getI32IntegerAttr(static_cast<int32_t>(word));
+  return arith::ConstantOp::create(e.b, e.loc, SplatElementsAttr::get(i32s(), value));
+}
+Value ByteBlock::masked(Value x, int64_t mask) { return arith::AndIOp::create(e.b, e.loc, x, all(mask)); }
+Value ByteBlock::up(Value x, int64_t bits) {
+  return bits == 0 ? x : Value(arith::ShLIOp::create(e.b, e.loc, x, all(bits)));
+}
+Value ByteBlock::down(Value x, int64_t bits) {
+  return bits == 0 ? x : Value(arith::ShRUIOp::create(e.b, e.loc, x, all(bits)));
+}
+Value ByteBlock::either(Value x, Value y) { return arith::OrIOp::create(e.b, e.loc, x, y); }
+Value ByteBlock::shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask) {
+  return vector::ShuffleOp::create(e.b, e.loc, x, y, mask);
+}
+
+// The vectors of four words, concatenated.
+Value ByteBlock::joined(Values parts) {
+  while (parts.size() > 1) {
+    Values pairs;
+    for (size_t i = 0; i + 1 < parts.size(); i += 2) {
+      const int64_t words = cast<VectorType>(parts[i].getType()).getNumElements();
+      SmallVector<int64_t> mask;
+      for (int64_t l = 0; l < 2 * words; ++l) mask.push_back(l);
+      pairs.push_back(shuffle(parts[i], parts[i + 1], mask));
+    }
+    parts = pairs;
+  }
+  return parts[0];
+}
+
+// Interleaves, within each 128 bits, the pieces of `bits` bits of the lower or upper halves of x and y.
+Value ByteBlock::unpacked(Value x, Value y, int64_t bits, bool upper) {
+  const int64_t piece = bits / 32, in_quarter = 4 / piece;
+  SmallVector<int64_t> mask;
+  for (int64_t quarter = 0; quarter < lanes; quarter += 4)
+    for (int64_t p = 0; p < in_quarter / 2; ++p)
+      for (int64_t from : {int64_t{0}, lanes})
+        for (int64_t l = 0; l < piece; ++l)
+          mask.push_back(from + quarter + (p + (upper ? in_quarter / 2 : 0)) * piece + l);
+  return shuffle(x, y, mask);
+}
+
+const Values& ByteBlock::raw(int64_t at, Base base) {
+  Values& turned = raws[{base, at}];
+  if (!turned.empty()) return turned;
+  // A group has 16 bytes of codes, and 8 bytes of upper bits in formats that have two.
+  Value first = base == kBlock ? byte : e.add(byte, e.mul(run, base == kCodes ? 16 : 8));
+  Values z;
+  for (int64_t i = 0; i < 4; ++i) {
+    Values parts;
+    for (int64_t quarter = 0; quarter < lanes / 4; ++quarter) {
+      Value from = e.add(e.add(columns[4 * quarter + i], first), at);
+      parts.push_back(vector::BitCastOp::create(e.b, e.loc, e.vec(4, e.b.getI32Type()),
+                                                e.load_vector(t.b.memory, from, 16)));
+    }
+    z.push_back(joined(parts));
+  }
+  for (bool upper : {false, true}) {
+    Value x = unpacked(z[0], z[1], 32, upper), y = unpacked(z[2], z[3], 32, upper);
+    for (bool half : {false, true}) turned.push_back(unpacked(x, y, 64, half));
+  }
+  return turned;
+}
+
+// The f16 from bit `at` of each word on, as f32.
+Value ByteBlock::half(Value words, int64_t at) {
+  Value bits = arith::TruncIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI16Type()), down(words, at));
+  return e.to_f32(arith::BitcastOp::create(e.b, e.loc, e.vec(lanes, e.b.getF16Type()), bits));
+}
+Value ByteBlock::as_f32(Value words) { return arith::SIToFPOp::create(e.b, e.loc, f32s(), words); }
+
+// --- words
+
+Values ByteBlock::words(int64_t g) {
+  const int64_t inside = g * ByteFormat::kGroup;
+  Values words;
+  for (int64_t w = 0; w < ByteFormat::kWords; ++w) {
+    if (layout.group == 0) {
+      Value x = raw(layout.first + inside + w / 4 * 16, kCodes)[w % 4];
+      words.push_back(f.is_signed ? x
+                                  : Value(arith::XOrIOp::create(e.b, e.loc, x, all(INT32_C(-0x7F7F7F80)))));
+      continue;
+    }
+    const int64_t half = layout.group / 2, at = inside % layout.group + w * 4;
+    Value x = raw(layout.first + inside / layout.group * half + at % half / 16 * 16, kCodes)[at % 16 / 4];
+    x = masked(down(x, at / half * 4), 0x0f0f0f0f);
+    if (layout.upper_bits) x = either(x, upper_bits(g, w));
+    words.push_back(layout.table ? looked_up(x) : x);
+  }
+  return words;
+}
+
+// The upper bits of word w, in place above the lower four of each byte.
+Value ByteBlock::upper_bits(int64_t g, int64_t w) {
+  if (layout.planes == 0) {
+    if (!bits_of_block) {  // they begin within a word if a single f16 comes before them
+      const Values& header = raw(0);
+      const int64_t word = layout.upper_first / 4, in = layout.upper_first % 4 * 8;
+      bits_of_block = in == 0 ? header[word] : either(down(header[word], in), up(header[word + 1], 32 - in));
+    }
+    return bit_of_each(bits_of_block, w);
+  }
+  const int64_t mask = layout.upper_bits == 1 ? 0x10101010 : 0x30303030;
+  if (kept && keeps_upper()) {
+    Value x = vector::BitCastOp::create(e.b, e.loc, i32s(),
+                                        e.load_vector(t.packing, e.add(kept, w * lanes), lanes));
+    Value shift = e.broadcast(e.to_i32(e.mul(e.add(run, g), layout.upper_bits)), lanes);
+    return masked(up(arith::ShRUIOp::create(e.b, e.loc, x, shift), 4), mask);
+  }
+  const int64_t inside = g * ByteFormat::kGroup, shift = layout.upper_bits * (inside % layout.planes / 32);
+  Value x = raw(layout.upper_first + inside / layout.planes * 32 + w / 4 * 16, kUpper)[w % 4];
+  x = shift < 4 ? up(x, 4 - shift) : down(x, shift - 4);
+  return masked(x, mask);
+}
+
+int64_t ByteBlock::kept_vectors(const ByteFormat& f) {
+  return ByteFormat::kWords + f.groups() * f.scales_of_group();
+}
+
+// The words of upper bits that all groups share, then the scales.
+void ByteBlock::keep(Value at) {
+  const auto store = [&](Value x, int64_t i) {
+    e.store_vector(vector::BitCastOp::create(e.b, e.loc, f32s(), x), t.packing, e.add(at, i * lanes));
+  };
+  for (int64_t w = 0; keeps_upper() && w < ByteFormat::kWords; ++w)
+    store(raw(layout.upper_first + w / 4 * 16)[w % 4], w);
+  const int64_t parts = f.scales_of_group();
+  for (int64_t i = 0; i < f.groups() * parts; ++i) store(scale(i / parts, i % parts), ByteFormat::kWords + i);
+}
+
+ByteBlock ByteBlock::in_loop(Value run, Value at) const {
+  ByteBlock block(e, t, f, columns, byte);
+  block.run = run;
+  block.kept = at;
+  return block;
+}
+
+// Bits 4 w to 4 w + 3 of each column's word, each as bit 4 of a byte.
+Value ByteBlock::bit_of_each(Value bits, int64_t w) {
+  if (lanes == kZmmLanes) {  // the permutation looks up the bytes of 4 bits, and ignores the bits above
+    SmallVector<int32_t> bytes;
+    for (int32_t code = 0; code < 16; ++code)
+      bytes.push_back((code & 1) << 4 | (code & 2) << 11 | (code & 4) << 18 | (code & 8) << 25);
+    Value table =
+        arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(i32s(), llvm::ArrayRef(bytes)));
+    return LLVM::CallIntrinsicOp::create(e.b, e.loc, i32s(),
+                                         e.b.getStringAttr("llvm.x86.avx512.permvar.si.512"),
+                                         ValueRange{table, down(bits, 4 * w)})
+        .getResult(0);
+  }
+  // The byte that holds the four bits in all bytes of the word, then each byte's own bit.
+  VectorType type = e.vec(4 * lanes, e.b.getI8Type());
+  Value bytes = vector::BitCastOp::create(e.b, e.loc, type, bits);
+  SmallVector<int64_t> mask;
+  SmallVector<int8_t> own;
+  for (int64_t l = 0; l < lanes; ++l)
+    for (int64_t q = 0; q < 4; ++q) {
+      mask.push_back(4 * l + w / 2);
+      own.push_back(static_cast<int8_t>(1 << (w % 2 * 4 + q)));
+    }
+  Value bit = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, llvm::ArrayRef(own)));
+  Value set = arith::AndIOp::create(e.b, e.loc, shuffle(bytes, bytes, mask), bit);
+  set = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, set, bit);
+  Value ones = arith::ExtSIOp::create(e.b, e.loc, type, set);
+  return masked(vector::BitCastOp::create(e.b, e.loc, i32s(), ones), 0x10101010);
+}
+
+Value ByteBlock::looked_up(Value words) {
+  VectorType type = e.vec(4 * lanes, e.b.getI8Type());
+  SmallVector<int8_t> values;
+  for (int64_t l = 0; l < 4 * lanes; ++l)
+    values.push_back(static_cast<int8_t>(layout.table[l % 16] + f.offset));
+  Value table = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, llvm::ArrayRef(values)));
+  const char* name = lanes == kZmmLanes ? "llvm.x86.avx512.pshuf.b.512" : "llvm.x86.avx2.pshuf.b";
+  Value found =
+      LLVM::CallIntrinsicOp::create(e.b, e.loc, type, e.b.getStringAttr(name),
+                                    ValueRange{table, vector::BitCastOp::create(e.b, e.loc, type, words)})
+          .getResult(0);
+  return vector::BitCastOp::create(e.b, e.loc, i32s(), found);
+}
+
+// --- scales
+
+// Groups 0 to 3 (`quarter` 0) or 4 to 7 of formats with 6 bits for each group's scale and minimum, a byte each.
+Value ByteBlock::six_bits(bool minima, int64_t quarter) {
+  Value& six = sixes[2 * quarter + minima];
+  if (six) return six;
+  const Values& header = raw(0);
+  Value low = header[minima ? 2 : 1];
+  if (quarter == 0) return six = masked(low, 0x3f3f3f3f);
+  Value four = masked(down(header[3], minima ? 4 : 0), 0x0f0f0f0f);
+  return six = either(four, masked(down(low, 2), 0x30303030));
+}
+
+Value ByteBlock::scale(int64_t g, int64_t part) {
+  if (kept) {
+    Value at = e.add(e.mul(e.add(run, g), f.scales_of_group()), ByteFormat::kWords + part);
+    return e.load_vector(t.packing, e.add(kept, e.mul(at, lanes)), lanes);
+  }
+  const auto of_block = [&](const std::function<Value()>& make) {
+    if (!scale_of_block) scale_of_block = make();
+    return scale_of_block;
+  };
+  const auto times = [&](Value of_group, Value of_block) -> Value {
+    return arith::MulFOp::create(e.b, e.loc, as_f32(of_group), of_block);
+  };
+  switch (layout.scales) {
+    case BlockScales::kF16:
+    case BlockScales::kF16AndMin: return half(raw(0)[0], 0);
+    case BlockScales::kPower: {  // the two smallest powers are subnormal
+      Value power = masked(raw(0)[0], 0xff);
+      Value normal = up(arith::SubIOp::create(e.b, e.loc, power, all(1)), 23);
+      Value small = arith::ShLIOp::create(e.b, e.loc, all(0x00200000), masked(power, 1));
+      Value is_small = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, power, all(2));
+      return arith::BitcastOp::create(e.b, e.loc, f32s(),
+                                      arith::SelectOp::create(e.b, e.loc, is_small, small, normal));
+    }
+    case BlockScales::kSixBits:
+      return times(masked(down(six_bits(false, g / 4), g % 4 * 8), 0xff),
+                   of_block([&] { return half(raw(0)[0], 0); }));
+    case BlockScales::kBytes: {
+      const int64_t at = 2 * g + part;
+      Value word = up(raw(192)[at / 4], 24 - at % 4 * 8);
+      return times(arith::ShRSIOp::create(e.b, e.loc, word, all(24)),
+                   of_block([&] { return half(raw(194)[3], 16); }));
+    }
+    case BlockScales::kSixBitsOf32: {
+      Value low = masked(down(raw(0)[1], 4 * g), 15);
+      const int64_t shift = 16 + 2 * g;  // of two bits that become bits 4 and 5
+      Value six = either(low, masked(down(raw(0)[0], shift - 4), 0x30));
+      return times(arith::SubIOp::create(e.b, e.loc, six, all(32)),
+                   of_block([&] { return half(raw(0)[0], 0); }));
+    }
+  }
+  llvm::report_fatal_error("unknown scales of a block format");
+}
+
+Value ByteBlock::minimum() { return half(raw(0)[0], 16); }
+Value ByteBlock::minimum_scale() { return arith::NegFOp::create(e.b, e.loc, half(raw(0)[0], 16)); }
+Value ByteBlock::minimum_pair(int64_t pair) {
+  Value minima = down(six_bits(true, pair / 2), pair % 2 * 16);
+  return either(masked(minima, 0xff), up(masked(minima, 0xff00), 8));
+}
+
+}  // namespace lathe::emit

@@ -1,0 +1,100 @@
+// Weights in a block format as "bytes" multiplies them: unsigned bytes of four elements of K per lane, a column per
+// lane, with a scale for each group of elements.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "kernels/matmul/cpu/emit.h"
+#include "kernels/matmul/cpu/emit_blocks.h"
+
+namespace lathe::emit {
+
+// What "bytes" needs to know of a format. Sizes count elements.
+struct ByteFormat {
+  ByteFormat(DType t, int64_t lanes);
+
+  static constexpr int64_t kGroup = 32;  // elements of K whose words are decoded together
+  static constexpr int64_t kWords = kGroup / 4;
+
+  const BlockLayout& layout;
+  int64_t block, bytes;  // of a block
+  int64_t scaled;        // elements that share a scale: 32 or 16
+  bool has_minimum;
+  // A is rounded in blocks of `block` elements, with f16 scales if they are 32.
+  bool halves_a_scale() const { return block == kGroup; }
+  int64_t groups() const { return block / kGroup; }
+  // Groups whose codes share bytes.
+  int64_t shared_groups() const { return std::max<int64_t>(1, layout.group / kGroup); }
+  int64_t scales_of_group() const { return kGroup / scaled; }
+
+  // Bytes are value + offset. Without VNNI two products are added in 16 bits, which may overflow if offset bytes are
+  // large. `is_signed`: bytes are then the values themselves.
+  int64_t offset = 0;
+  bool is_signed = false;
+  int64_t largest = 0;  // the largest magnitude of a byte
+};
+
+// Decodes one block of as many neighbouring columns as there are lanes.
+class ByteBlock {
+ public:
+  // `columns`: the first byte of each column; `byte`: the distance from there to the block.
+  ByteBlock(Emit& e, const CpuTile& t, const ByteFormat& f, const Values& columns, Value byte)
+      : e(e), t(t), f(f), layout(f.layout), columns(columns), byte(byte), run(e.idx(0)), lanes(t.lanes) {}
+
+  // A loop over a block needs few instructions: keep() stores what all its groups need to the packing memory at `at`,
+  // kept_vectors() vectors. A ByteBlock made by in_loop() takes that from there, and counts groups from `run` on, a
+  // multiple of shared_groups().
+  static int64_t kept_vectors(const ByteFormat& f);
+  void keep(Value at);
+  ByteBlock in_loop(Value run, Value at) const;
+
+  // The words of group `g`: word w holds elements 4 w to 4 w + 3.
+  Values words(int64_t g);
+  // The scale of part `part` of group `g`, f32.
+  Value scale(int64_t g, int64_t part);
+  // The minimum of a format whose blocks have one, f32.
+  Value minimum();
+  // Formats with minima of 6 bits: the minima of groups 2 pair and 2 pair + 1 as two i16, and what multiplies them.
+  Value minimum_pair(int64_t pair);
+  Value minimum_scale();
+
+ private:
+  mlir::VectorType f32s() { return e.vec(lanes, e.f32()); }
+  mlir::VectorType i32s() { return e.vec(lanes, e.b.getI32Type()); }
+  Value all(int64_t word);
+  Value masked(Value x, int64_t mask);
+  Value up(Value x, int64_t bits);
+  Value down(Value x, int64_t bits);
+  Value either(Value x, Value y);
+  Value shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask);
+  Value joined(Values parts);
+  Value unpacked(Value x, Value y, int64_t bits, bool upper);
+  // What a byte's place in the block counts from: the block, the codes of the run, the upper bits of the run.
+  enum Base { kBlock, kCodes, kUpper };
+  // Four words of each column from byte `at` on, transposed.
+  const Values& raw(int64_t at, Base base = kBlock);
+  bool keeps_upper() const { return layout.planes == f.block; }
+  Value half(Value words, int64_t at);
+  Value as_f32(Value words);
+  Value upper_bits(int64_t g, int64_t w);
+  Value bit_of_each(Value bits, int64_t w);
+  Value looked_up(Value words);
+  Value six_bits(bool minima, int64_t quarter);
+
+  Emit& e;
+  const CpuTile& t;
+  const ByteFormat& f;
+  const BlockLayout& layout;
+  const Values& columns;
+  Value byte, run;
+  Value kept;  // in a loop: where keep() stored to
+  int64_t lanes;
+  // Kept, because the fences of "bytes" keep LLVM from sharing them.
+  std::map<std::pair<Base, int64_t>, Values> raws;
+  std::map<int64_t, Value> sixes;
+  Value scale_of_block, bits_of_block;
+};
+
+}  // namespace lathe::emit
