@@ -73,8 +73,9 @@ class PanelPricing {
   }
   // CompileConfig::store_directly.
   bool stores_directly(const PanelShape& p, int32_t splits) const {
-    return !transposed_ && !p.whole && p.depth >= s_.k &&
-           (splits > 1 || has_short_epilogue(context_.problem));
+    const ProblemClass& c = context_.problem;
+    return !transposed_ && !p.whole && p.depth >= s_.k && c.zero_b == Scale::kNone &&
+           (splits > 1 || has_short_epilogue(c));
   }
   // The estimate of the cost model, which ignores that splits of K and short K blocks do not copy ahead.
   bool copies_ahead(const PanelShape& p) const {

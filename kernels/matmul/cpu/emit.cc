@@ -372,6 +372,9 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   const View& b = p.views.find(p.contraction.getDpsInputs()[1])->second;
   if (const std::string why = refusal(*form, kernel, config, t, b, bool(sink)); !why.empty())
     return p.contraction.emitError("CPU matmul kernel '") << kernel.name << "': " << why;
+  if (config.store_directly() && p.contraction->hasAttr(kZeroPointsOfB))
+    return p.contraction.emitError("CPU matmul kernel '")
+           << kernel.name << "': store_directly does not subtract zero points of B";
 
   // Scratch memory: accumulators, the tile they are transposed into, what the form packs.
   Scratch scratch(e, arguments.get("scratch"));
