@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/files.h"
-#include "cli/request.h"
+#include "cli/ops.h"
 #include "cli/request_flags.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
