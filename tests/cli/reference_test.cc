@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/ops.h"
 #include "reference/argmax.h"
 #include "reference/matmul.h"
 #include "reference/matmul_argmax.h"
