@@ -10,6 +10,8 @@
 #include "absl/types/span.h"
 #include "core/external.h"
 #include "core/facts.h"
+#include "core/kernels.h"
+#include "core/ops.h"
 #include "core/plan.h"
 #include "core/problem.h"
 #include "core/user_ukernel.h"
@@ -42,12 +44,35 @@ struct CandidateContext {
 using EnumerateFn = void (*)(const CandidateContext& context, std::vector<RankedPlan>* out);
 
 struct KernelFamily {
-  Op op;
   Backend backend;
   EnumerateFn enumerate;
   uint32_t kernels;  // a set of KernelKind: the kernels of its plans
 };
-// The rows of kernels/families.cc.
-absl::Span<const KernelFamily> kernel_families();
+// For each op, the table in kernels/<op>/families.cc: matmul_families() and so on.
+#define LATHE_FAMILIES(op, value, name, rows, traits) absl::Span<const KernelFamily> name##_families();
+LATHE_OPS(LATHE_FAMILIES)
+#undef LATHE_FAMILIES
+absl::Span<const KernelFamily> families_of(Op op);
+
+// Whether a table of families names only kernels that serve the op on the family's backend.
+template <size_t kCount>
+constexpr bool only_serving(const KernelFamily (&families)[kCount], Op op) {
+  for (const KernelFamily& family : families)
+    for (const KernelRow& kernel : kKernels)
+      if ((family.kernels & set_of(kernel.kind)) != 0 && !kernel.serves(op, family.backend)) return false;
+  return true;
+}
+// Whether a table of families has every kernel that serves the op, on each of the kernel's backends.
+template <size_t kCount>
+constexpr bool every_serving(const KernelFamily (&families)[kCount], Op op) {
+  for (const KernelRow& kernel : kKernels) {
+    if (!kernel.serves(op)) continue;
+    uint32_t backends = 0;
+    for (const KernelFamily& family : families)
+      if ((family.kernels & set_of(kernel.kind)) != 0) backends |= set_of(family.backend);
+    if (backends != kernel.backends) return false;
+  }
+  return true;
+}
 
 }  // namespace lathe

@@ -111,7 +111,7 @@ const std::vector<LinearBench::Sample>& LinearBench::samples_of(const LinearProb
   samples_.clear();
   sampled_ = p;
   // Error of f32 sums. For fp8, Hopper's tensor cores keep about 14 bits within a block of K
-  // (src/reference/reference.h); adding blocks in f32 limits that error to 2^-12. Sums of i8 are exact.
+  // (src/reference/matmul.h); adding blocks in f32 limits that error to 2^-12. Sums of i8 are exact.
   const double of_sums = p.dtype == LATHE_I8 ? 0
                                              : 6 * std::sqrt(static_cast<double>(p.k) + 4) * 0x1p-24 +
                                                    (p.dtype == LATHE_F8_E4M3 ? 0x1p-12 : 0);

@@ -75,8 +75,8 @@ void enumerate_matmul_argmax(const CandidateContext& context, std::vector<Ranked
   const ProblemClass product = product_of(context.problem);
   const CandidateContext matmul = {product, context.facts, context.workers, context.split_k};
   const size_t first = out->size();
-  for (const KernelFamily& family : kernel_families())
-    if (family.op == Op::kMatmul && family.backend == target.backend) family.enumerate(matmul, out);
+  for (const KernelFamily& family : matmul_families())
+    if (family.backend == target.backend) family.enumerate(matmul, out);
   const MatmulSizes s(product);
   for (size_t i = first; i < out->size(); ++i) {
     RankedPlan& r = (*out)[i];

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/files.h"
-#include "cli/request.h"
+#include "cli/ops.h"
 #include "cli/request_flags.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
@@ -32,7 +32,7 @@ lathe_dtype dtype_of_torch(const std::string& name) {
   return name == "bfloat16" ? LATHE_BF16 : LATHE_DTYPE_NONE;
 }
 
-absl::StatusOr<WeightSettings> read_settings(const Arguments& arguments, const ModelLayers& model) {
+absl::StatusOr<WeightSettings> read_settings(const Arguments& arguments, const models::ModelLayers& model) {
   const std::string& path = arguments.words[0];
   WeightSettings settings;
   const lathe_dtype own = dtype_of_torch(model.dtype);
@@ -57,8 +57,8 @@ absl::StatusOr<WeightSettings> read_settings(const Arguments& arguments, const M
   return settings;
 }
 
-absl::StatusOr<ParallelOptions> read_parallel(const Arguments& arguments) {
-  ParallelOptions parallel;
+absl::StatusOr<models::ParallelOptions> read_parallel(const Arguments& arguments) {
+  models::ParallelOptions parallel;
   absl::Status s = read_integer(arguments, "tp", 1, 4096, &parallel.tensor);
   if (s.ok()) s = read_integer(arguments, "vocab-multiple", 1, 1 << 20, &parallel.vocab_multiple);
   if (!s.ok()) return s;
@@ -66,7 +66,8 @@ absl::StatusOr<ParallelOptions> read_parallel(const Arguments& arguments) {
   return parallel;
 }
 
-absl::Status add_layer(const ModelLayer& layer, const WeightSettings& settings, lathe_manifest* manifest) {
+absl::Status add_layer(const models::ModelLayer& layer, const WeightSettings& settings,
+                       lathe_manifest* manifest) {
   MatmulRequest request;
   request.m = 1, request.n = layer.n, request.k = layer.k;
   request.dtype = layer.is_head ? settings.result : settings.dtype;
@@ -90,7 +91,8 @@ absl::Status add_layer(const ModelLayer& layer, const WeightSettings& settings, 
                                                 &argmax, m_max));
 }
 
-absl::Status add_notes(const ModelLayers& model, const WeightSettings& settings, lathe_manifest* manifest) {
+absl::Status add_notes(const models::ModelLayers& model, const WeightSettings& settings,
+                       lathe_manifest* manifest) {
   const std::pair<const char*, std::string> notes[] = {
       {"family", model.family},
       {"tp", absl::StrCat(settings.ranks)},
@@ -104,7 +106,7 @@ absl::Status add_notes(const ModelLayers& model, const WeightSettings& settings,
   return s;
 }
 
-absl::StatusOr<std::string> manifest_text(const ModelLayers& model, const WeightSettings& settings) {
+absl::StatusOr<std::string> manifest_text(const models::ModelLayers& model, const WeightSettings& settings) {
   lathe_manifest* made = nullptr;
   if (absl::Status s = check(lathe_manifest_create(&made)); !s.ok()) return s;
   const std::unique_ptr<lathe_manifest, HandleDelete<lathe_manifest, lathe_manifest_destroy>> manifest(made);
@@ -116,7 +118,7 @@ absl::StatusOr<std::string> manifest_text(const ModelLayers& model, const Weight
   return pieces.at(0).text;
 }
 
-void warn(const Arguments& arguments, const ModelLayers& model) {
+void warn(const Arguments& arguments, const models::ModelLayers& model) {
   const char* path = arguments.words[0].c_str();
   if (model.quantized && !arguments.has("dtype"))
     std::fprintf(
@@ -131,9 +133,9 @@ absl::Status manifest(const Arguments& arguments) {
   const std::string& path = arguments.words[0];
   absl::StatusOr<Json> config = read_json_file(path);
   if (!config.ok()) return config.status();
-  absl::StatusOr<ParallelOptions> parallel = read_parallel(arguments);
+  absl::StatusOr<models::ParallelOptions> parallel = read_parallel(arguments);
   if (!parallel.ok()) return parallel.status();
-  absl::StatusOr<ModelLayers> model = layers_of(*config, *parallel);
+  absl::StatusOr<models::ModelLayers> model = models::layers_of(*config, *parallel);
   if (!model.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", model.status().message()));
   absl::StatusOr<WeightSettings> settings = read_settings(arguments, *model);
   if (!settings.ok()) return settings.status();

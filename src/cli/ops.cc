@@ -4,11 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "cli/request_matmul.h"
 
 namespace lathe::cli {
-
-#define LATHE_DECLARE_ROW(name, request, rows) OpRow name##_op();
-LATHE_COMMAND_OPS(LATHE_DECLARE_ROW)
 
 namespace {
 

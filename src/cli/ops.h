@@ -8,13 +8,16 @@
 #include <vector>
 
 #include "cli/command_line.h"
-#include "cli/request.h"
+#include "cli/request_elementwise.h"
 #include "cli/session.h"
+#include "reference/argmax.h"
+#include "reference/matmul.h"
+#include "reference/matmul_argmax.h"
 
 namespace lathe::cli {
 
-// X(name, request, rows): the op has lathe_<name>_desc, <name>_op(), and for `request` the functions of request.h and
-// make_trial(). `rows` is BUCKETS if lathe_manifest_add_<name> takes the largest M, otherwise OPEN.
+// X(name, request, rows): the op has lathe_<name>_desc, the functions declared below, and make_trial() (trial.h).
+// `rows` is BUCKETS if lathe_manifest_add_<name> takes the largest M, otherwise OPEN.
 #define LATHE_COMMAND_OPS(X)                     \
   X(matmul, MatmulRequest, BUCKETS)              \
   X(argmax, ArgmaxRequest, OPEN)                 \
@@ -36,6 +39,20 @@ struct OpRow {
   std::vector<std::pair<std::string, std::string>> examples;  // {"run", "4x151936 --values"}
 };
 const std::vector<OpRow>& op_rows();
+
+// For each op:
+//   <name>_op()       its row
+//   <name>_request()  reads a request from the flags and the first word, the shape
+//   command_of()      the words and flags that <name>_request() reads as `r`: "matmul 2x3x4 --dtype bf16 ..."
+//   descriptor()      its data pointers are NULL, unless their presence is part of the class. If the request overrides the
+//                     oracle, `tuning` is filled and chained, and must live as long as the descriptor.
+#define LATHE_DECLARE(name, request, rows)                            \
+  OpRow name##_op();                                                  \
+  absl::StatusOr<request> name##_request(const Arguments& arguments); \
+  std::string command_of(const request& r);                           \
+  lathe_##name##_desc descriptor(const request& r, lathe_tuning* tuning);
+LATHE_COMMAND_OPS(LATHE_DECLARE)
+#undef LATHE_DECLARE
 
 // For OpRow::request.
 template <typename Request>

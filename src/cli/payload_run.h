@@ -8,8 +8,10 @@
 #include "absl/types/span.h"
 #include "cli/device_memory.h"
 #include "cli/payload_steps.h"
+#include "reference/argmax.h"
 #include "reference/evaluate.h"
-#include "reference/reference.h"
+#include "reference/matmul.h"
+#include "reference/matmul_argmax.h"
 
 namespace lathe::cli {
 

@@ -5,6 +5,7 @@
 #include "cli/request_flags.h"
 
 namespace lathe::cli {
+namespace {
 
 std::vector<Flag> argmax_flags(const std::vector<Flag>& more) {
   return joined({{"dtype", "f32|f16|bf16", "dtype of the rows (default: f32)"},
@@ -22,6 +23,8 @@ std::vector<Flag> argmax_flags(const std::vector<Flag>& more) {
 std::vector<Flag> argmax_run_flags(const std::vector<Flag>& more) {
   return argmax_flags(joined({kMisalign, kFill}, more));
 }
+
+}  // namespace
 
 absl::StatusOr<ArgmaxRequest> argmax_request(const Arguments& arguments) {
   auto shape = parse_shape(arguments.words[0], "ROWSxN");

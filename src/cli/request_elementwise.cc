@@ -3,14 +3,18 @@
 #include "cli/files.h"
 #include "cli/ops.h"
 #include "cli/request_flags.h"
+#include "cli/trial.h"
 
 namespace lathe::cli {
+namespace {
 
 std::vector<Flag> elementwise_flags(const std::vector<Flag>& more) {
   return joined(
       {{"program", "FILE", "JSON file with the program (required)"}, kCandidate, kDependentLaunch, kPadding},
       more);
 }
+
+}  // namespace
 
 absl::StatusOr<ElementwiseRequest> elementwise_request(const Arguments& arguments) {
   auto shape = parse_shape(arguments.words[0], "MxN");
@@ -72,6 +76,12 @@ OpRow elementwise_op() {
           [](const Arguments& arguments) { return as_any(elementwise_request(arguments)); },
           {{"explain", "2048x4096 --program scaled.json --facts h200"},
            {"dump", "2048x4096 --program scaled.json --facts h200 --stage kernel.ptx"}}};
+}
+
+absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device*, const Stream&, const ElementwiseRequest&,
+                                                  uint64_t) {
+  return absl::UnimplementedError(
+      "an elementwise program runs only as a step of a payload: see 'lathe kernel-bench'");
 }
 
 }  // namespace lathe::cli

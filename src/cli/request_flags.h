@@ -7,12 +7,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command_line.h"
-#include "cli/request.h"
 #include "reference/numbers.h"
+#include "reference/op_request.h"
 
 namespace lathe::cli {
+
+// Parses a shape: "123x456x51234" gives {123, 456, 51234}. `pattern` ("MxNxK") has as many sizes. A size may be 0.
+absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const std::string& pattern);
 
 // In the order of lathe_determinism.
 inline const std::vector<std::string> kDeterminisms = {"fast", "run_to_run", "batch_invariant"};

@@ -5,6 +5,7 @@
 #include "cli/request_flags.h"
 
 namespace lathe::cli {
+namespace {
 
 std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more) {
   return joined(
@@ -29,6 +30,8 @@ std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more) {
 std::vector<Flag> matmul_argmax_run_flags(const std::vector<Flag>& more) {
   return matmul_argmax_flags(joined({kMisalign, kFill}, more));
 }
+
+}  // namespace
 
 absl::StatusOr<MatmulArgmaxRequest> matmul_argmax_request(const Arguments& arguments) {
   auto shape = parse_shape(arguments.words[0], "MxNxK");

@@ -7,7 +7,7 @@
 
 #include "cli/device_memory.h"
 #include "cli/ops.h"
-#include "reference/reference.h"
+#include "reference/check.h"
 
 namespace lathe::cli {
 

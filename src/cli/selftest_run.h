@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/selftest.h"
-#include "reference/reference.h"
+#include "reference/check.h"
 
 namespace lathe::cli {
 

@@ -59,12 +59,6 @@ absl::StatusOr<CheckResult> run_checked(Trial& trial) {
   return result;
 }
 
-absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device*, const Stream&, const ElementwiseRequest&,
-                                                  uint64_t) {
-  return absl::UnimplementedError(
-      "an elementwise program runs only as a step of a payload: see 'lathe kernel-bench'");
-}
-
 absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
                                                   const AnyRequest& request, uint64_t seed) {
   return std::visit([&](const auto& r) { return make_trial(device, stream, r, seed); }, request);

@@ -7,7 +7,7 @@
 #include "cli/device_memory.h"
 #include "cli/ops.h"
 #include "cli/session.h"
-#include "reference/reference.h"
+#include "reference/check.h"
 
 namespace lathe::cli {
 
@@ -78,15 +78,11 @@ absl::StatusOr<CheckResult> run_checked(Trial& trial);
 
 // Makes a trial. The operands and the choice of checked elements depend only on `seed`. The device and the stream must
 // outlive the trial. Errors: as for check_room, before memory is allocated.
-absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
-                                                  const MatmulRequest& request, uint64_t seed);
-absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
-                                                  const ArgmaxRequest& request, uint64_t seed);
-absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
-                                                  const MatmulArgmaxRequest& request, uint64_t seed);
-// kUnimplemented: an elementwise program runs only as a step of a payload.
-absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
-                                                  const ElementwiseRequest& request, uint64_t seed);
+#define LATHE_DECLARE(name, request, rows)                                                      \
+  absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream, \
+                                                    const request& r, uint64_t seed);
+LATHE_COMMAND_OPS(LATHE_DECLARE)
+#undef LATHE_DECLARE
 absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
                                                   const AnyRequest& request, uint64_t seed);
 

@@ -1,6 +1,7 @@
 #include <set>
 
 #include "absl/strings/str_format.h"
+#include "cli/request_matmul.h"
 #include "cli/trial.h"
 
 namespace lathe::cli {

@@ -88,12 +88,6 @@ std::string print(mlir::ModuleOp module) {
   return text;
 }
 
-const PayloadRow* find_op(Op op) {
-  for (const PayloadRow& row : payload_rows())
-    if (row.op == op) return &row;
-  return nullptr;
-}
-
 // Metadata is for people and tests only; no code depends on it.
 Json metadata_of(const BoundPipeline& pipeline, const StageTimes& times) {
   Json stages = Json::array();
@@ -139,7 +133,7 @@ void dump_outcome(const Artifact& artifact, const Json& metadata, const TextSink
 
 absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) {
   StageTimes times;
-  const PayloadRow* op = find_op(r.problem.op);
+  const OpEmitters* op = emitters_of(r.problem.op);
   if (!op) return absl::UnimplementedError(absl::StrCat("no payload for op ", name_of(r.problem.op)));
   const bool external = !r.config.external.provider.empty();
   const std::string serves =
@@ -235,7 +229,7 @@ absl::StatusOr<Json> checked_pipeline(const Json& question) {
                          }));
   LATHE_ASSIGN_OR_RETURN(const PipelineText text, read_pipeline(paths.first, paths.second));
   LATHE_ASSIGN_OR_RETURN(const Pipeline pipeline, parse_pipeline(text.name, text.yaml));
-  for (const PayloadRow& row : payload_rows())
+  for (const OpRow& row : ops::kRows)
     for (const Backend backend : kBackends) {
       if (pipeline.serves != pipeline_name(row.op, backend)) continue;
       Target target;

@@ -139,12 +139,15 @@ absl::Status check_passes(const std::string& passes) {
 }
 
 absl::Status bind_emitter(const Stage& stage, BoundStage* bound) {
-  const auto name = [](std::string* out, const EmitterRow& row) { absl::StrAppend(out, row.name); };
-  for (const EmitterRow& row : emitter_rows())
-    if (stage.emitter == row.name) bound->emitter = &row;
+  std::vector<absl::string_view> known;
+  for (const OpRow& op : ops::kRows)
+    for (const EmitterRow& row : emitters_of(op.op)->emitters) {
+      if (stage.emitter == row.name) bound->emitter = &row;
+      known.push_back(row.name);
+    }
   if (bound->emitter) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("unknown emitter '", stage.emitter,
-                                                 "'; known: ", absl::StrJoin(emitter_rows(), ", ", name)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown emitter '", stage.emitter, "'; known: ", absl::StrJoin(known, ", ")));
 }
 
 // Makes an error about a line of the pipeline's file.

@@ -6,7 +6,7 @@
 //     - name: lower                                   # each stage has one of passes, emitter, schedule
 //       passes: canonicalize,convert-gpu-to-rocdl{chipset=${target.chip}}
 //     - name: kernel
-//       emitter: matmul.cpu                           # a row of kernels/emitters.cc
+//       emitter: matmul.cpu                           # one of kernels/<op>/emitters.cc
 //     - name: tile
 //       schedule: tile.mlir                           # transform dialect; path relative to the YAML file
 //       parameters: {tile_m: plan.tile_m, depth: params.depth, width: 16}

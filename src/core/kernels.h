@@ -1,6 +1,6 @@
 // The kernels that Lathe knows, one row each: name, ops, backends and the properties that other parts ask for.
 // Two more tables are keyed by KernelKind and checked against this one at compile time: who enumerates a
-// kernel's plans (kernels/families.cc) and who emits its code (kernels/matmul/cpu/emit.cc, emit_gpu.cc).
+// kernel's plans (kernels/<op>/families.cc) and who emits its code (kernels/matmul/cpu/emit.cc, emit_gpu.cc).
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "core/facts.h"
+#include "core/ops.h"
 #include "core/problem.h"
 
 namespace lathe {
@@ -31,6 +32,13 @@ constexpr uint32_t set_of(Values... values) {
 }
 inline constexpr uint32_t kForMatmul = set_of(Op::kMatmul), kOnCpu = set_of(Backend::kCpu);
 inline constexpr uint32_t kForMatmulArgmax = set_of(Op::kMatmul, Op::kMatmulArgmax);
+// The ops that do not multiply matrices.
+constexpr uint32_t ops_on_rows() {
+  uint32_t found = 0;
+  for (const OpRow& row : ops::kRows)
+    if (!multiplies(row.op)) found |= set_of(row.op);
+  return found;
+}
 
 // X(enumerator, name, ops, backends, axis of vectors, traits). A kernel that serves kMatmulArgmax hands its
 // tiles to a comparison instead of storing them.
@@ -71,9 +79,9 @@ inline constexpr uint32_t kForMatmulArgmax = set_of(Op::kMatmul, Op::kMatmulArgm
   X(kSkinny, "skinny", kForMatmulArgmax, set_of(Backend::kCuda, Backend::kRocm), Axis::kNone, 0)           \
   /* Intel's dpas, fed by 2-D block loads. */                                                              \
   X(kXegpu, "xegpu", kForMatmul, set_of(Backend::kSpirv), Axis::kNone, 0)                                  \
-  /* Rows of argmax and of elementwise programs. */                                                        \
-  X(kRows, "rows", set_of(Op::kArgmax, Op::kElementwise),                                                  \
-    set_of(Backend::kCpu, Backend::kCuda, Backend::kRocm, Backend::kSpirv), Axis::kN, 0)                   \
+  /* Works on rows, as argmax and elementwise programs do. */                                              \
+  X(kRows, "rows", ops_on_rows(), set_of(Backend::kCpu, Backend::kCuda, Backend::kRocm, Backend::kSpirv),  \
+    Axis::kN, 0)                                                                                           \
   /* Calls a micro-kernel in C (CompileConfig::ukernel), as "panel", "mma" or "rows" call their own. */    \
   X(kUkernel, "ukernel", set_of(Op::kMatmul, Op::kArgmax),                                                 \
     set_of(Backend::kCpu, Backend::kCuda, Backend::kRocm), Axis::kN, 0)                                    \

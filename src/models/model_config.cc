@@ -6,7 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
-namespace lathe::cli {
+namespace lathe::models {
 namespace {
 
 using Json = nlohmann::json;
@@ -105,4 +105,4 @@ int64_t times(int64_t a, int64_t b) {
   return product;
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::models

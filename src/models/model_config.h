@@ -9,7 +9,7 @@
 
 #include "models/model_families.h"
 
-namespace lathe::cli {
+namespace lathe::models {
 
 class ModelConfig {
  public:
@@ -47,4 +47,4 @@ int64_t divide(const std::string& what, int64_t size, int64_t divisor, const std
 // a * b. Throws if the product is above kLargestSize.
 int64_t times(int64_t a, int64_t b);
 
-}  // namespace lathe::cli
+}  // namespace lathe::models

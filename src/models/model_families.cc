@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lathe::cli {
+namespace lathe::models {
 namespace {
 
 // clang-format off
@@ -176,4 +176,4 @@ std::string known_families() {
   return text;
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::models

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lathe::cli {
+namespace lathe::models {
 
 // Whether a product has a bias: the config's flag `field` decides, or `otherwise` if the flag is absent.
 struct Bias {
@@ -97,4 +97,4 @@ const Family* find_inner_family(const std::string& outer_type);
 // "llama (Llama), ...", for messages.
 std::string known_families();
 
-}  // namespace lathe::cli
+}  // namespace lathe::models

@@ -8,7 +8,7 @@
 #include "models/model_config.h"
 #include "models/model_families.h"
 
-namespace lathe::cli {
+namespace lathe::models {
 namespace {
 
 using Json = nlohmann::json;
@@ -287,4 +287,4 @@ absl::StatusOr<ModelLayers> layers_of(const Json& config, const ParallelOptions&
   }
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::models

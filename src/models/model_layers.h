@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace lathe::cli {
+namespace lathe::models {
 
 // A product y = x weight^T (+ bias). N and K are the sizes on one rank.
 struct ModelLayer {
@@ -43,4 +43,4 @@ struct ModelLayers {
 // kInvalidArgument: the error names the wrong field, or lists the known families.
 absl::StatusOr<ModelLayers> layers_of(const nlohmann::json& config, const ParallelOptions& parallel);
 
-}  // namespace lathe::cli
+}  // namespace lathe::models

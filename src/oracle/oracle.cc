@@ -70,8 +70,8 @@ std::vector<RankedPlan> enumerate(const ProblemClass& c, const DeviceFacts& fact
       c, facts, policy.workers, policy.split_k, &policy.external, policy.user_ukernels, fastest};
   std::vector<RankedPlan> table;
   table.reserve(fastest != nullptr ? 32 : 1024);
-  for (const KernelFamily& family : kernel_families())
-    if (family.op == c.op && family.backend == facts.target.backend) family.enumerate(context, &table);
+  for (const KernelFamily& family : families_of(c.op))
+    if (family.backend == facts.target.backend) family.enumerate(context, &table);
   if (facts.target.backend != Backend::kCpu) reject_beyond_grid(c, &table);
   return table;
 }

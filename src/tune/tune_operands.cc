@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/packed.h"
 
 namespace lathe {
 namespace {
@@ -77,52 +76,6 @@ std::string pattern(DType of, size_t bytes) {
   return text;
 }
 
-lathe_dtype dtype_of(DType t) { return static_cast<lathe_dtype>(t); }
-
-// The row pitch, in elements, of a matrix with this number of columns, for the alignment of the class.
-int64_t pitch_of(int64_t columns, DType t, Alignment alignment) {
-  if (alignment != Alignment::k16 || is_blocks(t)) return columns;
-  const auto elements = static_cast<int64_t>(16 / std::min<size_t>(16, size_of(t)));
-  return (columns + elements - 1) / elements * elements;
-}
-
-size_t bytes_of(int64_t rows, int64_t pitch, DType t) {
-  return static_cast<size_t>(rows) * static_cast<size_t>(pitch / block_elements(t)) * size_of(t);
-}
-
-// The shape of a matrix as it is stored.
-struct Shape {
-  int64_t rows = 0, columns = 0;
-};
-Shape stored(int64_t rows, int64_t columns, bool transposed) {
-  return transposed ? Shape{columns, rows} : Shape{rows, columns};
-}
-
-struct Placed {
-  lathe_operand operand = LATHE_OPERAND_INIT;
-  size_t bytes = 0;  // size of the whole batch
-};
-Placed place(const Shape& shape, bool transposed, DType t, Alignment alignment, int64_t batch) {
-  Placed p;
-  const int64_t pitch = pitch_of(shape.columns, t, alignment);
-  p.operand.dtype = dtype_of(t);
-  p.operand.layout = transposed ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
-  p.operand.leading_dimension = pitch;
-  p.operand.batch_stride = batch > 1 ? shape.rows * pitch : 0;
-  p.bytes = bytes_of(shape.rows * batch, pitch, t);
-  return p;
-}
-// The packed B.
-Placed place_packed(const ProblemClass& c, int64_t batch) {
-  Placed p;
-  const int64_t elements = packed_elements(kColumns16, c.k, c.n, c.b);
-  p.operand.dtype = dtype_of(c.b);
-  p.operand.packed_layout = packed_layout_id(static_cast<PackedLayout>(c.packed_b), c.b);
-  p.operand.batch_stride = batch > 1 ? elements : 0;
-  p.bytes = static_cast<size_t>(elements * batch) * size_of(c.b);
-  return p;
-}
-
 }  // namespace
 
 Dims measured_dims(const ProblemClass& c) {
@@ -188,134 +141,6 @@ absl::StatusOr<void*> TuneOperands::allocate_streamed(size_t bytes, size_t pool_
   LATHE_ASSIGN_OR_RETURN(void* const pool, allocate(step_ * copies_, of));
   first_ = static_cast<char*>(pool);
   return pool;
-}
-
-absl::Status TuneOperands::make_matmul(const ProblemClass& c, const Dims& dims, size_t pool_bytes) {
-  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
-  desc.m = dims.m, desc.n = dims.n, desc.k = dims.k, desc.batch = dims.batch;
-  const auto put = [&](const Placed& placed, lathe_operand* operand) -> absl::Status {
-    *operand = placed.operand;
-    LATHE_ASSIGN_OR_RETURN(operand->data, allocate(placed.bytes, static_cast<DType>(placed.operand.dtype)));
-    return absl::OkStatus();
-  };
-  const auto matrix = [&](const Shape& shape, bool transposed, DType t) {
-    return place(shape, transposed, t, c.alignment, dims.batch);
-  };
-  LATHE_RETURN_IF_ERROR(put(matrix(stored(dims.m, dims.k, c.trans_a), c.trans_a, c.a), &desc.a));
-  const Placed b = c.packed_b != kNotPacked ? place_packed(c, dims.batch)
-                                            : matrix(stored(dims.k, dims.n, c.trans_b), c.trans_b, c.b);
-  desc.b = b.operand;
-  LATHE_ASSIGN_OR_RETURN(desc.b.data, allocate_streamed(b.bytes, pool_bytes, c.b));
-  LATHE_RETURN_IF_ERROR(put(matrix({dims.m, dims.n}, false, c.d), &desc.d));
-  if (c.c != DType::kNone) {
-    LATHE_RETURN_IF_ERROR(put(matrix({dims.m, dims.n}, false, c.c), &desc.c));
-    desc.epilogue.beta = 1;
-  }
-  if (c.residual != DType::kNone)
-    LATHE_RETURN_IF_ERROR(put(matrix({dims.m, dims.n}, false, c.residual), &desc.epilogue.residual));
-  if (c.bias != DType::kNone) {
-    LATHE_ASSIGN_OR_RETURN(desc.epilogue.bias, allocate(bytes_of(1, dims.n, c.bias), c.bias));
-    desc.epilogue.bias_dtype = dtype_of(c.bias);
-  }
-  lathe_scale scales[2] = {LATHE_SCALE_INIT, LATHE_SCALE_INIT};
-  const auto scale = [&](Scale kind, int64_t channels, lathe_operand* operand,
-                         lathe_scale* into) -> absl::Status {
-    if (kind == Scale::kNone) return absl::OkStatus();
-    LATHE_ASSIGN_OR_RETURN(into->data, allocate(static_cast<size_t>(channels) * 4, DType::kF32));
-    into->dtype = LATHE_F32;
-    into->granularity = kind == Scale::kPerTensor ? LATHE_PER_TENSOR : LATHE_PER_CHANNEL;
-    operand->scale = into;
-    return absl::OkStatus();
-  };
-  LATHE_RETURN_IF_ERROR(scale(c.scale_a, dims.m, &desc.a, &scales[0]));
-  LATHE_RETURN_IF_ERROR(scale(c.scale_b, dims.n, &desc.b, &scales[1]));
-  const auto zero_points = [&](int64_t count, const void** into) -> absl::Status {
-    // Only CPU classes have zero points, so the memory can be written directly.
-    LATHE_ASSIGN_OR_RETURN(void* const zeros, allocate(static_cast<size_t>(count) * 4, DType::kI8));
-    std::fill_n(static_cast<int32_t*>(zeros), count, 3);
-    *into = zeros;
-    return absl::OkStatus();
-  };
-  if (c.zero_a != 0) LATHE_RETURN_IF_ERROR(zero_points(1, &desc.a.zero_point));
-  if (c.zero_b != Scale::kNone)
-    LATHE_RETURN_IF_ERROR(zero_points(c.zero_b == Scale::kPerTensor ? 1 : dims.n, &desc.b.zero_point));
-  desc.epilogue.activation = static_cast<lathe_activation>(c.activation);
-  desc.determinism = static_cast<lathe_determinism>(c.determinism);
-  desc.math = static_cast<lathe_math>(c.math);
-  desc.dependent_launch = static_cast<lathe_dependent_launch>(c.dependent_launch);
-  return read_matmul(&desc, Purpose::kRun, device_.request_context(), stream_, &request_);
-}
-
-absl::Status TuneOperands::make_argmax(const ProblemClass& c, const Dims& dims, size_t pool_bytes) {
-  lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
-  desc.rows = dims.m, desc.n = dims.n;
-  const Placed x = place({dims.m, dims.n}, false, c.a, c.alignment, 1);
-  desc.x = x.operand;
-  LATHE_ASSIGN_OR_RETURN(desc.x.data, allocate_streamed(x.bytes, pool_bytes, c.a));
-  streams_a_ = true;
-  LATHE_ASSIGN_OR_RETURN(desc.indices, allocate(bytes_of(1, dims.m, c.d), c.d));
-  desc.index_dtype = dtype_of(c.d);
-  if (c.wants_values != 0) {
-    LATHE_ASSIGN_OR_RETURN(void* const values, allocate(static_cast<size_t>(dims.m) * 4, DType::kF32));
-    desc.values = static_cast<float*>(values);
-  }
-  desc.determinism = static_cast<lathe_determinism>(c.determinism);
-  desc.dependent_launch = static_cast<lathe_dependent_launch>(c.dependent_launch);
-  return read_argmax(&desc, Purpose::kRun, device_.request_context(), stream_, &request_);
-}
-
-absl::Status TuneOperands::make_matmul_argmax(const ProblemClass& c, const Dims& dims, size_t pool_bytes) {
-  lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
-  desc.m = dims.m, desc.n = dims.n, desc.k = dims.k;
-  const Placed a = place(stored(dims.m, dims.k, c.trans_a), c.trans_a, c.a, c.alignment, 1);
-  const Placed b = place(stored(dims.k, dims.n, c.trans_b), c.trans_b, c.b, c.alignment, 1);
-  desc.a = a.operand;
-  desc.b = b.operand;
-  LATHE_ASSIGN_OR_RETURN(desc.a.data, allocate(a.bytes, c.a));
-  LATHE_ASSIGN_OR_RETURN(desc.b.data, allocate_streamed(b.bytes, pool_bytes, c.b));
-  if (c.bias != DType::kNone) {
-    LATHE_ASSIGN_OR_RETURN(desc.bias, allocate(bytes_of(1, dims.n, c.bias), c.bias));
-    desc.bias_dtype = dtype_of(c.bias);
-  }
-  LATHE_ASSIGN_OR_RETURN(desc.indices, allocate(bytes_of(1, dims.m, c.d), c.d));
-  desc.index_dtype = dtype_of(c.d);
-  desc.logits_dtype = dtype_of(c.logits);
-  if (c.wants_values != 0) {
-    LATHE_ASSIGN_OR_RETURN(void* const values, allocate(static_cast<size_t>(dims.m) * 4, DType::kF32));
-    desc.values = static_cast<float*>(values);
-  }
-  desc.determinism = static_cast<lathe_determinism>(c.determinism);
-  desc.math = static_cast<lathe_math>(c.math);
-  desc.dependent_launch = static_cast<lathe_dependent_launch>(c.dependent_launch);
-  return read_matmul_argmax(&desc, Purpose::kRun, device_.request_context(), stream_, &request_);
-}
-
-absl::Status TuneOperands::make_elementwise(const ProblemClass& c, const Dims& dims, size_t pool_bytes) {
-  LATHE_ASSIGN_OR_RETURN(const auto program, program_for(device_, c));
-  const lathe_program handle = {program};
-  lathe_elementwise_desc desc = LATHE_ELEMENTWISE_DESC_INIT;
-  desc.program = &handle;
-  desc.m = dims.m, desc.n = dims.n, desc.batch = dims.batch;
-  for (size_t i = 0; i < program->inputs.size(); ++i) {
-    const ElementwiseInput& input = program->inputs[i];
-    const Shape shape = {input.m ? dims.m : 1, input.n ? dims.n : 1};
-    const Placed placed = place(stored(shape.rows, shape.columns, input.along_m), input.along_m, input.dtype,
-                                c.alignment, input.batch ? dims.batch : 1);
-    desc.inputs[i] = placed.operand;
-    if (!input.m) desc.inputs[i].leading_dimension = 0;
-    streams_a_ |= input.slot == ElementwiseSlot::kA;
-    LATHE_ASSIGN_OR_RETURN(desc.inputs[i].data, input.slot == ElementwiseSlot::kA
-                                                    ? allocate_streamed(placed.bytes, pool_bytes, input.dtype)
-                                                    : allocate(placed.bytes, input.dtype));
-  }
-  const Placed d = place({dims.m, dims.n}, false, c.d, c.alignment, dims.batch);
-  desc.d = d.operand;
-  LATHE_ASSIGN_OR_RETURN(desc.d.data, allocate(d.bytes, c.d));
-  desc.dependent_launch = static_cast<lathe_dependent_launch>(c.dependent_launch);
-  const absl::Status read =
-      read_elementwise(&desc, Purpose::kRun, device_.request_context(), stream_, &request_);
-  request_.program = nullptr;  // `handle` is destroyed here; the context keeps the program
-  return read;
 }
 
 Request& TuneOperands::next_request() {

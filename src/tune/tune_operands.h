@@ -33,7 +33,7 @@ class TuneOperands {
   absl::Status fill(const ProblemClass& problem, const Dims& dims, size_t pool_bytes);
   absl::StatusOr<void*> allocate(size_t bytes, DType of);
   absl::StatusOr<void*> allocate_streamed(size_t bytes, size_t pool_bytes, DType of);
-  // For each op: make_matmul() and so on.
+  // For each op: make_matmul() in operands_matmul.cc, and so on.
 #define LATHE_MAKE(op, value, name, rows, traits) \
   absl::Status make_##name(const ProblemClass& c, const Dims& dims, size_t pool_bytes);
   LATHE_OPS(LATHE_MAKE)

@@ -1,6 +1,4 @@
 // Tests the float64 reference: it must accept right results and reject each kind of wrong result.
-#include "reference/reference.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/request.h"
+#include "cli/ops.h"
+#include "reference/argmax.h"
+#include "reference/matmul.h"
+#include "reference/matmul_argmax.h"
 
 namespace lathe::cli {
 namespace {

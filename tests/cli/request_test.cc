@@ -1,10 +1,11 @@
-#include "cli/request.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
 #include <tuple>
+
+#include "cli/ops.h"
+#include "cli/request_flags.h"
 
 namespace lathe::cli {
 namespace {
@@ -35,7 +36,7 @@ Arguments with(std::map<std::string, std::string> flags) {
 }
 
 TEST(MatmulRequest, HasDefaults) {
-  const MatmulRequest r = matmul_request_with_shape(with({})).value();
+  const MatmulRequest r = matmul_request(with({})).value();
   lathe_tuning tuning;
   const lathe_matmul_desc desc = descriptor(r, &tuning);
   EXPECT_EQ(desc.struct_size, sizeof(lathe_matmul_desc));
@@ -49,17 +50,16 @@ TEST(MatmulRequest, HasDefaults) {
 }
 
 TEST(MatmulRequest, DescriptorHasTheValueOfEveryFlag) {
-  const MatmulRequest r =
-      matmul_request_with_shape(with({{"dtype", "bf16"},
-                                      {"out-dtype", "f32"},
-                                      {"layout", "tn"},
-                                      {"batch", "5"},
-                                      {"epilogue", "alpha=0.5,beta=-2,bias,gelu_tanh,residual"},
-                                      {"determinism", "batch_invariant"},
-                                      {"padding", "7"},
-                                      {"split-k", "77"},
-                                      {"candidate", "3"}}))
-          .value();
+  const MatmulRequest r = matmul_request(with({{"dtype", "bf16"},
+                                               {"out-dtype", "f32"},
+                                               {"layout", "tn"},
+                                               {"batch", "5"},
+                                               {"epilogue", "alpha=0.5,beta=-2,bias,gelu_tanh,residual"},
+                                               {"determinism", "batch_invariant"},
+                                               {"padding", "7"},
+                                               {"split-k", "77"},
+                                               {"candidate", "3"}}))
+                              .value();
   lathe_tuning tuning;
   const lathe_matmul_desc desc = descriptor(r, &tuning);
   EXPECT_EQ(desc.a.dtype, LATHE_BF16);
@@ -105,7 +105,7 @@ TEST(MatmulRequest, RefusesUnknownValues) {
            {"epilogue", "alpha=x", "alpha=X"},
            {"determinism", "quick", "run_to_run"},
            {"split-k", "0", "from 1 to 65535"}}) {
-    const auto r = matmul_request_with_shape(with({{flag, value}}));
+    const auto r = matmul_request(with({{flag, value}}));
     ASSERT_FALSE(r.ok()) << flag;
     EXPECT_EQ(r.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(r.status().message()), HasSubstr(expected));
@@ -122,10 +122,9 @@ TEST(MatmulRequest, QuantisedOperandsGiveF32ByDefault) {
                                                         {"f8e5m2", LATHE_F32},
                                                         {"f8e4m3fnuz", LATHE_F32},
                                                         {"f8e5m2fnuz", LATHE_F32}}) {
-    EXPECT_EQ(matmul_request_with_shape(with({{"dtype", dtype}})).value().out_dtype, out) << dtype;
+    EXPECT_EQ(matmul_request(with({{"dtype", dtype}})).value().out_dtype, out) << dtype;
   }
-  EXPECT_EQ(matmul_request_with_shape(with({{"dtype", "i8"}, {"out-dtype", "i32"}})).value().out_dtype,
-            LATHE_I32);
+  EXPECT_EQ(matmul_request(with({{"dtype", "i8"}, {"out-dtype", "i32"}})).value().out_dtype, LATHE_I32);
 }
 
 // The words and flags of a command, as a shell would pass them.
@@ -180,7 +179,7 @@ TEST(MatmulRequest, CommandReadsBackAsTheSameRequest) {
   for (const MatmulRequest& r : requests) {
     const std::string command = command_of(r);
     EXPECT_EQ(command.rfind("matmul ", 0), 0u);
-    EXPECT_TRUE(matmul_request_with_shape(arguments_of(command)).value() == r) << command;
+    EXPECT_TRUE(matmul_request(arguments_of(command)).value() == r) << command;
   }
   EXPECT_EQ(command_of(requests[0]), "matmul 123x456x51234");
 }

@@ -14,8 +14,8 @@ inline std::vector<RankedPlan> candidates(const ProblemClass& c, const DeviceFac
                                           int32_t workers = 1, int32_t split_k = 0) {
   std::vector<RankedPlan> out;
   const CandidateContext context{c, facts, workers, split_k};
-  for (const KernelFamily& family : kernel_families())
-    if (family.op == c.op && family.backend == facts.target.backend) family.enumerate(context, &out);
+  for (const KernelFamily& family : families_of(c.op))
+    if (family.backend == facts.target.backend) family.enumerate(context, &out);
   return out;
 }
 

@@ -1,4 +1,4 @@
-#include "cli/request.h"
+#include "cli/request_matmul.h"
 
 #include <algorithm>
 #include <set>
@@ -73,30 +73,8 @@ absl::Status read_places(const Arguments& arguments, MatmulRequest* r) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const std::string& pattern) {
-  const size_t wanted = std::count(pattern.begin(), pattern.end(), 'x') + 1;
-  const std::string example = wanted == 3 ? "123x456x51234" : "4x151936";
-  std::vector<int64_t> sizes;
-  for (absl::string_view part : absl::StrSplit(text, 'x')) {
-    int64_t size = 0;
-    if (!absl::SimpleAtoi(part, &size) || size < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("bad shape '", text, "': expected ", pattern,
-                                                     ", such as ", example, "; '", part,
-                                                     "' is not a whole number of 0 or more"));
-    }
-    sizes.push_back(size);
-  }
-  if (sizes.size() != wanted) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("bad shape '", text, "': expected ", pattern, ", such as ", example));
-  }
-  return sizes;
-}
-
 // "f16|bf16|q4_0": the dtypes of B that may differ from A's.
-static const char* b_dtypes() {
+const char* b_dtypes() {
   static const std::string names = [] {
     std::string all = "f16|bf16";
     for (const BlockFormat& f : block_formats()) absl::StrAppend(&all, "|", f.name);
@@ -104,6 +82,8 @@ static const char* b_dtypes() {
   }();
   return names.c_str();
 }
+
+}  // namespace
 
 std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
   return joined(
@@ -128,16 +108,7 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
       more);
 }
 
-std::vector<Flag> matmul_run_flags(const std::vector<Flag>& more) {
-  return matmul_flags(
-      joined({kMisalign,
-              {"in-place", "c|residual", "use the memory of D for this operand of the epilogue"},
-              {"broadcast", "a|b|ab", "operands that have one matrix for the whole batch"},
-              kFill},
-             more));
-}
-
-absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments) {
+absl::StatusOr<MatmulRequest> matmul_weight_request(const Arguments& arguments) {
   MatmulRequest r;
   if (absl::Status s = read_dtype(arguments, "dtype", factor_names(), &r.dtype); !s.ok()) return s;
   r.out_dtype = default_result(r.dtype);
@@ -160,10 +131,10 @@ absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments) {
   return r;
 }
 
-absl::StatusOr<MatmulRequest> matmul_request_with_shape(const Arguments& arguments) {
+absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments) {
   auto shape = parse_shape(arguments.words[0], "MxNxK");
   if (!shape.ok()) return shape.status();
-  auto r = matmul_request(arguments);
+  auto r = matmul_weight_request(arguments);
   if (!r.ok()) return r.status();
   r->m = (*shape)[0];
   r->n = (*shape)[1];
@@ -229,6 +200,15 @@ lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe
   return LATHE_OK;
 }
 
+static std::vector<Flag> matmul_run_flags(const std::vector<Flag>& more) {
+  return matmul_flags(
+      joined({kMisalign,
+              {"in-place", "c|residual", "use the memory of D for this operand of the epilogue"},
+              {"broadcast", "a|b|ab", "operands that have one matrix for the whole batch"},
+              kFill},
+             more));
+}
+
 OpRow matmul_op() {
   return {"matmul",
           "a matmul",
@@ -236,7 +216,7 @@ OpRow matmul_op() {
           "every M up to the given one",
           matmul_flags,
           matmul_run_flags,
-          [](const Arguments& arguments) { return as_any(matmul_request_with_shape(arguments)); },
+          [](const Arguments& arguments) { return as_any(matmul_request(arguments)); },
           {{"run", "123x456x51234 --dtype f32"},
            {"run", "64x4096x4096 --dtype bf16 --epilogue bias,gelu,residual --device cuda:0"},
            {"bench", "4x4096x4096 --dtype bf16"},

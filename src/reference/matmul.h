@@ -1,33 +1,43 @@
-// The float64 reference that `lathe run` and `lathe selftest` check results against, and the error that it allows.
+// The matmuls that the command runs, and the check of their results.
 #pragma once
 
-#include <cstdint>
-#include <string>
-
+#include "reference/check.h"
 #include "reference/op_request.h"
-#include "reference/operand.h"
 
 namespace lathe::cli {
+
+struct MatmulRequest : OpRequest {
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  lathe_dtype dtype = LATHE_F32, out_dtype = LATHE_F32;
+  lathe_dtype b_dtype = LATHE_DTYPE_NONE;  // NONE: the same as dtype
+  lathe_math math = LATHE_MATH_STRICT;
+  bool trans_a = false, trans_b = true;
+  float alpha = 1, beta = 0;
+  bool bias = false, residual = false;
+  lathe_activation activation = LATHE_ACTIVATION_NONE;
+  bool packed = false;  // B is packed by lathe_pack_weights
+  // Only used by runs.
+  bool c_in_place = false, residual_in_place = false;  // the operand shares D's memory
+  bool broadcast_a = false, broadcast_b = false;
+
+  std::vector<int64_t> sizes() const { return {m, n, k}; }
+  lathe_dtype weight_dtype() const { return b_dtype == LATHE_DTYPE_NONE ? dtype : b_dtype; }
+  bool operator==(const MatmulRequest& o) const;
+};
+
+// The default dtype of the result: that of A, or f32 if A is i8 or fp8.
+lathe_dtype default_result(lathe_dtype dtype);
+
+// Size and layout of each operand. Its dtype is NONE if the request has no such operand.
+struct MatmulSpecs {
+  OperandSpec a, b, c, bias, residual, d;
+};
+MatmulSpecs specs_of(const MatmulRequest& r);
 
 // The operands of a request, with its result. C and the residual are as they were before the run, even if they share
 // D's memory.
 struct MatmulData {
   Operand a, b, c, bias, residual, d;
-};
-struct ArgmaxData {
-  Operand x, indices, values;
-};
-struct MatmulArgmaxData {
-  Operand a, b, bias, indices, values;
-};
-
-struct CheckResult {
-  bool ok = false;
-  int64_t checked = 0, total = 0;    // compared elements, all elements of the result
-  int64_t judged = 0, to_judge = 0;  // payloads: elements of the results compared with the text, all elements
-  std::string unjudged;              // payloads: why nothing was compared with the text
-  double worst = 0;                  // the largest error, as a fraction of its bound; above 1 the check fails
-  std::string what;                  // how the elements were chosen; on failure, the worst element
 };
 
 // Compares all of D if that is cheap. Otherwise compares some rows and columns (the edges, and random ones between
@@ -46,13 +56,7 @@ struct CheckResult {
 // If A may be rounded to int8 (LATHE_MATH_INT8), half a scale for each element of A is added.
 CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal* random);
 
-// Exact check: the index of each row's first NaN, else of its first maximum, and the value if requested.
-CheckResult check_argmax(const ArgmaxRequest& r, const ArgmaxData& data);
-
-// Checks all rows if that is cheap, else the edges and random rows between them. Each logit has a range: its float64
-// sum plus or minus the bound of check_matmul, rounded to the logits' dtype. A row's index is right if logits within
-// these ranges can have their first maximum there. The value must lie in the range of that logit, and not below the
-// lower end of any other. With integers the check is exact.
-CheckResult check_matmul_argmax(const MatmulArgmaxRequest& r, const MatmulArgmaxData& data, Normal* random);
+// The part of the bound of check_matmul that comes from the sum. `magnitude` is S.
+double sum_bound(const MatmulRequest& r, double magnitude);
 
 }  // namespace lathe::cli

@@ -1,16 +1,55 @@
-#include "reference/reference.h"
+#include "reference/matmul.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <tuple>
 
 #include "absl/strings/str_format.h"
 
 namespace lathe::cli {
-namespace {
 
-constexpr double kEpsilon = 0x1p-23;
-constexpr int64_t kBudget = int64_t{1} << 27;  // multiply-adds of one check, to limit its time
+bool MatmulRequest::operator==(const MatmulRequest& o) const {
+  const auto fields = [](const MatmulRequest& r) {
+    return std::tie(r.m, r.n, r.k, r.batch, r.dtype, r.b_dtype, r.out_dtype, r.math, r.trans_a, r.trans_b,
+                    r.alpha, r.beta, r.bias, r.residual, r.activation, r.packed, r.c_in_place,
+                    r.residual_in_place, r.broadcast_a, r.broadcast_b);
+  };
+  return OpRequest::operator==(o) && fields(*this) == fields(o);
+}
+
+lathe_dtype default_result(lathe_dtype dtype) {
+  return dtype == LATHE_I8 || is_f8(dtype) ? LATHE_F32 : dtype;
+}
+
+MatmulSpecs specs_of(const MatmulRequest& r) {
+  OperandSpec spec;
+  spec.padding = r.padding;
+  spec.misalign = r.misalign;
+  spec.batch = r.batch;
+  const auto matrix = [&](lathe_dtype dtype, int64_t rows, int64_t columns) {
+    return matrix_spec(spec, dtype, rows, columns);
+  };
+  MatmulSpecs specs;
+  specs.a = matrix(r.dtype, r.m, r.k);
+  specs.a.transposed = r.trans_a;
+  specs.a.broadcast = r.broadcast_a;
+  specs.b = matrix(r.weight_dtype(), r.k, r.n);
+  // The padding is a multiple of whole blocks.
+  const int64_t block = block_elements(r.weight_dtype());
+  specs.b.padding = (r.padding + block - 1) / block * block;
+  specs.b.transposed = r.trans_b;
+  specs.b.broadcast = r.broadcast_b;
+  specs.d = matrix(r.out_dtype, r.m, r.n);
+  if (r.beta != 0) specs.c = specs.d;
+  if (r.residual) specs.residual = specs.d;
+  if (r.bias) {
+    specs.bias = matrix(r.out_dtype, 1, r.n);
+    specs.bias.batch = 1;
+  }
+  return specs;
+}
+
+namespace {
 
 double activate(lathe_activation activation, double x) {
   switch (activation) {
@@ -22,42 +61,6 @@ double activate(lathe_activation activation, double x) {
     case LATHE_ACTIVATION_SILU: return x / (1 + std::exp(-x));
   }
   return NAN;
-}
-
-// All numbers of [0, size), or about `wanted` of them: both ends and random ones, ascending, without duplicates.
-std::vector<int64_t> choose(int64_t size, int64_t wanted, Normal* random) {
-  std::vector<int64_t> chosen;
-  if (wanted >= size) {
-    for (int64_t i = 0; i < size; ++i) chosen.push_back(i);
-    return chosen;
-  }
-  chosen = {0, size - 1};
-  while (static_cast<int64_t>(chosen.size()) < wanted) chosen.push_back(random->below(size));
-  std::sort(chosen.begin(), chosen.end());
-  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-  return chosen;
-}
-
-// A dot product. `rounded` bounds the error from rounding A to int8, block by block.
-struct Dot {
-  double sum = 0, magnitude = 0, rounded = 0;
-};
-Dot dot(const float* a, const float* b, int64_t k) {
-  double sum[4] = {}, magnitude[4] = {};  // four independent chains of additions, for speed
-  int64_t i = 0;
-  for (; i + 4 <= k; i += 4) {
-    for (int lane = 0; lane < 4; ++lane) {
-      const double p = static_cast<double>(a[i + lane]) * b[i + lane];
-      sum[lane] += p;
-      magnitude[lane] += std::fabs(p);
-    }
-  }
-  for (; i < k; ++i) {
-    const double p = static_cast<double>(a[i]) * b[i];
-    sum[0] += p;
-    magnitude[0] += std::fabs(p);
-  }
-  return {sum[0] + sum[1] + sum[2] + sum[3], magnitude[0] + magnitude[1] + magnitude[2] + magnitude[3], 0};
 }
 
 // A column of weights in blocks: the format, and the sum of both terms' magnitudes of each element (BlockParts).
@@ -89,6 +92,8 @@ bool rounds_to_bytes(const MatmulRequest& r) {
   return r.math == LATHE_MATH_INT8 && weights != nullptr;
 }
 
+}  // namespace
+
 double sum_bound(const MatmulRequest& r, double magnitude) {
   if (r.dtype == LATHE_I8) return 0;
   if (r.fill == Fill::kIntegers && !rounds_to_bytes(r) && magnitude <= (is_f8(r.dtype) ? 0x1p13 : 0x1p24))
@@ -99,6 +104,8 @@ double sum_bound(const MatmulRequest& r, double magnitude) {
   if (is_f8(r.dtype)) part += 0x1p-10;
   return part * magnitude;
 }
+
+namespace {
 
 struct Expected {
   double value = 0, bound = 0;
@@ -211,14 +218,6 @@ std::string describe_sample(const MatmulRequest& r, const Sample& s) {
                          s.columns.size(), of);
 }
 
-// "" if every element was written, and nothing outside the elements.
-std::string check_memory(const Operand& d, bool starts_as_poison) {
-  if (const std::string stray = d.stray_write(); !stray.empty()) return stray;
-  const int64_t unwritten = starts_as_poison ? d.unwritten() : 0;
-  return unwritten == 0 ? ""
-                        : absl::StrFormat("%d of %d elements were never written", unwritten, d.elements());
-}
-
 }  // namespace
 
 CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal* random) {
@@ -245,144 +244,6 @@ CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal*
   } else {
     result.what = result.checked == result.total ? "every element" : describe_sample(r, sample);
   }
-  return result;
-}
-
-CheckResult check_argmax(const ArgmaxRequest& r, const ArgmaxData& data) {
-  CheckResult result;
-  result.total = r.rows;
-  result.what = check_memory(data.indices, true);
-  if (result.what.empty() && r.values) {
-    // Poison is NaN, and with special values a row's maximum may be NaN.
-    result.what = check_memory(data.values, r.fill != Fill::kSpecial);
-  }
-  if (!result.what.empty()) return result;
-  result.checked = r.rows;
-  result.what = "every row";
-  for (int64_t row = 0; row < r.rows; ++row) {
-    int64_t best = 0;
-    for (int64_t i = 0; i < r.n; ++i) {
-      const double x = data.x.at(0, row, i), so_far = data.x.at(0, row, best);
-      if (!std::isnan(so_far) && (std::isnan(x) || x > so_far)) best = i;
-    }
-    const double maximum = data.x.at(0, row, best);
-    const int64_t got = data.indices.integer_at(0, 0, row);
-    const double value = r.values ? data.values.at(0, 0, row) : maximum;
-    const bool value_ok = value == maximum || (std::isnan(value) && std::isnan(maximum));
-    if (got == best + r.index_offset && value_ok) continue;
-    result.worst = std::numeric_limits<double>::infinity();
-    result.what = absl::StrFormat("row %d: got index %d%s, but the maximum %.9g is at %d", row, got,
-                                  r.values ? absl::StrFormat(" and value %.9g", value) : "", maximum,
-                                  best + r.index_offset);
-    return result;
-  }
-  result.ok = true;
-  return result;
-}
-
-namespace {
-
-double rounded_to(lathe_dtype dtype, double value) {
-  double bits = 0;  // memory for one element of any dtype
-  store(&bits, dtype, 0, value);
-  return load(&bits, dtype, 0);
-}
-
-// Decides whether the logits of one row allow the index that the kernel returned. Each logit has a range [least,
-// greatest].
-struct ClaimedMaximum {
-  int64_t index = 0, first_nan = -1;
-  double least = NAN, greatest = NAN;            // the range of the returned column
-  double before = -INFINITY, after = -INFINITY;  // the greatest `least` of the columns before and after it
-  int64_t before_at = -1, after_at = -1;
-
-  void add(int64_t column, double low, double high) {
-    if (std::isnan(low)) {
-      if (first_nan < 0) first_nan = column;
-    } else if (column == index) {
-      least = low, greatest = high;
-    } else if (column < index && (before_at < 0 || low > before)) {
-      before = low, before_at = column;
-    } else if (column > index && (after_at < 0 || low > after)) {
-      after = low, after_at = column;
-    }
-  }
-  // Why the returned index is wrong; "" if it can be right. The lower column wins a tie.
-  std::string defect() const {
-    if (first_nan >= 0)
-      return index == first_nan ? "" : absl::StrFormat("column %d is the first NaN", first_nan);
-    if (std::isnan(least)) return "there is no such column";
-    if (before_at >= 0 && !(greatest > before))
-      return absl::StrFormat("its logit is %.9g, column %d has %.9g", greatest, before_at, before);
-    if (after_at >= 0 && !(greatest >= after))
-      return absl::StrFormat("its logit is %.9g, column %d has %.9g", greatest, after_at, after);
-    return "";
-  }
-  bool holds(double value) const {
-    if (first_nan >= 0) return std::isnan(value);
-    return value >= std::max({least, before, after}) && value <= greatest;
-  }
-};
-
-// The column of an index. A wrong index, such as poison, may wrap around and then gives no valid column.
-int64_t column_of(int64_t index, int64_t offset) {
-  return static_cast<int64_t>(static_cast<uint64_t>(index) - static_cast<uint64_t>(offset));
-}
-
-// The bound of a logit's error before it is rounded to its dtype; 0 if the sum is exact.
-double logit_bound(const MatmulArgmaxRequest& r, Dot ab, double bias) {
-  MatmulRequest product;
-  product.dtype = r.dtype;
-  product.math = r.math;
-  product.fill = r.fill;
-  product.k = r.k;
-  const double sum = ab.sum + bias, bound = sum_bound(product, ab.magnitude);
-  if (!std::isfinite(sum) || (bound == 0 && r.fill == Fill::kIntegers)) return 0;
-  return bound + 2 * kEpsilon * (std::fabs(ab.sum) + std::fabs(bias));
-}
-
-}  // namespace
-
-CheckResult check_matmul_argmax(const MatmulArgmaxRequest& r, const MatmulArgmaxData& data, Normal* random) {
-  CheckResult result;
-  result.total = r.m;
-  result.what = check_memory(data.indices, true);
-  if (result.what.empty() && r.values) result.what = check_memory(data.values, r.fill != Fill::kSpecial);
-  if (!result.what.empty()) return result;
-  const int64_t row_cost = r.n * std::max<int64_t>(r.k, 1);
-  const std::vector<int64_t> rows =
-      choose(r.m, std::max<int64_t>(2, kBudget / std::max<int64_t>(row_cost, 1)), random);
-  const auto k = static_cast<size_t>(r.k);
-  std::vector<float> a(rows.size() * k), b(k);
-  std::vector<ClaimedMaximum> claims(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    claims[i].index = column_of(data.indices.integer_at(0, 0, rows[i]), r.index_offset);
-    for (size_t p = 0; p < k; ++p)
-      a[i * k + p] = static_cast<float>(data.a.at(0, rows[i], static_cast<int64_t>(p)));
-  }
-  for (int64_t column = 0; column < r.n; ++column) {
-    for (size_t p = 0; p < k; ++p) b[p] = static_cast<float>(data.b.at(0, static_cast<int64_t>(p), column));
-    const double bias = r.bias ? data.bias.at(0, 0, column) : 0;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const Dot ab = dot(a.data() + i * k, b.data(), r.k);
-      const double sum = ab.sum + bias, bound = logit_bound(r, ab, bias);
-      claims[i].add(column, rounded_to(r.logits_dtype, sum - bound), rounded_to(r.logits_dtype, sum + bound));
-    }
-  }
-  result.checked = static_cast<int64_t>(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::string defect = claims[i].defect();
-    const double value = r.values ? data.values.at(0, 0, rows[i]) : 0;
-    if (defect.empty() && r.values && !claims[i].holds(value))
-      defect = absl::StrFormat("value %.9g is not the maximum", value);
-    if (defect.empty()) continue;
-    result.worst = std::numeric_limits<double>::infinity();
-    result.what = absl::StrFormat("row %d: got index %d, but %s", rows[i],
-                                  data.indices.integer_at(0, 0, rows[i]), defect);
-    return result;
-  }
-  result.ok = true;
-  result.what = result.checked == result.total ? "every row" : absl::StrFormat("%d rows", result.checked);
   return result;
 }
 

@@ -1,0 +1,79 @@
+#include <algorithm>
+
+#include "core/packed.h"
+#include "tune/place.h"
+#include "tune/tune_operands.h"
+
+namespace lathe {
+namespace {
+
+// The packed B.
+Placed place_packed(const ProblemClass& c, int64_t batch) {
+  Placed p;
+  const int64_t elements = packed_elements(kColumns16, c.k, c.n, c.b);
+  p.operand.dtype = dtype_of(c.b);
+  p.operand.packed_layout = packed_layout_id(static_cast<PackedLayout>(c.packed_b), c.b);
+  p.operand.batch_stride = batch > 1 ? elements : 0;
+  p.bytes = static_cast<size_t>(elements * batch) * size_of(c.b);
+  return p;
+}
+
+}  // namespace
+
+absl::Status TuneOperands::make_matmul(const ProblemClass& c, const Dims& dims, size_t pool_bytes) {
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = dims.m, desc.n = dims.n, desc.k = dims.k, desc.batch = dims.batch;
+  const auto put = [&](const Placed& placed, lathe_operand* operand) -> absl::Status {
+    *operand = placed.operand;
+    LATHE_ASSIGN_OR_RETURN(operand->data, allocate(placed.bytes, static_cast<DType>(placed.operand.dtype)));
+    return absl::OkStatus();
+  };
+  const auto matrix = [&](const Shape& shape, bool transposed, DType t) {
+    return place(shape, transposed, t, c.alignment, dims.batch);
+  };
+  LATHE_RETURN_IF_ERROR(put(matrix(stored(dims.m, dims.k, c.trans_a), c.trans_a, c.a), &desc.a));
+  const Placed b = c.packed_b != kNotPacked ? place_packed(c, dims.batch)
+                                            : matrix(stored(dims.k, dims.n, c.trans_b), c.trans_b, c.b);
+  desc.b = b.operand;
+  LATHE_ASSIGN_OR_RETURN(desc.b.data, allocate_streamed(b.bytes, pool_bytes, c.b));
+  LATHE_RETURN_IF_ERROR(put(matrix({dims.m, dims.n}, false, c.d), &desc.d));
+  if (c.c != DType::kNone) {
+    LATHE_RETURN_IF_ERROR(put(matrix({dims.m, dims.n}, false, c.c), &desc.c));
+    desc.epilogue.beta = 1;
+  }
+  if (c.residual != DType::kNone)
+    LATHE_RETURN_IF_ERROR(put(matrix({dims.m, dims.n}, false, c.residual), &desc.epilogue.residual));
+  if (c.bias != DType::kNone) {
+    LATHE_ASSIGN_OR_RETURN(desc.epilogue.bias, allocate(bytes_of(1, dims.n, c.bias), c.bias));
+    desc.epilogue.bias_dtype = dtype_of(c.bias);
+  }
+  lathe_scale scales[2] = {LATHE_SCALE_INIT, LATHE_SCALE_INIT};
+  const auto scale = [&](Scale kind, int64_t channels, lathe_operand* operand,
+                         lathe_scale* into) -> absl::Status {
+    if (kind == Scale::kNone) return absl::OkStatus();
+    LATHE_ASSIGN_OR_RETURN(into->data, allocate(static_cast<size_t>(channels) * 4, DType::kF32));
+    into->dtype = LATHE_F32;
+    into->granularity = kind == Scale::kPerTensor ? LATHE_PER_TENSOR : LATHE_PER_CHANNEL;
+    operand->scale = into;
+    return absl::OkStatus();
+  };
+  LATHE_RETURN_IF_ERROR(scale(c.scale_a, dims.m, &desc.a, &scales[0]));
+  LATHE_RETURN_IF_ERROR(scale(c.scale_b, dims.n, &desc.b, &scales[1]));
+  const auto zero_points = [&](int64_t count, const void** into) -> absl::Status {
+    // Only CPU classes have zero points, so the memory can be written directly.
+    LATHE_ASSIGN_OR_RETURN(void* const zeros, allocate(static_cast<size_t>(count) * 4, DType::kI8));
+    std::fill_n(static_cast<int32_t*>(zeros), count, 3);
+    *into = zeros;
+    return absl::OkStatus();
+  };
+  if (c.zero_a != 0) LATHE_RETURN_IF_ERROR(zero_points(1, &desc.a.zero_point));
+  if (c.zero_b != Scale::kNone)
+    LATHE_RETURN_IF_ERROR(zero_points(c.zero_b == Scale::kPerTensor ? 1 : dims.n, &desc.b.zero_point));
+  desc.epilogue.activation = static_cast<lathe_activation>(c.activation);
+  desc.determinism = static_cast<lathe_determinism>(c.determinism);
+  desc.math = static_cast<lathe_math>(c.math);
+  desc.dependent_launch = static_cast<lathe_dependent_launch>(c.dependent_launch);
+  return read_matmul(&desc, Purpose::kRun, device_.request_context(), stream_, &request_);
+}
+
+}  // namespace lathe
