@@ -122,10 +122,11 @@ typedef enum lathe_determinism {
 typedef enum lathe_math {
   LATHE_MATH_STRICT = 0, /* f32 */
   LATHE_MATH_TF32 = 1,   /* A and B of f32: both may be rounded to tf32 (10 mantissa bits); sums are in f32 */
-  /* B of LATHE_Q4_0: A may be rounded to signed bytes. Each group of 32 elements of a row of A, starting at a multiple
-   * of 32, then has one scale (its largest magnitude / 127), and each element an error of at most half that scale. Sums
-   * are exact within a block and in f32 across blocks. A NaN or infinity in A makes the results that use it NaN or
-   * infinite. */
+  /* B in a block format: A may be rounded to signed bytes, as ggml's CPU backend rounds it. Each block of elements of a
+   * row of A (32, or 256 if B's blocks have 256) then has one scale (its largest magnitude / 127), and each element an
+   * error of at most half that scale. In blocks of 32 the scale is rounded to f16, and so is the sum that multiplies
+   * the minimum of a block of B: beyond 65504 they are infinite. Sums are exact within a group of B that shares a
+   * scale, and in f32 across groups. A NaN or infinity in A makes the results that use it NaN or infinite. */
   LATHE_MATH_INT8 = 2,
   /* A of f32, B of bf16: A may be rounded to the nearest bf16, with a relative error of at most 2^-8; sums are in f32.
    * Elements of A from (2 - 2^-8) * 2^127 on become infinite. Elements of A and B below 2^-126 may become 0. */

@@ -27,6 +27,14 @@ Set<DType> partners_of(Op op, DType b) {
   return set;
 }
 
+// The dtypes of B that these devices multiply A's dtype by.
+Set<DType> weights_for(const ProblemClass& c, Devices devices) {
+  Set<DType> set;
+  for (const Product& p : kProducts)
+    if (p.ops.has(c.op) && p.a == c.a && meet(p.kernels, devices)) set.bits |= Set<DType>::bit(p.b);
+  return set;
+}
+
 // Why no row of the op has these dtypes.
 ClassDefect explain_pair(const ProblemClass& c) {
   const Set<DType> of_a = operands_of(c.op, &Product::a), of_b = operands_of(c.op, &Product::b);
@@ -42,7 +50,10 @@ ClassDefect explain_pair(const ProblemClass& c) {
 
 ClassDefect check_dtypes(const ProblemClass& c, const Product& p, Devices devices) {
   if (!meet(p.requests, devices))
-    return {"b", kUnsupported, absl::StrCat("only the CPU multiplies ", name_of(c.a), " by ", name_of(c.b))};
+    return {
+        "b", kUnsupported,
+        absl::StrCat("only the CPU multiplies ", name_of(c.a), " by ", name_of(c.b),
+                     "; this device multiplies ", name_of(c.a), " by ", names_of(weights_for(c, devices)))};
   if (!has_layout(p, c.trans_b != 0))
     return {"b", kUnsupported,
             absl::StrCat(name_of(c.b), " has its blocks along K, so only COLUMN_MAJOR is supported")};

@@ -96,7 +96,8 @@ TEST(Dtypes, WeightsOf16BitsAreWidenedOnTheCpu) {
   Request r;
   EXPECT_EQ(
       read_matmul(&p.desc, Purpose::kRun, kGpu, nullptr, &r).message(),
-      "matmul f32 by bf16 a=n b=t m=5 n=6 k=7 batch=1 on cuda:0: b: only the CPU multiplies f32 by bf16");
+      "matmul f32 by bf16 a=n b=t m=5 n=6 k=7 batch=1 on cuda:0: b: only the CPU multiplies f32 by bf16; "
+      "this device multiplies f32 by f32");
 }
 
 TEST(Dtypes, MessagesNameTheDtypes) {

@@ -94,12 +94,46 @@ TEST(Q4, RefusalsNameTheCause) {
   }
 }
 
+// K, the leading dimension and the batch stride of every block format are whole blocks.
+TEST(BlockFormats, NeedWholeBlocks) {
+  for (const DTypeRow& row : kDTypes) {
+    if (row.kind != DTypeKind::kBlocks) continue;
+    const int64_t block = row.elements;
+    const auto read = [&](int64_t k, int64_t leading, int64_t stride) {
+      ProductRequest p(LATHE_F32, static_cast<lathe_dtype>(row.value));
+      p.desc.m = 1, p.desc.n = 2, p.desc.k = k;
+      p.desc.a.leading_dimension = 4 * block;
+      p.desc.b.leading_dimension = leading;
+      p.desc.batch = stride == 0 ? 1 : 2;
+      p.desc.a.batch_stride = 0;
+      p.desc.b.batch_stride = stride;
+      Request r;
+      return p.read(&r);
+    };
+    const auto expect = [&](const absl::Status& status, const std::string& says) {
+      EXPECT_EQ(status.code(), kInvalid) << row.name;
+      EXPECT_NE(status.message().find(absl::StrCat(says, " is not a multiple of ", block,
+                                                   ", the elements of a block of ", row.name)),
+                absl::string_view::npos)
+          << status;
+    };
+    EXPECT_TRUE(read(2 * block, 0, 0).ok()) << row.name << ": " << read(2 * block, 0, 0);
+    EXPECT_TRUE(read(2 * block, 3 * block, 0).ok()) << row.name;
+    expect(read(block + 1, 0, 0), absl::StrCat("k ", block + 1));
+    expect(read(block / 2, 0, 0), absl::StrCat("k ", block / 2));
+    expect(read(2 * block, 2 * block + 16, 0), absl::StrCat("ldb ", 2 * block + 16));
+    expect(read(2 * block, 2 * block, 20 * block + 8), absl::StrCat("batch_stride ", 20 * block + 8));
+  }
+}
+
 TEST(Q4, IsSupportedOnTheCpuOnly) {
   ProductRequest p(LATHE_F32, LATHE_Q4_0);
   Request r;
   const absl::Status status = p.read(&r, /*is_cpu=*/false);
   EXPECT_EQ(status.code(), kUnsupported);
-  EXPECT_NE(status.message().find("b: only the CPU multiplies f32 by q4_0"), absl::string_view::npos)
+  EXPECT_NE(
+      status.message().find("b: only the CPU multiplies f32 by q4_0; this device multiplies f32 by f32"),
+      absl::string_view::npos)
       << status;
 }
 
