@@ -29,7 +29,7 @@ constexpr int64_t kDeepColumns = 240;
 constexpr double kDeepShare = 0.75;
 double deep_bytes(const MatmulSizes& s) { return double(kDeepColumns) * (s.m + 2.0 * kDeepBlock) * 4; }
 
-// Whether the FMA units, two of 16 lanes, take lines faster than L2 delivers them. A core that reads fast hides that.
+// Whether lines from L2 limit the loop over k. They do if a core has two FMA units of 16 lanes, unless it reads fast.
 bool waits_for_l2(const CpuRates& rates) {
   constexpr double kWide = 32;
   return rates.fma_units * rates.lanes >= kWide && !rates.reads_fast();
@@ -59,7 +59,7 @@ double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
     const double step = rates.step_cycles(t.rows * vectors, loads, converted) + crowded;
     const bool waits = s.m > kOuterMaxM && waits_for_l2(rates);
     constexpr double kGroupCycles = 20;  // cycles to enter and leave the loop over k
-    constexpr double kUnfetched = 3;     // how much longer lines take from L2 that nothing prefetches
+    constexpr double kUnfetched = 3;     // the slowdown of reads from L2 without prefetch
     return passes * (k * (waits ? step + kUnfetched * b_cycles : std::max(step, b_cycles)) + kGroupCycles);
   };
   // The rest of N beyond whole groups is one group in a single task, otherwise one vector after the other.
@@ -72,7 +72,7 @@ double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
 // The slowdown of the passes over a tile's block of B if L1 does not hold it beside A's lines and the sums.
 double block_share(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double depth) {
   constexpr double kBeside = 1.6, kFromL2 = 1.25, kBothFromL2 = 1.6;
-  // The rows of A come from L2, too.
+  // Such a core waits for the rows of A as well, even if L1 holds the block of B.
   if (waits_for_l2(rates)) return kBothFromL2;
   return kBeside * t.columns * rates.lanes * s.b_bytes * depth > rates.l1d_bytes ? kFromL2 : 1;
 }
@@ -163,6 +163,8 @@ void append_blocked(const CandidateContext& context, const CpuRates& rates, cons
 
 // "bytes".
 constexpr int64_t kBytesMaxM = 64;
+// Elements of a column that are decoded together.
+constexpr double kByteGroup = 32;
 // How a target multiplies bytes.
 struct ByteRates {
   explicit ByteRates(const Target& target)
@@ -171,7 +173,7 @@ struct ByteRates {
   int32_t lanes;
   // Rows whose sums stay in registers beside a group's eight words of B.
   int32_t rows;
-  // Instructions for a row and 32 elements: with VNNI eight products of bytes, a conversion, a multiplication and an FMA;
+  // Instructions for a row and kByteGroup elements: with VNNI eight products of bytes, a conversion, a multiplication and an FMA;
   // else each product takes two instructions more.
   double row_instructions() const { return has_vnni ? 10.5 : 24; }
 };
@@ -241,7 +243,7 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
       [&](double n, double k) {
         const double group =
             passes * row_of(c.b).decode_bytes_cycles + rows * bytes.row_instructions() / rates.fma_units;
-        return std::ceil(n / bytes.lanes) * k / 32 * group + rows * k * kRoundCycles;
+        return std::ceil(n / bytes.lanes) * k / kByteGroup * group + rows * k * kRoundCycles;
       },
       out);
 }

@@ -34,10 +34,15 @@ ByteFormat::ByteFormat(DType t, int64_t lanes)
   largest = is_signed ? std::max(-lowest, highest) : highest - lowest;
 }
 
-Value ByteBlock::all(int64_t word) {
+Value Lanes::all(int64_t word) const {
   Attribute value = e.b.getI32IntegerAttr(static_cast<int32_t>(word));
   return arith::ConstantOp::create(e.b, e.loc, SplatElementsAttr::get(i32s(), value));
 }
+Value Lanes::to_f32(Value words) const { return arith::SIToFPOp::create(e.b, e.loc, f32s(), words); }
+Value Lanes::shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask) const {
+  return vector::ShuffleOp::create(e.b, e.loc, x, y, mask);
+}
+
 Value ByteBlock::masked(Value x, int64_t mask) { return arith::AndIOp::create(e.b, e.loc, x, all(mask)); }
 Value ByteBlock::up(Value x, int64_t bits) {
   return bits == 0 ? x : Value(arith::ShLIOp::create(e.b, e.loc, x, all(bits)));
@@ -46,9 +51,6 @@ Value ByteBlock::down(Value x, int64_t bits) {
   return bits == 0 ? x : Value(arith::ShRUIOp::create(e.b, e.loc, x, all(bits)));
 }
 Value ByteBlock::either(Value x, Value y) { return arith::OrIOp::create(e.b, e.loc, x, y); }
-Value ByteBlock::shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask) {
-  return vector::ShuffleOp::create(e.b, e.loc, x, y, mask);
-}
 
 // The vectors of four words, concatenated.
 Value ByteBlock::joined(Values parts) {
@@ -104,7 +106,6 @@ Value ByteBlock::half(Value words, int64_t at) {
   Value bits = arith::TruncIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI16Type()), down(words, at));
   return e.to_f32(arith::BitcastOp::create(e.b, e.loc, e.vec(lanes, e.b.getF16Type()), bits));
 }
-Value ByteBlock::as_f32(Value words) { return arith::SIToFPOp::create(e.b, e.loc, f32s(), words); }
 
 // --- words
 
@@ -239,7 +240,7 @@ Value ByteBlock::scale(int64_t g, int64_t part) {
     return scale_of_block;
   };
   const auto times = [&](Value of_group, Value of_block) -> Value {
-    return arith::MulFOp::create(e.b, e.loc, as_f32(of_group), of_block);
+    return arith::MulFOp::create(e.b, e.loc, to_f32(of_group), of_block);
   };
   switch (layout.scales) {
     case BlockScales::kF16:

@@ -36,16 +36,28 @@ struct ByteFormat {
   int64_t largest = 0;  // the largest magnitude of a byte
 };
 
+// Vectors of f32 and i32.
+struct Lanes {
+  Emit& e;
+  int64_t lanes;
+
+  mlir::VectorType f32s() const { return e.vec(lanes, e.f32()); }
+  mlir::VectorType i32s() const { return e.vec(lanes, e.b.getI32Type()); }
+  Value all(int64_t word) const;  // in every lane
+  Value to_f32(Value words) const;
+  Value shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask) const;
+};
+
 // Decodes one block of as many neighbouring columns as there are lanes.
-class ByteBlock {
+class ByteBlock : Lanes {
  public:
   // `columns`: the first byte of each column; `byte`: the distance from there to the block.
   ByteBlock(Emit& e, const CpuTile& t, const ByteFormat& f, const Values& columns, Value byte)
-      : e(e), t(t), f(f), layout(f.layout), columns(columns), byte(byte), run(e.idx(0)), lanes(t.lanes) {}
+      : Lanes{e, t.lanes}, t(t), f(f), layout(f.layout), columns(columns), byte(byte), run(e.idx(0)) {}
 
-  // A loop over a block needs few instructions: keep() stores what all its groups need to the packing memory at `at`,
-  // kept_vectors() vectors. A ByteBlock made by in_loop() takes that from there, and counts groups from `run` on, a
-  // multiple of shared_groups().
+  // For a loop over the groups of a block, which keeps the code short. keep() computes what all groups need and stores
+  // these kept_vectors() vectors to the packing memory at `at`. in_loop() returns a ByteBlock that loads them, and
+  // whose group 0 is group `run` of the block, a multiple of shared_groups().
   static int64_t kept_vectors(const ByteFormat& f);
   void keep(Value at);
   ByteBlock in_loop(Value run, Value at) const;
@@ -61,14 +73,10 @@ class ByteBlock {
   Value minimum_scale();
 
  private:
-  mlir::VectorType f32s() { return e.vec(lanes, e.f32()); }
-  mlir::VectorType i32s() { return e.vec(lanes, e.b.getI32Type()); }
-  Value all(int64_t word);
   Value masked(Value x, int64_t mask);
   Value up(Value x, int64_t bits);
   Value down(Value x, int64_t bits);
   Value either(Value x, Value y);
-  Value shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask);
   Value joined(Values parts);
   Value unpacked(Value x, Value y, int64_t bits, bool upper);
   // What a byte's place in the block counts from: the block, the codes of the run, the upper bits of the run.
@@ -77,20 +85,17 @@ class ByteBlock {
   const Values& raw(int64_t at, Base base = kBlock);
   bool keeps_upper() const { return layout.planes == f.block; }
   Value half(Value words, int64_t at);
-  Value as_f32(Value words);
   Value upper_bits(int64_t g, int64_t w);
   Value bit_of_each(Value bits, int64_t w);
   Value looked_up(Value words);
   Value six_bits(bool minima, int64_t quarter);
 
-  Emit& e;
   const CpuTile& t;
   const ByteFormat& f;
   const BlockLayout& layout;
   const Values& columns;
   Value byte, run;
   Value kept;  // in a loop: where keep() stored to
-  int64_t lanes;
   // Kept, because the fences of "bytes" keep LLVM from sharing them.
   std::map<std::pair<Base, int64_t>, Values> raws;
   std::map<int64_t, Value> sixes;

@@ -35,32 +35,19 @@ struct RoundedRow {
   int64_t groups, scales, firsts, minima, pitch;
 };
 
-// Vectors of f32 and i32, a lane per column or per group.
-struct Lanes {
-  Emit& e;
-  int64_t lanes;
-
-  VectorType f32s() const { return e.vec(lanes, e.f32()); }
-  VectorType i32s() const { return e.vec(lanes, e.b.getI32Type()); }
-  Value words(int64_t word) const {
-    Attribute value = e.b.getI32IntegerAttr(static_cast<int32_t>(word));
-    return arith::ConstantOp::create(e.b, e.loc, SplatElementsAttr::get(i32s(), value));
-  }
+// A lane per column, or per group of 32 elements of a row of A.
+struct Arithmetic : Lanes {
   Value as(Type type, Value x) const { return arith::BitcastOp::create(e.b, e.loc, type, x); }
-  Value to_f32(Value x) const { return arith::SIToFPOp::create(e.b, e.loc, f32s(), x); }
   Value add(Value x, Value y) const { return arith::AddIOp::create(e.b, e.loc, x, y); }
   Value mul(Value x, Value y) const { return arith::MulFOp::create(e.b, e.loc, x, y); }
   Value max(Value x, Value y) const { return arith::MaxSIOp::create(e.b, e.loc, x, y); }
-  Value shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask) const {
-    return vector::ShuffleOp::create(e.b, e.loc, x, y, mask);
-  }
 };
 
 // Rounds rows of A.
-class Rounding : Lanes {
+class Rounding : Arithmetic {
  public:
   Rounding(Emit& emit, const CpuTile& tile, const ByteFormat& format)
-      : Lanes{emit, tile.lanes},
+      : Arithmetic{{emit, tile.lanes}},
         t(tile),
         f(format),
         layout(tile, format),
@@ -131,20 +118,20 @@ class Rounding : Lanes {
     for (int64_t q = 0; q < lanes; ++q) {
       Value most;
       for (int64_t v = 0; v < vectors; ++v) {
-        Value bits = arith::AndIOp::create(e.b, e.loc, as(i32s(), load(q, v)), words(0x7fffffff));
+        Value bits = arith::AndIOp::create(e.b, e.loc, as(i32s(), load(q, v)), all(0x7fffffff));
         most = most ? max(most, bits) : bits;
       }
       magnitudes.push_back(most);
     }
     // The bits of the largest magnitude; those of a NaN are above those of infinity.
     Value bits = of_blocks(across(magnitudes, [&](Value x, Value y) { return max(x, y); }));
-    Value finite = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, bits, words(kInfinityBits));
+    Value finite = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, bits, all(kInfinityBits));
     Value most = as(f32s(), bits), of_127 = e.splat(f32s(), 127);
     Value inverse = arith::DivFOp::create(e.b, e.loc, of_127, most);
     Value exact = f.halves_a_scale() ? arith::DivFOp::create(e.b, e.loc, most, of_127)
                                      : arith::DivFOp::create(e.b, e.loc, e.splat(f32s(), 1), inverse);
     Value scale = f.halves_a_scale() ? halved(exact) : exact;
-    scale = arith::SelectOp::create(e.b, e.loc, finite, scale, as(f32s(), words(kNanBits)));
+    scale = arith::SelectOp::create(e.b, e.loc, finite, scale, as(f32s(), all(kNanBits)));
     e.store_vector(scale, t.packing, e.add(e.add(to, layout.scales), g));
 
     // The sums of the parts of a group: of the halves if each has a scale, else of all of it.
@@ -154,7 +141,7 @@ class Rounding : Lanes {
       Value at = e.add(to, e.mul(group_of_lane(g, q), kWords)), by = all_of_lane(inverse, q);
       Value sum;
       for (int64_t v = 0; v < vectors; ++v) {
-        Value x = arith::AddFOp::create(e.b, e.loc, mul(load(q, v), by), as(f32s(), words(kRoundingBits)));
+        Value x = arith::AddFOp::create(e.b, e.loc, mul(load(q, v), by), as(f32s(), all(kRoundingBits)));
         x = as(i32s(), x);
         Value bytes = arith::TruncIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI8Type()), x);
         Value packed = vector::BitCastOp::create(e.b, e.loc, e.vec(lanes / 4, e.f32()), bytes);
@@ -170,7 +157,7 @@ class Rounding : Lanes {
     for (const Values& part : sums) {
       const auto rounding = static_cast<uint32_t>(kRoundingBits) * static_cast<uint32_t>(kGroup / parts);
       totals.push_back(
-          arith::SubIOp::create(e.b, e.loc, sum_across(part), words(static_cast<int32_t>(rounding))));
+          arith::SubIOp::create(e.b, e.loc, sum_across(part), all(static_cast<int32_t>(rounding))));
     }
     if (f.offset) store_firsts(to, g, totals);
     if (f.has_minimum) store_minima(to, g, totals[0], exact);
@@ -180,7 +167,7 @@ class Rounding : Lanes {
   void store_firsts(Value to, Value g, const Values& totals) {
     Values firsts;
     for (Value total : totals)
-      firsts.push_back(as(f32s(), arith::MulIOp::create(e.b, e.loc, total, words(-f.offset))));
+      firsts.push_back(as(f32s(), arith::MulIOp::create(e.b, e.loc, total, all(-f.offset))));
     Value at = e.add(e.add(to, layout.firsts), e.mul(g, f.scales_of_group()));
     if (firsts.size() == 1) return e.store_vector(firsts[0], t.packing, at);
     for (int64_t part = 0; part < 2; ++part) {  // interleaves the sums of both halves
@@ -215,10 +202,10 @@ class Rounding : Lanes {
   Value groups;
 };
 
-class Bytes : Lanes {
+class Bytes : Arithmetic {
  public:
   Bytes(Emit& emit, const CpuTile& tile, const ByteFormat& format)
-      : Lanes{emit, tile.lanes},
+      : Arithmetic{{emit, tile.lanes}},
         t(tile),
         f(format),
         row(tile, format),
@@ -314,7 +301,7 @@ class Bytes : Lanes {
   Values products(Value i, int64_t chains, Value group, int64_t part, const Values& numbers) {
     Values exact;
     for (int64_t r = 0; r < chains; ++r) {
-      Value first = words(0);
+      Value first = all(0);
       if (f.offset) {
         Value at = e.add(e.mul(group, f.scales_of_group()), row.firsts + part);
         first = as(i32s(), word(e.add(i, r), at));

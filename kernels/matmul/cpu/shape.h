@@ -51,7 +51,8 @@ constexpr int64_t packed_prefetch_lines(int64_t register_rows, int64_t pace) {
   return pace > 0 ? kPacedLines : register_rows > 5 ? kPackedLines : 0;
 }
 
-// The same of "panel" and "panel_t": a pass prefetches its packed columns from L2 into L1.
+// CompileConfig::prefetch_lines of "panel" and "panel_t": how far ahead a pass prefetches its packed columns, from
+// L2 into L1.
 constexpr int32_t kPanelLines = 16;
 
 // CompileConfig::chains of "direct*": with fewer than eight accumulators an FMA would wait for the one before
