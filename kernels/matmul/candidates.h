@@ -17,8 +17,8 @@ namespace lathe {
 void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out);
 // "outer": CPU, B N-contiguous, M <= 256. Rows of B along N by register_m scalars of A. Nothing is packed.
 void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out);
-// "bytes": CPU with AVX512-VNNI, B in quantised blocks, A K-contiguous and allowed to be rounded to bytes,
-// M <= 64. 16 columns at a time.
+// "bytes", "bytes_packed", "amx_bytes", "amx_bytes_packed": CPU from AVX2 on, B in quantised blocks, A K-contiguous and
+// allowed to be rounded to bytes.
 void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedPlan>* out);
 // "panel", "panel_t": CPU, any layout and M. A and B are packed into panels tile_k deep, for an outer-
 // product micro-kernel (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM

@@ -13,8 +13,8 @@ namespace {
 
 struct Weight {
   lathe::Request request;
-  int64_t matrices = 1;        // number of stored matrices
-  size_t size = 0, bytes = 0;  // size of an element, and of the whole packed weight
+  int64_t matrices = 1;  // number of stored matrices
+  size_t bytes = 0;      // of the whole packed weight
 
   const lathe::ProblemClass& problem() const { return request.key.problem; }
   lathe::PackedLayout layout() const { return lathe::packed_layout_of(problem().n); }
@@ -32,14 +32,14 @@ absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* de
   if (!device.is_cpu || !lathe::is_packable(c.b))
     return refuse(absl::UnimplementedError(
         absl::StrCat("packed weights are supported only for ", lathe::packable_names(), " on the CPU")));
+  if (const std::string why = lathe::packing_refusal(c, device.facts.target); !why.empty())
+    return refuse(absl::UnimplementedError(why));
   if (c.zero_a != 0)
     return refuse(absl::UnimplementedError("packed weights cannot be used if A has a zero point"));
-  out->size = size_of(c.b);
   out->matrices = desc->b.batch_stride == 0 ? std::min<int64_t>(desc->batch, 1) : desc->batch;
-  const int64_t elements =
-      lathe::packed_elements(out->layout(), c.k, c.n, c.b);  // no overflow: K and N are below 2^31
-  if (__builtin_mul_overflow(static_cast<size_t>(elements), out->size * static_cast<size_t>(out->matrices),
-                             &out->bytes))
+  const int64_t one =
+      lathe::packed_bytes(out->layout(), c.k, c.n, c.b);  // no overflow: K and N are below 2^31
+  if (__builtin_mul_overflow(static_cast<size_t>(one), static_cast<size_t>(out->matrices), &out->bytes))
     return refuse(absl::InvalidArgumentError("packed, b spans more than 2^64 bytes"));
   return absl::OkStatus();
 }
@@ -60,7 +60,9 @@ absl::Status pack(const lathe_matmul_desc& desc, const Weight& w, uint32_t layou
   lathe::Region from{};
   int64_t leading = 0, stride = 0;
   absl::Status why;
-  if (!place_operand(lathe::kOperandB, desc.b, {w.matrices, c.k, c.n}, {&leading, &stride, &from}, &why))
+  const lathe::Placement placement{&leading, &stride, &from};
+  if (!(is_blocks(c.b) ? place_blocks(desc.b, {1, c.n, c.k, w.matrices}, c.b, placement, &why)
+                       : place_operand(lathe::kOperandB, desc.b, {w.matrices, c.k, c.n}, placement, &why)))
     return why;
   if (!known_disjoint(lathe::line_at(packed, static_cast<int64_t>(bytes)), from))
     return absl::InvalidArgumentError("packed overlaps b");

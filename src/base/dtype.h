@@ -54,6 +54,7 @@ struct DTypeRow {
   // Block formats: cycles of a CPU to decode a vector to f32, with its share of decoding the scales; and to transpose
   // and decode 32 elements of 16 columns for products of bytes (Math::kInt8).
   float decode_cycles = 0, decode_bytes_cycles = 0;
+  int16_t codes_at = 0;  // block formats: the byte offset of the codes
 };
 
 // Ordered by value. A new block format needs a row here; "To add a block format" in core/README.md names the
@@ -70,17 +71,17 @@ inline constexpr DTypeRow kDTypes[] = {
     {DType::kF8E5M2, "f8e5m2", DTypeKind::kF8, 1},
     {DType::kF8E4M3Fnuz, "f8e4m3fnuz", DTypeKind::kF8Fnuz, 1},
     {DType::kF8E5M2Fnuz, "f8e5m2fnuz", DTypeKind::kF8Fnuz, 1},
-    {DType::kQ4_0, "q4_0", DTypeKind::kBlocks, 18, 0, 32, 0, 1, 3, 30},
-    {DType::kQ8_0, "q8_0", DTypeKind::kBlocks, 34, 0, 32, 0, 1, 3, 32},
-    {DType::kQ4_1, "q4_1", DTypeKind::kBlocks, 20, 0, 32, 0, 2, 3, 32},
-    {DType::kQ5_0, "q5_0", DTypeKind::kBlocks, 22, 0, 32, 0, 1, 5, 44},
-    {DType::kQ5_1, "q5_1", DTypeKind::kBlocks, 24, 0, 32, 0, 2, 5, 44},
-    {DType::kQ4_K, "q4_k", DTypeKind::kBlocks, 144, 0, 256, 0, 2, 6, 26},
-    {DType::kQ5_K, "q5_k", DTypeKind::kBlocks, 176, 0, 256, 0, 2, 8, 34},
-    {DType::kQ6_K, "q6_k", DTypeKind::kBlocks, 210, 0, 256, 208, 1, 7, 40},
-    {DType::kIQ4_NL, "iq4_nl", DTypeKind::kBlocks, 18, 0, 32, 0, 1, 3, 34},
-    {DType::kIQ4_XS, "iq4_xs", DTypeKind::kBlocks, 136, 0, 256, 0, 1, 5, 28},
-    {DType::kMXFP4, "mxfp4", DTypeKind::kBlocks, 17, 0, 32, 0, 0, 4, 36}};
+    {DType::kQ4_0, "q4_0", DTypeKind::kBlocks, 18, 32, 32, 0, 1, 3, 30, 2},
+    {DType::kQ8_0, "q8_0", DTypeKind::kBlocks, 34, 32, 32, 0, 1, 3, 32, 2},
+    {DType::kQ4_1, "q4_1", DTypeKind::kBlocks, 20, 32, 32, 0, 2, 3, 32, 4},
+    {DType::kQ5_0, "q5_0", DTypeKind::kBlocks, 22, 32, 32, 0, 1, 5, 44, 6},
+    {DType::kQ5_1, "q5_1", DTypeKind::kBlocks, 24, 32, 32, 0, 2, 5, 44, 8},
+    {DType::kQ4_K, "q4_k", DTypeKind::kBlocks, 144, 256, 256, 0, 2, 6, 26, 16},
+    {DType::kQ5_K, "q5_k", DTypeKind::kBlocks, 176, 256, 256, 0, 2, 8, 34, 48},
+    {DType::kQ6_K, "q6_k", DTypeKind::kBlocks, 210, 256, 256, 208, 1, 7, 40, 0},
+    {DType::kIQ4_NL, "iq4_nl", DTypeKind::kBlocks, 18, 32, 32, 0, 1, 3, 34, 2},
+    {DType::kIQ4_XS, "iq4_xs", DTypeKind::kBlocks, 136, 256, 256, 0, 1, 5, 28, 8},
+    {DType::kMXFP4, "mxfp4", DTypeKind::kBlocks, 17, 32, 32, 0, 0, 4, 36, 1}};
 inline constexpr size_t kDTypeCount = sizeof(kDTypes) / sizeof(kDTypes[0]);
 
 constexpr bool has_row(DType t) { return static_cast<uint32_t>(t) < kDTypeCount; }

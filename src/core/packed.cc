@@ -45,7 +45,35 @@ void pack_words(const char* b, int64_t k, int64_t width, int64_t row, int64_t co
   }
 }
 
+// Packs a panel of `width` columns of blocks, `column` bytes apart. `before`: the bytes before the words.
+void pack_blocks(const char* b, int64_t blocks, int64_t width, int64_t column, int64_t bytes, int64_t before,
+                 char* panel) {
+  constexpr int64_t kWordBytes = 4;
+  const int64_t words = (bytes - before) / kWordBytes, end = before + words * kWordBytes;
+  if (width < kPackedColumns) std::memset(panel, 0, static_cast<size_t>(blocks * bytes * kPackedColumns));
+  const auto piece = [&](const char* from, char* to, int64_t at, int64_t size) {
+    for (int64_t j = 0; j < width; ++j)
+      std::memcpy(to + at * kPackedColumns + j * size, from + j * column + at, static_cast<size_t>(size));
+  };
+  for (int64_t i = 0; i < blocks; ++i, b += bytes, panel += bytes * kPackedColumns) {
+    if (before > 0) piece(b, panel, 0, before);
+    for (int64_t at = before; at < end; at += kWordBytes)
+      for (int64_t j = 0; j < width; ++j)
+        std::memcpy(panel + at * kPackedColumns + j * kWordBytes, b + j * column + at, kWordBytes);
+    if (end < bytes) piece(b, panel, end, bytes - end);
+  }
+}
+
+void pack_panels_of_blocks(const PackedSource& s, DType dtype, char* packed) {
+  const auto bytes = static_cast<int64_t>(size_of(dtype));
+  const int64_t block = block_elements(dtype), blocks = s.k / block, column = s.column / block * bytes;
+  for (int64_t j = 0; j < s.n; j += kPackedColumns)
+    pack_blocks(static_cast<const char*>(s.b) + j * column, blocks, std::min(kPackedColumns, s.n - j), column,
+                bytes, row_of(dtype).codes_at % 4, packed + j * blocks * bytes);
+}
+
 void pack_columns16(const PackedSource& s, DType dtype, void* packed) {
+  if (is_blocks(dtype)) return pack_panels_of_blocks(s, dtype, static_cast<char*>(packed));
   const auto size = static_cast<int64_t>(size_of(dtype));
   const auto pack = packed_word(dtype) > 1 ? (size == 1 ? pack_words<1> : pack_words<2>)
                                            : (size == 2 ? pack_panel<2> : pack_panel<4>);
@@ -56,6 +84,13 @@ void pack_columns16(const PackedSource& s, DType dtype, void* packed) {
 
 // Layout kByColumn: copies column by column and writes 0 from K to the pitch.
 void pack_columns(const PackedSource& s, DType dtype, char* packed) {
+  if (is_blocks(dtype)) {
+    const int64_t block = block_elements(dtype), bytes = static_cast<int64_t>(size_of(dtype));
+    const int64_t line = s.k / block * bytes, column = s.column / block * bytes;
+    for (int64_t j = 0; j < s.n; ++j)
+      std::memcpy(packed + j * line, static_cast<const char*>(s.b) + j * column, static_cast<size_t>(line));
+    return;
+  }
   const size_t size = size_of(dtype);
   const auto bytes = static_cast<int64_t>(size);
   const int64_t pitch = packed_pitch(s.k, dtype) * bytes;
@@ -95,6 +130,7 @@ PackedLayout packed_layout_of(int64_t n) {
 }
 
 int64_t packed_pitch(int64_t k, DType dtype) {
+  if (is_blocks(dtype)) return k;
   constexpr int64_t kLineBytes = 64, kSetsBytes = 1024;
   const auto size = static_cast<int64_t>(size_of(dtype));
   const int64_t bytes = round_up(k * size, kLineBytes);

@@ -6,6 +6,10 @@
 // dot-product instructions multiply 4 bytes or 2 bf16 at a time. K is rounded up to whole words and N to whole
 // panels, padded with 0. Element (k, n) is at (n / 16 * K + k / w * w) * 16 + n % 16 * w + k % w.
 //
+// Block formats use the same panels. The blocks of 16 columns lie side by side, piece by piece: the bytes before the
+// codes' first whole word (a scale of 2 bytes, or 1), then words of 4 bytes, then what is left. The piece that begins
+// at byte i of the block and has s bytes is, for column n, at byte 16 * i + n % 16 * s of the 16 blocks.
+//
 // Layout kByColumn: used for few columns, if more than a fifth of the panels would be padding. Columns follow
 // each other, packed_pitch() elements apart. This is a plain COLUMN_MAJOR B with that leading dimension, so
 // the kernels for unpacked B multiply it. The pitch is a whole number of cache lines but not a multiple of
@@ -32,7 +36,7 @@ constexpr uint32_t packed_layout_id(PackedLayout layout, DType dtype) {
   return kPackedVersion << 16 | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(layout);
 }
 constexpr bool is_packable(DType dtype) { return row_of(dtype).packed_word > 0; }
-std::string packable_names();  // "f32, f16, bf16, i8"
+std::string packable_names();  // "f32, f16, bf16, i8, q4_0 ..."
 // Elements of K per word.
 constexpr int64_t packed_word(DType dtype) { return is_packable(dtype) ? row_of(dtype).packed_word : 1; }
 constexpr int64_t packed_depth(int64_t k, DType dtype) {
@@ -42,10 +46,14 @@ constexpr int64_t packed_depth(int64_t k, DType dtype) {
 absl::StatusOr<PackedLayout> packed_layout_with_id(uint32_t id, DType dtype);
 // Elements from one column to the next of layout kByColumn.
 int64_t packed_pitch(int64_t k, DType dtype);
-// Elements of a packed K by N matrix.
+// Elements of a packed K by N matrix. In a block format they are whole blocks.
 int64_t packed_elements(PackedLayout layout, int64_t k, int64_t n, DType dtype);
 
-// A K by N matrix; element (k, n) is b[k * row + n * column].
+inline int64_t packed_bytes(PackedLayout layout, int64_t k, int64_t n, DType dtype) {
+  return packed_elements(layout, k, n, dtype) / block_elements(dtype) * static_cast<int64_t>(size_of(dtype));
+}
+
+// A K by N matrix; element (k, n) is b[k * row + n * column]. In a block format `row` is 1 and `column` whole blocks.
 struct PackedSource {
   const void* b;
   int64_t k, n, row, column;

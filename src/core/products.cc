@@ -112,6 +112,17 @@ ClassDefect check_sums(const ProblemClass& c) {
   return {};
 }
 
+// Packed blocks have kernels only where A is rounded to bytes.
+std::string packed_blocks_refusal(const ProblemClass& c) {
+  if (!is_blocks(c.b)) return "";
+  const std::string name(name_of(c.b));
+  if (c.math != Math::kInt8) return absl::StrCat("packed ", name, " needs math int8");
+  if (c.trans_a != 0) return absl::StrCat("packed ", name, " needs a ROW_MAJOR A");
+  if (c.determinism == Determinism::kBatchInvariant)
+    return absl::StrCat("packed ", name, " does not support batch_invariant");
+  return "";
+}
+
 ClassDefect check_packed(const ProblemClass& c, const Product& p, Devices devices) {
   if (c.packed_b == kNotPacked) return {};
   if (c.op != Op::kMatmul || !can_be_packed(p) || c.trans_b == 0 || !meet(devices, Devices::kCpu))
@@ -119,6 +130,7 @@ ClassDefect check_packed(const ProblemClass& c, const Product& p, Devices device
             absl::StrCat(
                 "packed weights are supported only on the CPU, by a matmul with COLUMN_MAJOR weights of ",
                 packable_names())};
+  if (std::string why = packed_blocks_refusal(c); !why.empty()) return {"packed_b", kUnsupported, why};
   // A class of a manifest is for any device, and may have a zero point that no device supports.
   if (devices == Devices::kCpu && c.zero_a != 0)
     return {"packed_b", kUnsupported, "packed weights do not support a zero point of A"};
@@ -126,6 +138,13 @@ ClassDefect check_packed(const ProblemClass& c, const Product& p, Devices device
 }
 
 }  // namespace
+
+std::string packing_refusal(const ProblemClass& c, const Target& target) {
+  if (std::string why = packed_blocks_refusal(c); !why.empty()) return why;
+  if (is_blocks(c.b) && !(target.arch == "x86-64" && target.has("avx2")))
+    return absl::StrCat("packed ", name_of(c.b), " needs AVX2");
+  return "";
+}
 
 std::string names_of(Set<DType> set) {
   std::string names;

@@ -176,6 +176,10 @@ constexpr bool has_layout(const Product& p, bool trans_b) { return trans_b || !i
 // Whether a matmul with these operands can be packed by lathe_pack_weights (CPU).
 constexpr bool can_be_packed(const Product& p) { return row_of(p.b).packed_word > 0; }
 
+// Why no kernel of this target would multiply the class if its B were packed; "" if one would. Packed blocks are
+// multiplied as bytes only.
+std::string packing_refusal(const ProblemClass& c, const Target& target);
+
 // Whether D is more than the product. Exact i32 sums have no epilogue.
 constexpr bool has_epilogue(const ProblemClass& c) {
   return c.c != DType::kNone || c.bias != DType::kNone || c.residual != DType::kNone ||

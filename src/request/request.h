@@ -259,6 +259,9 @@ inline Distances distances_of(const lathe_operand& o, const Matrices& lines) {
   if (__builtin_expect(place_lines(o, shape, apart, size, out), 1)) return true;
   return refuse(why, explain_distance(name, o.layout, apart, shape.columns));
 }
+// The same for B in blocks along K. All its distances must be whole blocks.
+[[gnu::cold]] bool place_blocks(const lathe_operand& b, const Dims& dims, DType dtype, const Placement& out,
+                                absl::Status* why);
 // Why the lines of an output overlap each other. `placed` is where place_operand() put it.
 [[gnu::cold]] absl::Status explain_overlap(const OperandName& name, const Placement& placed);
 // Why sizes are not in [0, kMaxDim].

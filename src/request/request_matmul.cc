@@ -163,7 +163,8 @@ bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::
   return true;
 }
 
-// B in blocks along K. All its distances must be whole blocks.
+}  // namespace
+
 [[gnu::cold]] bool place_blocks(const lathe_operand& b, const Dims& dims, DType dtype, const Placement& out,
                                 absl::Status* why) {
   const int64_t block = block_elements(dtype);
@@ -184,6 +185,8 @@ bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::
   return true;
 }
 
+namespace {
+
 // A packed B. In panels, each matrix of the batch is one line.
 bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& c, const Placement& out,
                   absl::Status* why) {
@@ -191,14 +194,21 @@ bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& 
     lathe_operand rows = b;
     rows.layout = LATHE_COLUMN_MAJOR;
     rows.leading_dimension = packed_pitch(dims.k, c.b);
+    if (is_blocks(c.b)) return place_blocks(rows, dims, c.b, out, why);
     return place_operand(kOperandB, rows, {dims.batch, dims.k, dims.n}, out, why);
   }
-  const int64_t elements = packed_elements(kColumns16, dims.k, dims.n, c.b);
-  const Matrices lines = {dims.batch, 1, elements};
-  const Distances apart = distances_of(b, lines);
-  if (!place_lines(b, lines, apart, static_cast<int64_t>(size_of(c.b)), out))
+  const int64_t elements = packed_elements(kColumns16, dims.k, dims.n, c.b), block = block_elements(c.b);
+  const Distances apart = distances_of(b, {dims.batch, 1, elements});
+  if (dims.k % block != 0 || apart.batch % block != 0)
+    return refuse(
+        why, invalid(absl::StrCat(dims.k % block != 0 ? "k " : "b: batch_stride ",
+                                  dims.k % block != 0 ? dims.k : apart.batch, " is not a multiple of ", block,
+                                  ", the elements of a block of ", name_of(c.b))));
+  if (!place_lines(b, {dims.batch, 1, elements / block}, {apart.leading / block, apart.batch / block},
+                   static_cast<int64_t>(size_of(c.b)), out))
     return refuse(why, explain_distance(kOperandB, LATHE_COLUMN_MAJOR, apart, elements));
   *out.leading = dims.k;
+  *out.stride = apart.batch;
   if (dims.batch > 1 && apart.batch != 0 && apart.batch < elements) {
     return refuse(why, invalid(absl::StrCat("b: batch_stride ", apart.batch,
                                             " of a packed B is less than its ", elements, " elements")));
@@ -213,10 +223,10 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
   const Placement b = {&args.ldb, &args.stride_b, &r->b}, of_d = {&args.ldd, &args.stride_d, &r->d};
   const Matrices rows = {batch, m, n};
   if (!place_operand(kOperandA, d.a, {batch, m, k}, {&args.lda, &args.stride_a, &r->a}, why)) return false;
-  if (__builtin_expect(is_blocks(c.b), 0)) {
-    if (!place_blocks(d.b, out->dims, c.b, b, why)) return false;
-  } else if (d.b.packed_layout != 0) {
+  if (d.b.packed_layout != 0) {
     if (!place_packed(d.b, out->dims, c, b, why)) return false;
+  } else if (__builtin_expect(is_blocks(c.b), 0)) {
+    if (!place_blocks(d.b, out->dims, c.b, b, why)) return false;
   } else if (!place_operand(kOperandB, d.b, {batch, k, n}, b, why)) {
     return false;
   }

@@ -14,7 +14,7 @@ Placed place_packed(const ProblemClass& c, int64_t batch) {
   p.operand.dtype = dtype_of(c.b);
   p.operand.packed_layout = packed_layout_id(static_cast<PackedLayout>(c.packed_b), c.b);
   p.operand.batch_stride = batch > 1 ? elements : 0;
-  p.bytes = static_cast<size_t>(elements * batch) * size_of(c.b);
+  p.bytes = static_cast<size_t>(packed_bytes(kColumns16, c.k, c.n, c.b) * batch);
   return p;
 }
 

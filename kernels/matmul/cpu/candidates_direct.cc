@@ -324,6 +324,7 @@ void enumerate_unpacked(const CandidateContext& context, std::vector<RankedPlan>
   config.kernel = KernelKind::kDirectPacked;
   const auto refuse = [&](const std::string& why) { reject(context, config, out, why); };
   if (c.packed_b != kColumns16) return refuse("needs packed B");
+  if (is_blocks(c.b)) return refuse("does not support B in blocks");
   if (c.a != DType::kF32 || rates.k_per_lane > 1) return refuse("needs operands that are multiplied as f32");
   if (c.trans_a != 0) return refuse("A is not K-contiguous");
   if (!packs_runs(c, rates)) return refuse("gains only on cores that read memory fast");

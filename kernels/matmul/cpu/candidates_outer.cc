@@ -161,36 +161,6 @@ void append_blocked(const CandidateContext& context, const CpuRates& rates, cons
       out);
 }
 
-// "bytes".
-constexpr int64_t kBytesMaxM = 64;
-// Elements of a column that are decoded together.
-constexpr double kByteGroup = 32;
-// How a target multiplies bytes.
-struct ByteRates {
-  explicit ByteRates(const Target& target)
-      : has_vnni(target.has("avx512vnni")), lanes(has_vnni ? 16 : 8), rows(has_vnni ? 16 : 4) {}
-  bool has_vnni;
-  int32_t lanes;
-  // Rows whose sums stay in registers beside a group's eight words of B.
-  int32_t rows;
-  // Instructions for a row and kByteGroup elements: with VNNI eight products of bytes, a conversion, a multiplication and an FMA;
-  // else each product takes two instructions more.
-  double row_instructions() const { return has_vnni ? 10.5 : 24; }
-};
-// Cycles to round an element of A to a byte.
-constexpr double kRoundCycles = 0.3;
-
-std::string bytes_refusal(const ProblemClass& c, const Target& target) {
-  if (!is_blocks(c.b)) return "needs B in blocks";
-  if (c.math != Math::kInt8) return "needs math int8, which allows rounding A to i8";
-  if (c.trans_a != 0) return "A is not K-contiguous";
-  if (target.arch != "x86-64" || !target.has("avx2")) return "target has no AVX2";
-  if (c.m_hi > kBytesMaxM) return absl::StrCat("supports M up to ", kBytesMaxM, ", not ", c.m_hi);
-  if (c.determinism == Determinism::kBatchInvariant)
-    return "batch_invariant needs the numeric recipe of 'panel' for every M";
-  return "";
-}
-
 }  // namespace
 
 void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out) {
@@ -218,34 +188,6 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
     if (!reads.is_small && s.m <= kBlockedOuterMaxM)
       append_blocked(context, rates, s, reads, t, config, cycles, out);
   }
-}
-
-void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedPlan>* out) {
-  const ProblemClass& c = context.problem;
-  const CpuRates rates(context);
-  const MatmulSizes s(c);
-  const ByteRates bytes(context.facts.target);
-  CompileConfig config;
-  config.kernel = KernelKind::kBytes;
-  config.lanes = bytes.lanes;
-  if (std::string why = bytes_refusal(c, context.facts.target); !why.empty())
-    return reject(context, config, out, why);
-  const auto passes = static_cast<int32_t>(ceil_div(s.m, bytes.rows));
-  config.register_m = static_cast<int32_t>(ceil_div(s.m, passes));
-  config.register_n = bytes.lanes;
-  const double rows = double(config.register_m) * passes;
-  // A core that reads fast prefetches the next columns into L1.
-  config.prefetch = static_cast<int32_t>(rates.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
-  append_streamed(
-      context, rates, s, config, {},
-      absl::StrCat("A rounded to bytes by ", block_elements(c.b),
-                   "; exact sums, scaled; fma f32, K ascending"),
-      [&](double n, double k) {
-        const double group =
-            passes * row_of(c.b).decode_bytes_cycles + rows * bytes.row_instructions() / rates.fma_units;
-        return std::ceil(n / bytes.lanes) * k / kByteGroup * group + rows * k * kRoundCycles;
-      },
-      out);
 }
 
 }  // namespace lathe

@@ -182,6 +182,7 @@ void enumerate_matmul_packed(const CandidateContext& context, std::vector<Ranked
   CompileConfig config;
   config.kernel = KernelKind::kPacked;
   if (c.packed_b != kColumns16) return reject(context, config, out, "needs packed B");
+  if (is_blocks(c.b)) return reject(context, config, out, "does not support B in blocks");
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty())
     return reject(context, config, out, refusal);
   PackedPricing(context).enumerate(out);

@@ -93,9 +93,10 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   if (kernel.has(kTakesPackedB)) {
     // The payload declares B K-contiguous. That gives the right offset of the tile's columns but for the
     // padding of the last words, and a split's k, where elements are 16 apart.
-    t.packed_word = packed_word(b.element.isInteger(8) ? DType::kI8
-                                : b.element.isBF16()   ? DType::kBF16
-                                                       : DType::kF32);
+    t.packed_word = packed_word(CpuBlocks::holds(b)      ? b.blocks
+                                : b.element.isInteger(8) ? DType::kI8
+                                : b.element.isBF16()     ? DType::kBF16
+                                                         : DType::kF32);
     t.b.offset = e.add(t.b.offset, e.mul(p.depth0, kPackedColumns - 1));
     t.packed_depth = round_up(p.k, t.packed_word);
     t.b.offset = e.add(t.b.offset, e.mul(p.column0, t.packed_depth - p.k));
@@ -186,6 +187,9 @@ constexpr CpuForm kForms[] = {
      emit_panel},
     {KernelKind::kUkernel, "", panel_refusal, panel_packing_elements, emit_panel},
     {KernelKind::kBytes, "prefetch", bytes_refusal, bytes_packing_elements, emit_bytes},
+    {KernelKind::kBytesPacked, "prefetch", bytes_refusal, bytes_packing_elements, emit_bytes},
+    {KernelKind::kAmxBytes, "", amx_bytes_refusal, amx_bytes_packing_elements, emit_amx_bytes},
+    {KernelKind::kAmxBytesPacked, "", amx_bytes_refusal, amx_bytes_packing_elements, emit_amx_bytes},
     {KernelKind::kAmx, "prefetch copy_rows", amx_refusal, amx_packing_elements, emit_amx},
     {KernelKind::kAmxT, "prefetch copy_rows piece", amx_refusal, amx_packing_elements, emit_amx},
     {KernelKind::kAmxPacked, "prefetch copy_rows", amx_refusal, amx_packing_elements, emit_amx},

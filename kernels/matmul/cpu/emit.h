@@ -92,10 +92,14 @@ void emit_outer(Emit& e, const CpuTile& t);
 std::string amx_refusal(const CpuTile& t);
 void emit_amx(Emit& e, const CpuTile& t);
 int64_t amx_packing_elements(const CpuTile& t);
-// "bytes": A rounded to bytes by B in quantised blocks, 16 columns at a time.
+// "bytes", "bytes_packed": A rounded to bytes by B in quantised blocks, a vector of columns at a time.
 std::string bytes_refusal(const CpuTile& t);
 void emit_bytes(Emit& e, const CpuTile& t);
 int64_t bytes_packing_elements(const CpuTile& t);
+// "amx_bytes", "amx_bytes_packed": the same with AMX tiles.
+std::string amx_bytes_refusal(const CpuTile& t);
+void emit_amx_bytes(Emit& e, const CpuTile& t);
+int64_t amx_bytes_packing_elements(const CpuTile& t);
 // "panel", "panel_t": packs A and B into panels tile_k deep; outer products in registers; any layout.
 // "packed": as "panel" with B packed in advance (core/packed.h). "direct", "direct_a", "direct_packed": A
 // is K-contiguous and read in place, in whole words; B is packed, for "direct_packed" from panels that were

@@ -18,17 +18,17 @@ constexpr int8_t kFp4Values[kHalves] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, 
 
 // clang-format off
 constexpr BlockLayout kLayouts[] = {
-    {DType::kQ4_0,   BlockScales::kF16,         2,  32,  8},
-    {DType::kQ8_0,   BlockScales::kF16,         2,  0},
-    {DType::kQ4_1,   BlockScales::kF16AndMin,   4,  32},
-    {DType::kQ5_0,   BlockScales::kF16,         6,  32,  16, nullptr, 1, 2},
-    {DType::kQ5_1,   BlockScales::kF16AndMin,   8,  32,  0,  nullptr, 1, 4},
-    {DType::kQ4_K,   BlockScales::kSixBits,     16, 64},
-    {DType::kQ5_K,   BlockScales::kSixBits,     48, 64,  0,  nullptr, 1, 16, 256},
-    {DType::kQ6_K,   BlockScales::kBytes,       0,  128, 32, nullptr, 2, 128, 128},
-    {DType::kIQ4_NL, BlockScales::kF16,         2,  32,  0,  kIq4Values},
-    {DType::kIQ4_XS, BlockScales::kSixBitsOf32, 8,  32,  0,  kIq4Values},
-    {DType::kMXFP4,  BlockScales::kPower,       1,  32,  0,  kFp4Values}};
+    {DType::kQ4_0,   BlockScales::kF16,         32,  8},
+    {DType::kQ8_0,   BlockScales::kF16,         0},
+    {DType::kQ4_1,   BlockScales::kF16AndMin,   32},
+    {DType::kQ5_0,   BlockScales::kF16,         32,  16, nullptr, 1, 2},
+    {DType::kQ5_1,   BlockScales::kF16AndMin,   32,  0,  nullptr, 1, 4},
+    {DType::kQ4_K,   BlockScales::kSixBits,     64},
+    {DType::kQ5_K,   BlockScales::kSixBits,     64,  0,  nullptr, 1, 16, 256},
+    {DType::kQ6_K,   BlockScales::kBytes,       128, 32, nullptr, 2, 128, 128},
+    {DType::kIQ4_NL, BlockScales::kF16,         32,  0,  kIq4Values},
+    {DType::kIQ4_XS, BlockScales::kSixBitsOf32, 32,  0,  kIq4Values},
+    {DType::kMXFP4,  BlockScales::kPower,       32,  0,  kFp4Values}};
 // clang-format on
 
 // The scale of some elements in all lanes, and their minimum if the format has minima.
@@ -137,7 +137,7 @@ struct BlockReader {
   std::pair<Value, Value> halves_at(Value byte, Value inside) const {
     Value group = e.div(inside, e.idx(layout.group)), in = e.rem(inside, e.idx(layout.group));
     const int64_t half = layout.group / 2;
-    Value at = e.add(e.add(byte, layout.first), e.add(e.mul(group, half), e.rem(in, e.idx(half))));
+    Value at = e.add(e.add(byte, layout.first()), e.add(e.mul(group, half), e.rem(in, e.idx(half))));
     return {at, e.mul(e.div(in, e.idx(half)), 4)};
   }
   // The upper bits, in place above the lower 4.
@@ -161,7 +161,7 @@ struct BlockReader {
   }
   Value numbers(Value byte, Value inside) const {
     if (layout.group == 0)
-      return arith::ExtSIOp::create(e.b, e.loc, i32s(), bytes_at(e.add(e.add(byte, layout.first), inside)));
+      return arith::ExtSIOp::create(e.b, e.loc, i32s(), bytes_at(e.add(e.add(byte, layout.first()), inside)));
     const auto [at, shift] = halves_at(byte, inside);
     if (layout.table) return looked_up(bytes_at(at), shift);
     Value words = masked(shifted(widened(bytes_at(at)), e.to_i32(shift)), 15);

@@ -22,12 +22,14 @@ struct BlockLayout {
   BlockScales scales;
   // Byte i of every group / 2 bytes holds the lower 4 bits of element i in its lower half, those of element
   // group / 2 + i in its upper half. 0: a byte per element, signed.
-  int64_t first, group;
+  int64_t group;
   int32_t zero = 0;               // the code that stands for 0
   const int8_t* table = nullptr;  // the 16 values of the codes, if they are not code - zero
   // Upper bits. `planes` elements share 32 bytes: element i has its `upper_bits` in byte i % 32, from bit
   // upper_bits * (i / 32) on. With 0 planes bit i of four bytes is the one of element i.
   int64_t upper_bits = 0, upper_first = 0, planes = 0;
+
+  int64_t first() const { return row_of(dtype).codes_at; }  // the byte of the first code
 };
 const BlockLayout& block_layout(DType t);
 

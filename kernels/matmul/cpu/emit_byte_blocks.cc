@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/packed.h"
+
 // A format of 4 to 6 bits or with a table of 16 values needs nothing here, unless its scales are stored in a new way: a
 // case in scale() then.
 namespace lathe::emit {
@@ -79,16 +81,54 @@ Value ByteBlock::unpacked(Value x, Value y, int64_t bits, bool upper) {
   return shuffle(x, y, mask);
 }
 
+Value column_byte(Emit& e, const CpuTile& t, Value j) {
+  Value column = e.min(j, e.sub(t.columns, e.idx(1)));
+  return CpuBlocks(e, t.lanes, t.b).byte_of(e.add(t.b.offset, e.mul(column, t.b.row_stride)));
+}
+
+BlockColumns::BlockColumns(Emit& e, const CpuTile& t, Value j) {
+  if (!t.packed_word) {
+    for (int64_t c = 0; c < t.lanes; ++c) bytes.push_back(column_byte(e, t, e.add(j, c)));
+    return;
+  }
+  Value panel = e.div(e.min(j, e.sub(t.columns, e.idx(1))), e.idx(kPackedColumns));
+  bytes = {column_byte(e, t, e.mul(panel, kPackedColumns))};
+  lane = t.lanes == kPackedColumns ? e.idx(0) : e.rem(j, e.idx(kPackedColumns));
+}
+
+Value BlockColumns::distance(Emit& e, const ByteFormat& f, Value block) const {
+  return e.mul(block, lane ? kPackedColumns * f.bytes : f.bytes);
+}
+
+bool ByteBlock::is_apart(int64_t at) const {
+  const int64_t before = layout.first() % 4, after = f.bytes - (f.bytes - before) % 4;
+  return columns.lane && (at < before || at >= after);
+}
+
+// The piece of each column from byte `at` + `before` of the block on.
+Value ByteBlock::packed(int64_t at, Type element, Value before) const {
+  const int64_t size = element.getIntOrFloatBitWidth() / 8;
+  Value from =
+      e.add(e.add(columns.bytes[0], byte), e.add(e.mul(before, kPackedColumns), at * kPackedColumns));
+  Value raw_bytes = e.load_vector(t.b.memory, e.add(from, e.mul(columns.lane, size)), lanes * size);
+  return vector::BitCastOp::create(e.b, e.loc, e.vec(lanes, element), raw_bytes);
+}
+
 const Values& ByteBlock::raw(int64_t at, Base base) {
   Values& turned = raws[{base, at}];
   if (!turned.empty()) return turned;
   // A group has 16 bytes of codes, and 8 bytes of upper bits in formats that have two.
-  Value first = base == kBlock ? byte : e.add(byte, e.mul(run, base == kCodes ? 16 : 8));
+  Value inside = base == kBlock ? e.idx(0) : e.mul(run, base == kCodes ? 16 : 8);
+  if (columns.lane) {
+    for (int64_t i = 0; i < 4; ++i) turned.push_back(packed(at + 4 * i, e.b.getI32Type(), inside));
+    return turned;
+  }
+  Value first = e.add(byte, inside);
   Values z;
   for (int64_t i = 0; i < 4; ++i) {
     Values parts;
     for (int64_t quarter = 0; quarter < lanes / 4; ++quarter) {
-      Value from = e.add(e.add(columns[4 * quarter + i], first), at);
+      Value from = e.add(e.add(columns.bytes[4 * quarter + i], first), at);
       parts.push_back(vector::BitCastOp::create(e.b, e.loc, e.vec(4, e.b.getI32Type()),
                                                 e.load_vector(t.b.memory, from, 16)));
     }
@@ -107,6 +147,13 @@ Value ByteBlock::half(Value words, int64_t at) {
   return e.to_f32(arith::BitcastOp::create(e.b, e.loc, e.vec(lanes, e.b.getF16Type()), bits));
 }
 
+// The f16 from byte `at` of the block on, as f32.
+Value ByteBlock::half_at(int64_t at) {
+  if (is_apart(at)) return e.to_f32(packed(at, e.b.getF16Type(), e.idx(0)));
+  const int64_t from = at < 16 ? 0 : f.bytes - 16;
+  return half(raw(from)[(at - from) / 4], (at - from) % 4 * 8);
+}
+
 // --- words
 
 Values ByteBlock::words(int64_t g) {
@@ -114,13 +161,13 @@ Values ByteBlock::words(int64_t g) {
   Values words;
   for (int64_t w = 0; w < ByteFormat::kWords; ++w) {
     if (layout.group == 0) {
-      Value x = raw(layout.first + inside + w / 4 * 16, kCodes)[w % 4];
+      Value x = raw(layout.first() + inside + w / 4 * 16, kCodes)[w % 4];
       words.push_back(f.is_signed ? x
                                   : Value(arith::XOrIOp::create(e.b, e.loc, x, all(INT32_C(-0x7F7F7F80)))));
       continue;
     }
     const int64_t half = layout.group / 2, at = inside % layout.group + w * 4;
-    Value x = raw(layout.first + inside / layout.group * half + at % half / 16 * 16, kCodes)[at % 16 / 4];
+    Value x = raw(layout.first() + inside / layout.group * half + at % half / 16 * 16, kCodes)[at % 16 / 4];
     x = masked(down(x, at / half * 4), 0x0f0f0f0f);
     if (layout.upper_bits) x = either(x, upper_bits(g, w));
     words.push_back(layout.table ? looked_up(x) : x);
@@ -132,9 +179,11 @@ Values ByteBlock::words(int64_t g) {
 Value ByteBlock::upper_bits(int64_t g, int64_t w) {
   if (layout.planes == 0) {
     if (!bits_of_block) {  // they begin within a word if a single f16 comes before them
-      const Values& header = raw(0);
       const int64_t word = layout.upper_first / 4, in = layout.upper_first % 4 * 8;
-      bits_of_block = in == 0 ? header[word] : either(down(header[word], in), up(header[word + 1], 32 - in));
+      const Values& header = raw(columns.lane ? layout.upper_first : 0);
+      bits_of_block = columns.lane ? header[0]
+                      : in == 0    ? header[word]
+                                   : either(down(header[word], in), up(header[word + 1], 32 - in));
     }
     return bit_of_each(bits_of_block, w);
   }
@@ -167,10 +216,10 @@ void ByteBlock::keep(Value at) {
 }
 
 ByteBlock ByteBlock::in_loop(Value run, Value at) const {
-  ByteBlock block(e, t, f, columns, byte);
-  block.run = run;
-  block.kept = at;
-  return block;
+  ByteBlock part(e, t, f, columns, block);
+  part.run = run;
+  part.kept = at;
+  return part;
 }
 
 // Bits 4 w to 4 w + 3 of each column's word, each as bit 4 of a byte.
@@ -235,46 +284,48 @@ Value ByteBlock::scale(int64_t g, int64_t part) {
     Value at = e.add(e.mul(e.add(run, g), f.scales_of_group()), ByteFormat::kWords + part);
     return e.load_vector(t.packing, e.add(kept, e.mul(at, lanes)), lanes);
   }
-  const auto of_block = [&](const std::function<Value()>& make) {
-    if (!scale_of_block) scale_of_block = make();
-    return scale_of_block;
-  };
-  const auto times = [&](Value of_group, Value of_block) -> Value {
-    return arith::MulFOp::create(e.b, e.loc, to_f32(of_group), of_block);
-  };
   switch (layout.scales) {
     case BlockScales::kF16:
-    case BlockScales::kF16AndMin: return half(raw(0)[0], 0);
-    case BlockScales::kPower: {  // the two smallest powers are subnormal
-      Value power = masked(raw(0)[0], 0xff);
-      Value normal = up(arith::SubIOp::create(e.b, e.loc, power, all(1)), 23);
-      Value small = arith::ShLIOp::create(e.b, e.loc, all(0x00200000), masked(power, 1));
-      Value is_small = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, power, all(2));
-      return arith::BitcastOp::create(e.b, e.loc, f32s(),
-                                      arith::SelectOp::create(e.b, e.loc, is_small, small, normal));
-    }
-    case BlockScales::kSixBits:
-      return times(masked(down(six_bits(false, g / 4), g % 4 * 8), 0xff),
-                   of_block([&] { return half(raw(0)[0], 0); }));
+    case BlockScales::kF16AndMin:
+    case BlockScales::kPower: return block_scale();
+    default: return arith::MulFOp::create(e.b, e.loc, to_f32(group_scale(g, part)), block_scale());
+  }
+}
+
+Value ByteBlock::block_scale() {
+  if (scale_of_block) return scale_of_block;
+  if (layout.scales != BlockScales::kPower)
+    return scale_of_block = half_at(layout.scales == BlockScales::kBytes ? 208 : 0);
+  Value power = is_apart(0)
+                    ? Value(arith::ExtUIOp::create(e.b, e.loc, i32s(), packed(0, e.b.getI8Type(), e.idx(0))))
+                    : masked(raw(0)[0], 0xff);
+  // The two smallest powers are subnormal.
+  Value normal = up(arith::SubIOp::create(e.b, e.loc, power, all(1)), 23);
+  Value small = arith::ShLIOp::create(e.b, e.loc, all(0x00200000), masked(power, 1));
+  Value is_small = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, power, all(2));
+  return scale_of_block = arith::BitcastOp::create(
+             e.b, e.loc, f32s(), arith::SelectOp::create(e.b, e.loc, is_small, small, normal));
+}
+
+Value ByteBlock::group_scale(int64_t g, int64_t part) {
+  switch (layout.scales) {
+    case BlockScales::kSixBits: return masked(down(six_bits(false, g / 4), g % 4 * 8), 0xff);
     case BlockScales::kBytes: {
       const int64_t at = 2 * g + part;
-      Value word = up(raw(192)[at / 4], 24 - at % 4 * 8);
-      return times(arith::ShRSIOp::create(e.b, e.loc, word, all(24)),
-                   of_block([&] { return half(raw(194)[3], 16); }));
+      return arith::ShRSIOp::create(e.b, e.loc, up(raw(192)[at / 4], 24 - at % 4 * 8), all(24));
     }
     case BlockScales::kSixBitsOf32: {
       Value low = masked(down(raw(0)[1], 4 * g), 15);
       const int64_t shift = 16 + 2 * g;  // of two bits that become bits 4 and 5
       Value six = either(low, masked(down(raw(0)[0], shift - 4), 0x30));
-      return times(arith::SubIOp::create(e.b, e.loc, six, all(32)),
-                   of_block([&] { return half(raw(0)[0], 0); }));
+      return arith::SubIOp::create(e.b, e.loc, six, all(32));
     }
+    default: llvm::report_fatal_error("a block format without scales of groups");
   }
-  llvm::report_fatal_error("unknown scales of a block format");
 }
 
-Value ByteBlock::minimum() { return half(raw(0)[0], 16); }
-Value ByteBlock::minimum_scale() { return arith::NegFOp::create(e.b, e.loc, half(raw(0)[0], 16)); }
+Value ByteBlock::minimum() { return half_at(2); }
+Value ByteBlock::minimum_scale() { return arith::NegFOp::create(e.b, e.loc, half_at(2)); }
 Value ByteBlock::minimum_pair(int64_t pair) {
   Value minima = down(six_bits(true, pair / 2), pair % 2 * 16);
   return either(masked(minima, 0xff), up(masked(minima, 0xff00), 8));

@@ -48,12 +48,40 @@ struct Lanes {
   Value shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask) const;
 };
 
+// A lane per column, or per group of 32 elements of a row of A.
+struct ByteArithmetic : Lanes {
+  Value as(mlir::Type type, Value x) const { return mlir::arith::BitcastOp::create(e.b, e.loc, type, x); }
+  Value add(Value x, Value y) const { return mlir::arith::AddIOp::create(e.b, e.loc, x, y); }
+  Value mul(Value x, Value y) const { return mlir::arith::MulFOp::create(e.b, e.loc, x, y); }
+  Value max(Value x, Value y) const { return mlir::arith::MaxSIOp::create(e.b, e.loc, x, y); }
+};
+
+// The first byte of column j of an unpacked B, or of the last column if j is past it.
+Value column_byte(Emit& e, const CpuTile& t, Value j);
+
+// As many neighbouring columns of B as there are lanes.
+struct BlockColumns {
+  // From column j of the tile on, which is a multiple of the lanes.
+  BlockColumns(Emit& e, const CpuTile& t, Value j);
+
+  Values bytes;  // the first byte of each column; of a packed B, of the panel alone
+  Value lane;    // of a packed B: the first column's place in the panel; else null
+  // The distance from there to a block.
+  Value distance(Emit& e, const ByteFormat& f, Value block) const;
+};
+
 // Decodes one block of as many neighbouring columns as there are lanes.
 class ByteBlock : Lanes {
  public:
-  // `columns`: the first byte of each column; `byte`: the distance from there to the block.
-  ByteBlock(Emit& e, const CpuTile& t, const ByteFormat& f, const Values& columns, Value byte)
-      : Lanes{e, t.lanes}, t(t), f(f), layout(f.layout), columns(columns), byte(byte), run(e.idx(0)) {}
+  ByteBlock(Emit& e, const CpuTile& t, const ByteFormat& f, const BlockColumns& columns, Value block)
+      : Lanes{e, t.lanes},
+        t(t),
+        f(f),
+        layout(f.layout),
+        columns(columns),
+        block(block),
+        byte(columns.distance(e, f, block)),
+        run(e.idx(0)) {}
 
   // For a loop over the groups of a block, which keeps the code short. keep() computes what all groups need and stores
   // these kept_vectors() vectors to the packing memory at `at`. in_loop() returns a ByteBlock that loads them, and
@@ -64,8 +92,10 @@ class ByteBlock : Lanes {
 
   // The words of group `g`: word w holds elements 4 w to 4 w + 3.
   Values words(int64_t g);
-  // The scale of part `part` of group `g`, f32.
+  // The scale of part `part` of group `g`, f32: of formats with several groups group_scale() * block_scale().
   Value scale(int64_t g, int64_t part);
+  Value group_scale(int64_t g, int64_t part);  // i32
+  Value block_scale();
   // The minimum of a format whose blocks have one, f32.
   Value minimum();
   // Formats with minima of 6 bits: the minima of groups 2 pair and 2 pair + 1 as two i16, and what multiplies them.
@@ -83,6 +113,10 @@ class ByteBlock : Lanes {
   enum Base { kBlock, kCodes, kUpper };
   // Four words of each column from byte `at` on, transposed.
   const Values& raw(int64_t at, Base base = kBlock);
+  // A packed B keeps the bytes before its words of codes apart, and those after (core/packed.h).
+  bool is_apart(int64_t at) const;
+  Value packed(int64_t at, mlir::Type element, Value before) const;
+  Value half_at(int64_t at);
   bool keeps_upper() const { return layout.planes == f.block; }
   Value half(Value words, int64_t at);
   Value upper_bits(int64_t g, int64_t w);
@@ -93,8 +127,8 @@ class ByteBlock : Lanes {
   const CpuTile& t;
   const ByteFormat& f;
   const BlockLayout& layout;
-  const Values& columns;
-  Value byte, run;
+  const BlockColumns& columns;
+  Value block, byte, run;
   Value kept;  // in a loop: where keep() stored to
   // Kept, because the fences of "bytes" keep LLVM from sharing them.
   std::map<std::pair<Base, int64_t>, Values> raws;

@@ -1,0 +1,198 @@
+// Candidates of "bytes" and "amx_bytes": A is rounded to bytes and multiplied by B in quantised blocks.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/packed.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
+#include "kernels/matmul/cpu/candidates_streamed.h"
+#include "kernels/matmul/cpu/shape.h"
+
+namespace lathe {
+namespace {
+
+// Up to here a task has all rows of A.
+constexpr int64_t kStreamedMaxM = 64;
+// Elements of a column that are decoded together; columns and rows of an AMX tile.
+constexpr int64_t kGroup = 32, kSide = 16;
+// Cycles to round an element of A to a byte.
+constexpr double kRoundCycles = 0.3;
+
+// How a target multiplies bytes with vectors.
+struct ByteRates {
+  explicit ByteRates(const Target& target)
+      : has_vnni(target.has("avx512vnni")), lanes(has_vnni ? 16 : 8), rows(has_vnni ? 16 : 4) {}
+  bool has_vnni;
+  int32_t lanes;
+  // Rows whose sums stay in registers beside a group's eight words of B.
+  int32_t rows;
+  // Instructions for a row and kGroup elements: with VNNI eight products of bytes, a conversion, a multiplication and an
+  // FMA; else each product takes two instructions more.
+  double row_instructions() const { return has_vnni ? 10.5 : 24; }
+};
+
+std::string refusal(const ProblemClass& c, const Target& target) {
+  if (!is_blocks(c.b)) return "needs B in blocks";
+  if (c.math != Math::kInt8) return "needs math int8, which allows rounding A to i8";
+  if (c.trans_a != 0) return "A is not K-contiguous";
+  if (target.arch != "x86-64" || !target.has("avx2")) return "target has no AVX2";
+  if (c.determinism == Determinism::kBatchInvariant)
+    return "batch_invariant needs the numeric recipe of 'panel' for every M";
+  return "";
+}
+
+class BytesPricing {
+ public:
+  explicit BytesPricing(const CandidateContext& context)
+      : context_(context), rates_(context), s_(context.problem), bytes_(context.facts.target) {}
+
+  void enumerate_vectors(CompileConfig config, std::vector<RankedPlan>* out) const;
+  void enumerate_tiles(CompileConfig config, std::vector<RankedPlan>* out) const;
+
+ private:
+  // Cycles to decode kGroup elements of a vector of columns. Packed blocks need no transposition.
+  double decode_cycles() const {
+    constexpr double kPacked = 0.6;
+    return row_of(context_.problem.b).decode_bytes_cycles * (context_.problem.packed_b ? kPacked : 1);
+  }
+  bool has_group_scales() const { return block_elements(context_.problem.b) > kGroup; }
+  std::string recipe() const {
+    return absl::StrCat("A rounded to bytes by ", block_elements(context_.problem.b),
+                        "; exact sums, scaled; fma f32, K ascending");
+  }
+  double vector_cycles(double rows, double passes, double n, double k) const {
+    const double group = passes * decode_cycles() + rows * bytes_.row_instructions() / rates_.fma_units;
+    return std::ceil(n / bytes_.lanes) * k / kGroup * group + rows * k * kRoundCycles;
+  }
+  double tile_cycles(double rows, double n, double k) const;
+  void append_task(CompileConfig config, double (BytesPricing::*cycles)(double, double, double) const,
+                   std::vector<RankedPlan>* out) const;
+  double blocked_vector_cycles(double rows, double n, double k) const {
+    const double passes = std::ceil(rows / bytes_.rows);
+    return vector_cycles(passes * bytes_.rows, passes, n, k);
+  }
+
+  const CandidateContext& context_;
+  const CpuRates rates_;
+  const MatmulSizes s_;
+  const ByteRates bytes_;
+};
+
+// A product of AMX tiles takes 16 cycles. With a scale for each group every product is scaled, by three vector
+// instructions per row; else two products, of both bytes of the scaled weights, are added up over a whole block.
+double BytesPricing::tile_cycles(double rows, double n, double k) const {
+  constexpr double kScaledGroup = 32, kPlanesGroup = 20, kDecodePlanes = 2.5, kDecodeGroup = 1.2;
+  const double group = has_group_scales() ? kPlanesGroup : kScaledGroup;
+  const double decode = decode_cycles() * (has_group_scales() ? kDecodePlanes : kDecodeGroup);
+  const double least = has_group_scales() ? 2 * kSide : kSide;
+  const double row_tiles = std::ceil(rows / least) * least / kSide;
+  return std::ceil(n / kSide) * k / kGroup * (decode + row_tiles * group) + rows * k * kRoundCycles;
+}
+
+// Tasks of tile_m by tile_n, over all of K.
+void BytesPricing::append_task(CompileConfig config,
+                               double (BytesPricing::*cycles)(double, double, double) const,
+                               std::vector<RankedPlan>* out) const {
+  const double row_tiles = std::ceil(double(s_.m) / config.tile_m);
+  const double column_tiles = std::ceil(double(s_.n) / config.tile_n);
+  const double tasks = row_tiles * column_tiles, bandwidth = rates_.bandwidth(tasks), k = double(s_.k);
+  const auto seconds = [&](double rows, double columns) {
+    const double memory =
+        (columns * k * s_.b_bytes + rows * k * s_.input_bytes + rows * columns * s_.output_bytes) / bandwidth;
+    return CpuRates::overlap((this->*cycles)(rows, columns, k) / rates_.clock_hz, memory);
+  };
+  const double largest =
+      seconds(std::min<double>(config.tile_m, double(s_.m)), std::min<double>(config.tile_n, double(s_.n)));
+  const double average = seconds(double(s_.m) / row_tiles, double(s_.n) / column_tiles);
+  const double predicted = rates_.schedule_seconds(tasks, average, largest);
+  if (!context_.wants(predicted)) return;
+  RankedPlan r;
+  r.plan.config = config;
+  r.plan.predicted_seconds = predicted;
+  r.plan.numeric_recipe = absl::StrCat(recipe(), "; ", merge_recipe(1));
+  out->push_back(std::move(r));
+}
+
+constexpr int32_t kTileColumns[] = {64, 128, 256, 512, 1024};
+
+void BytesPricing::enumerate_vectors(CompileConfig config, std::vector<RankedPlan>* out) const {
+  config.lanes = config.register_n = bytes_.lanes;
+  // A core that reads fast prefetches the next columns into L1.
+  config.prefetch = static_cast<int32_t>(rates_.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
+  if (s_.m <= kStreamedMaxM) {
+    const auto passes = static_cast<int32_t>(ceil_div(s_.m, bytes_.rows));
+    config.register_m = static_cast<int32_t>(ceil_div(s_.m, passes));
+    const double rows = double(config.register_m) * passes;
+    return streamed::append_streamed(
+        context_, rates_, s_, config, {}, recipe(),
+        [&](double n, double k) { return vector_cycles(rows, passes, n, k); }, out);
+  }
+  if (context_.split_k > 1)
+    return reject(context_, config, out, "does not support split_k ", context_.split_k);
+  config.register_m = bytes_.rows;
+  for (int32_t rows : {64, 128}) {
+    for (int32_t columns : kTileColumns) {
+      config.tile_m = static_cast<int32_t>(std::min(int64_t{rows}, round_up(s_.m, config.register_m)));
+      config.tile_n = static_cast<int32_t>(std::min(int64_t{columns}, round_up(s_.n, kSide)));
+      append_task(config, &BytesPricing::blocked_vector_cycles, out);
+      if (config.tile_n < columns) break;
+    }
+    if (config.tile_m < rows) break;
+  }
+}
+
+void BytesPricing::enumerate_tiles(CompileConfig config, std::vector<RankedPlan>* out) const {
+  constexpr int32_t kTileRows[] = {64, 128, 256, 512, 1024}, kDepths[] = {1024, 2048, 4096};
+  config.lanes = config.register_n = kSide;
+  config.register_m = has_group_scales() ? 2 * kSide : kSide;
+  for (int32_t depth : kDepths) {
+    config.tile_k = static_cast<int32_t>(std::min(int64_t{depth}, s_.k));
+    for (int32_t rows : kTileRows) {
+      config.tile_m = static_cast<int32_t>(std::min(int64_t{rows}, round_up(s_.m, config.register_m)));
+      // Rows of A and decoded columns stay in L2.
+      const int64_t held = int64_t{config.tile_k} * (config.tile_m + 2 * kSide);
+      if (held > static_cast<int64_t>(0.75 * rates_.l2_bytes)) {
+        reject(context_, config, out, "a K block takes ", held, " bytes, more than 3/4 of L2");
+        break;
+      }
+      for (int32_t columns : kTileColumns) {
+        config.tile_n = static_cast<int32_t>(std::min(int64_t{columns}, round_up(s_.n, kSide)));
+        append_task(config, &BytesPricing::tile_cycles, out);
+        if (config.tile_n < columns) break;
+      }
+      if (config.tile_m < rows) break;
+    }
+    if (config.tile_k < depth) break;
+  }
+}
+
+}  // namespace
+
+void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const Target& target = context.facts.target;
+  const std::string why = refusal(c, target);
+  const auto enumerate = [&](KernelKind kind, bool packed, bool tiles) {
+    CompileConfig config;
+    config.kernel = kind;
+    if (!why.empty()) return reject(context, config, out, why);
+    if (packed != (c.packed_b == kColumns16))
+      return reject(context, config, out, packed ? "needs packed B" : "does not support packed B");
+    if (!tiles) return BytesPricing(context).enumerate_vectors(config, out);
+    if (!target.has("amx-int8") || !target.has("avx512bw"))
+      return reject(context, config, out, "target has no amx-int8 with AVX-512");
+    if (c.m_hi <= kSide / 2)
+      return reject(context, config, out, "M ", c.m_hi, " fills less than half of a tile of ", kSide,
+                    " rows");
+    if (context.split_k > 1)
+      return reject(context, config, out, "does not support split_k ", context.split_k);
+    BytesPricing(context).enumerate_tiles(config, out);
+  };
+  enumerate(KernelKind::kBytes, false, false);
+  enumerate(KernelKind::kBytesPacked, true, false);
+  enumerate(KernelKind::kAmxBytes, false, true);
+  enumerate(KernelKind::kAmxBytesPacked, true, true);
+}
+
+}  // namespace lathe

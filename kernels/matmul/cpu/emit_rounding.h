@@ -1,0 +1,38 @@
+// Rows of A rounded to bytes block by block, as ggml's CPU backend rounds them (its Q8_0, Q8_1 and Q8_K).
+#pragma once
+
+#include "kernels/matmul/cpu/emit.h"
+#include "kernels/matmul/cpu/emit_byte_blocks.h"
+
+namespace lathe::emit {
+
+// The fields of each row in the packing memory, in words: a scale per group of 32 elements; then per scale of the
+// weights the first sum (what A's bytes times the weights' offset add); then what multiplies the minima.
+struct RoundedRows {
+  enum class Bytes : int8_t {
+    kByRow,   // the bytes of a row begin its fields, group after group
+    kInTiles  // before all fields, in the order of AMX tiles: 16 rows by `tile_groups` groups
+  };
+  RoundedRows(const ByteFormat& f, int64_t rows, int64_t depth, int64_t lanes, Bytes order,
+              int64_t tile_groups = 1);
+
+  static constexpr int64_t kTileRows = 16;
+  Bytes order;
+  int64_t tile_groups, groups;
+  int64_t tiles;                   // words before the fields of row 0
+  int64_t scales, firsts, minima;  // from the first field of a row on
+  int64_t pitch;                   // from row to row
+  int64_t words;                   // of everything
+
+  // The first field of row i.
+  Value row(Emit& e, Value i) const { return e.add(e.mul(i, pitch), tiles); }
+  // The bytes of a group of row i.
+  Value bytes(Emit& e, Value i, Value group) const;
+};
+
+// Rounds all rows of A, from element `k0` of the tile's K on. `depth` is whole blocks, at most that of `rows`. The
+// rows begin at word `first` of the packing memory.
+void round_rows(Emit& e, const CpuTile& t, const ByteFormat& f, const RoundedRows& rows, int64_t first,
+                Value k0, Value depth);
+
+}  // namespace lathe::emit
