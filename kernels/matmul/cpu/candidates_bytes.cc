@@ -1,5 +1,6 @@
 // Candidates of "bytes" and "amx_bytes": A is rounded to bytes and multiplied by B in quantised blocks.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,6 +57,10 @@ class BytesPricing {
     constexpr double kPacked = 0.6;
     return row_of(context_.problem.b).decode_bytes_cycles * (context_.problem.packed_b ? kPacked : 1);
   }
+  // A core that reads fast prefetches the next columns into L1.
+  int32_t fetch() const {
+    return static_cast<int32_t>(rates_.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
+  }
   bool has_group_scales() const { return block_elements(context_.problem.b) > kGroup; }
   std::string recipe() const {
     return absl::StrCat("A rounded to bytes by ", block_elements(context_.problem.b),
@@ -65,10 +70,10 @@ class BytesPricing {
     const double group = passes * decode_cycles() + rows * bytes_.row_instructions() / rates_.fma_units;
     return std::ceil(n / bytes_.lanes) * k / kGroup * group + rows * k * kRoundCycles;
   }
-  double tile_cycles(double rows, double n, double k) const;
-  void append_task(CompileConfig config, double (BytesPricing::*cycles)(double, double, double) const,
-                   std::vector<RankedPlan>* out) const;
-  double blocked_vector_cycles(double rows, double n, double k) const {
+  double tile_cycles(const CompileConfig& config, double rows, double n, double k) const;
+  using Cycles = double (BytesPricing::*)(const CompileConfig& config, double rows, double n, double k) const;
+  void append_task(CompileConfig config, Cycles cycles, std::vector<RankedPlan>* out) const;
+  double blocked_vector_cycles(const CompileConfig&, double rows, double n, double k) const {
     const double passes = std::ceil(rows / bytes_.rows);
     return vector_cycles(passes * bytes_.rows, passes, n, k);
   }
@@ -79,28 +84,31 @@ class BytesPricing {
   const ByteRates bytes_;
 };
 
-// A product of AMX tiles takes 16 cycles. With a scale for each group every product is scaled, by three vector
-// instructions per row; else two products, of both bytes of the scaled weights, are added up over a whole block.
-double BytesPricing::tile_cycles(double rows, double n, double k) const {
-  constexpr double kScaledGroup = 32, kPlanesGroup = 20, kDecodePlanes = 2.5, kDecodeGroup = 1.2;
-  const double group = has_group_scales() ? kPlanesGroup : kScaledGroup;
-  const double decode = decode_cycles() * (has_group_scales() ? kDecodePlanes : kDecodeGroup);
-  const double least = has_group_scales() ? 2 * kSide : kSide;
-  const double row_tiles = std::ceil(rows / least) * least / kSide;
-  return std::ceil(n / kSide) * k / kGroup * (decode + row_tiles * group) + rows * k * kRoundCycles;
+// Measured on Emerald Rapids for 16 rows and columns and kGroup elements. With a scale for each group every product of
+// tiles is stored and scaled; else two products, of both bytes of the scaled weights, are added up over a whole block.
+// Multiplying two turns ahead costs kStart at the beginning of each K block: per tile of rows with scales for groups,
+// else per tile of columns. The deeper a K block, the further away are its decoded columns.
+double BytesPricing::tile_cycles(const CompileConfig& config, double rows, double n, double k) const {
+  constexpr double kScaledGroup = 75, kPlanesGroup = 60, kDecodePlanes = 9, kDecodeGroup = 1.2;
+  constexpr double kStart = 300, kDeeper = 12, kLeastDepth = 256;
+  const bool planes = has_group_scales();
+  const double row_tiles = std::ceil(rows / kSide), depth = std::min<double>(config.tile_k, k);
+  const double decode = decode_cycles() * (planes ? kDecodePlanes : kDecodeGroup);
+  const double deep = planes ? 0 : kDeeper * std::log2(std::max(1.0, depth / kLeastDepth));
+  const double group = decode + deep + row_tiles * (planes ? kPlanesGroup : kScaledGroup);
+  const double start = std::ceil(k / depth) * kStart * (planes ? 1 : row_tiles);
+  return std::ceil(n / kSide) * (k / kGroup * group + start) + rows * k * kRoundCycles;
 }
 
 // Tasks of tile_m by tile_n, over all of K.
-void BytesPricing::append_task(CompileConfig config,
-                               double (BytesPricing::*cycles)(double, double, double) const,
-                               std::vector<RankedPlan>* out) const {
+void BytesPricing::append_task(CompileConfig config, Cycles cycles, std::vector<RankedPlan>* out) const {
   const double row_tiles = std::ceil(double(s_.m) / config.tile_m);
   const double column_tiles = std::ceil(double(s_.n) / config.tile_n);
   const double tasks = row_tiles * column_tiles, bandwidth = rates_.bandwidth(tasks), k = double(s_.k);
   const auto seconds = [&](double rows, double columns) {
     const double memory =
         (columns * k * s_.b_bytes + rows * k * s_.input_bytes + rows * columns * s_.output_bytes) / bandwidth;
-    return CpuRates::overlap((this->*cycles)(rows, columns, k) / rates_.clock_hz, memory);
+    return CpuRates::overlap((this->*cycles)(config, rows, columns, k) / rates_.clock_hz, memory);
   };
   const double largest =
       seconds(std::min<double>(config.tile_m, double(s_.m)), std::min<double>(config.tile_n, double(s_.n)));
@@ -114,12 +122,11 @@ void BytesPricing::append_task(CompileConfig config,
   out->push_back(std::move(r));
 }
 
-constexpr int32_t kTileColumns[] = {64, 128, 256, 512, 1024};
+constexpr int32_t kTileColumns[] = {64, 128, 256, 512, 1024, 2048, 4096};
 
 void BytesPricing::enumerate_vectors(CompileConfig config, std::vector<RankedPlan>* out) const {
   config.lanes = config.register_n = bytes_.lanes;
-  // A core that reads fast prefetches the next columns into L1.
-  config.prefetch = static_cast<int32_t>(rates_.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
+  config.prefetch = fetch();
   if (s_.m <= kStreamedMaxM) {
     const auto passes = static_cast<int32_t>(ceil_div(s_.m, bytes_.rows));
     config.register_m = static_cast<int32_t>(ceil_div(s_.m, passes));
@@ -136,17 +143,18 @@ void BytesPricing::enumerate_vectors(CompileConfig config, std::vector<RankedPla
       config.tile_m = static_cast<int32_t>(std::min(int64_t{rows}, round_up(s_.m, config.register_m)));
       config.tile_n = static_cast<int32_t>(std::min(int64_t{columns}, round_up(s_.n, kSide)));
       append_task(config, &BytesPricing::blocked_vector_cycles, out);
-      if (config.tile_n < columns) break;
+      if (config.tile_n >= s_.n) break;
     }
-    if (config.tile_m < rows) break;
+    if (config.tile_m >= s_.m) break;
   }
 }
 
 void BytesPricing::enumerate_tiles(CompileConfig config, std::vector<RankedPlan>* out) const {
-  constexpr int32_t kTileRows[] = {64, 128, 256, 512, 1024}, kDepths[] = {1024, 2048, 4096};
-  config.lanes = config.register_n = kSide;
-  config.register_m = has_group_scales() ? 2 * kSide : kSide;
-  for (int32_t depth : kDepths) {
+  constexpr int32_t kTileRows[] = {64, 128, 256, 512, 1024};
+  config.lanes = config.register_m = kSide;
+  config.prefetch = fetch();
+  config.register_n = has_group_scales() ? 2 * kSide : kSide;
+  for (int32_t depth : {256, 512, 1024, 2048}) {
     config.tile_k = static_cast<int32_t>(std::min(int64_t{depth}, s_.k));
     for (int32_t rows : kTileRows) {
       config.tile_m = static_cast<int32_t>(std::min(int64_t{rows}, round_up(s_.m, config.register_m)));
@@ -157,13 +165,13 @@ void BytesPricing::enumerate_tiles(CompileConfig config, std::vector<RankedPlan>
         break;
       }
       for (int32_t columns : kTileColumns) {
-        config.tile_n = static_cast<int32_t>(std::min(int64_t{columns}, round_up(s_.n, kSide)));
+        config.tile_n = static_cast<int32_t>(std::min(int64_t{columns}, round_up(s_.n, config.register_n)));
         append_task(config, &BytesPricing::tile_cycles, out);
-        if (config.tile_n < columns) break;
+        if (config.tile_n >= s_.n) break;
       }
-      if (config.tile_m < rows) break;
+      if (config.tile_m >= s_.m) break;
     }
-    if (config.tile_k < depth) break;
+    if (config.tile_k >= s_.k) break;
   }
 }
 

@@ -20,23 +20,31 @@ constexpr int64_t kTileWords = 256;  // of a whole tile
 constexpr int64_t kWords = ByteFormat::kWords;
 
 bool has_group_scales(const ByteFormat& f) { return f.groups() > 1; }
+// Columns that are multiplied at once, in tiles. Planes need as many bytes of A for twice as many products.
+int64_t column_tiles(const ByteFormat& f) { return has_group_scales(f) ? 2 : 1; }
 
 // Where everything lies in the packing memory, in words.
 struct AmxBytesLayout {
   AmxBytesLayout(const CpuTile& t, const ByteFormat& f)
       : depth(std::min(t.tile_k, round_up(t.most_depth, f.block))),
-        rows(f, round_up(t.tile_rows, t.register_rows), depth, kSide, RoundedRows::Bytes::kInTiles,
+        rows(f, round_up(t.tile_rows, t.register_rows), t.most_depth, kSide, RoundedRows::Bytes::kInTiles,
              has_group_scales(f) ? 2 : 1),
         a(kSide),  // after the tile configuration
         tiles(a + rows.words),
-        scales(tiles + depth * kSide / 4 * (has_group_scales(f) ? 2 : 1)),
+        scales(depth * kSide / 4 * (has_group_scales(f) ? 2 : 1)),
         minima(scales + depth / f.block * kSide),
-        sums(minima + (f.has_minimum ? depth / f.block * kMinima * kSide : 0)),
-        words(sums + 4 * kTileWords) {}
+        pitch(minima + (f.has_minimum ? depth / f.block * kMinima * kSide : 0)),
+        sums(tiles + column_tiles(f) * pitch),
+        words(sums + 2 * kSumTiles * kTileWords) {}
+  static constexpr int64_t kSumTiles =
+      4;  // sums on their way from tiles to vectors; there are two such buffers
   static constexpr int64_t kMinima = 5;  // vectors per block: four of pairs and their scale, or one
   int64_t depth;
   RoundedRows rows;
-  int64_t a, tiles, scales, minima, sums, words;
+  int64_t a;
+  int64_t tiles;                  // of the first 16 columns
+  int64_t scales, minima, pitch;  // from there on: their scales, their minima, the next 16 columns
+  int64_t sums, words;
 };
 
 class AmxBytes : ByteArithmetic {
@@ -48,18 +56,17 @@ class AmxBytes : ByteArithmetic {
     configure();
     e.loop(e.idx(0), e.mul(e.idx(round_up(t.tile_rows, t.register_rows)), t.ld), kSide,
            [&](Value i) { e.store_vector(e.splat(f32s(), 0.0), t.accumulators, i); });
-    e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k0) {
-      Value depth = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
-      Value first = e.div(k0, e.idx(f.block)), blocks = e.div(depth, e.idx(f.block));
-      round_rows(e, t, f, at.rows, at.a, k0, depth);
-      e.loop(e.idx(0), t.columns, kSide, [&](Value j) {
-        const BlockColumns columns(e, t, j);
-        e.loop(e.idx(0), blocks, 1, [&](Value block) {
-          ByteBlock b(e, t, f, columns, e.add(first, block));
-          has_group_scales(f) ? decode_planes(b, block) : decode_group(b, block);
-        });
-        e.loop(e.idx(0), t.rows, t.register_rows, [&](Value i) {
-          has_group_scales(f) ? multiply_planes(i, j, blocks) : multiply_groups(i, j, blocks);
+    round_rows(e, t, f, at.rows, at.a, e.idx(0), t.depth);
+    // The sums of so many columns stay in L2 during all K blocks.
+    e.loop(e.idx(0), t.columns, kAmxBytesColumns, [&](Value j0) {
+      Value end = e.min(e.add(j0, kAmxBytesColumns), t.columns);
+      e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k0) {
+        Value depth = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
+        const Blocks blocks{e.div(k0, e.idx(f.block)), e.div(depth, e.idx(f.block))};
+        e.loop(j0, end, t.register_columns, [&](Value j) {
+          e.loop(e.idx(0), e.idx(column_tiles(f)), 1,
+                 [&](Value c) { decode(e.add(j, e.mul(c, kSide)), c, blocks); });
+          has_group_scales(f) ? multiply_planes(j, blocks) : multiply_groups(j, blocks);
         });
       });
     });
@@ -67,6 +74,11 @@ class AmxBytes : ByteArithmetic {
   }
 
  private:
+  // The blocks of a K block: the first one, and how many.
+  struct Blocks {
+    Value first, count;
+  };
+
   // --- tiles
   Value number(int64_t tile) {
     return LLVM::ConstantOp::create(e.b, e.loc, e.b.getI8Type(), e.b.getI8IntegerAttr(tile));
@@ -109,12 +121,26 @@ class AmxBytes : ByteArithmetic {
   void store(Value x, Value word) { e.store_vector(as(f32s(), x), t.packing, word); }
   Value load_words(Value word) { return as(i32s(), e.load_vector(t.packing, word, kSide)); }
   Value load_floats(Value word) { return e.load_vector(t.packing, word, kSide); }
-  Value scale_at(Value block) { return e.add(e.mul(block, kSide), at.scales); }
-  Value minimum_at(Value block, int64_t i) {
-    return e.add(e.mul(block, AmxBytesLayout::kMinima * kSide), at.minima + i * kSide);
+  // `to`: the tiles of 16 columns.
+  Value scale_at(Value to, Value block) { return e.add(e.mul(block, kSide), e.add(to, at.scales)); }
+  Value minimum_at(Value to, Value block, int64_t i) {
+    return e.add(e.mul(block, AmxBytesLayout::kMinima * kSide), e.add(to, at.minima + i * kSide));
   }
 
-  void decode_group(ByteBlock& b, Value block) {
+  // Decodes 16 columns from column j on, the `c`-th tile of columns.
+  void decode(Value j, Value c, const Blocks& blocks) {
+    const BlockColumns columns(e, t, j);
+    Value to = e.add(e.mul(c, at.pitch), at.tiles);
+    e.loop(e.idx(0), blocks.count, 1, [&](Value block) {
+      Value number = e.add(blocks.first, block);
+      for (int64_t g = 0; g < f.groups(); ++g)
+        prefetch_group(e, t, f, e.add(j, t.register_columns), e.add(e.mul(number, f.groups()), g));
+      ByteBlock b(e, t, f, columns, number);
+      has_group_scales(f) ? decode_planes(b, block, to) : decode_group(b, block, to);
+    });
+  }
+
+  void decode_group(ByteBlock& b, Value block, Value to) {
     const VectorType bytes = e.vec(4 * kSide, e.b.getI8Type());
     const Values words = b.words(0);
     for (int64_t w = 0; w < kWords; ++w) {
@@ -125,10 +151,10 @@ class AmxBytes : ByteArithmetic {
         x = arith::SubIOp::create(e.b, e.loc, vector::BitCastOp::create(e.b, e.loc, bytes, x), offset);
         x = vector::BitCastOp::create(e.b, e.loc, i32s(), x);
       }
-      store(x, e.add(e.mul(block, kWords * kSide), at.tiles + w * kSide));
+      store(x, e.add(e.mul(block, kWords * kSide), e.add(to, w * kSide)));
     }
-    e.store_vector(b.scale(0, 0), t.packing, scale_at(block));
-    if (f.has_minimum) e.store_vector(b.minimum(), t.packing, minimum_at(block, 0));
+    e.store_vector(b.scale(0, 0), t.packing, scale_at(to, block));
+    if (f.has_minimum) e.store_vector(b.minimum(), t.packing, minimum_at(to, block, 0));
   }
 
   // Vectors of 16-bit numbers, two in each lane.
@@ -144,8 +170,8 @@ class AmxBytes : ByteArithmetic {
   Value either(Value x, Value y) { return arith::OrIOp::create(e.b, e.loc, x, y); }
 
   // The products of weights and integer scales: their lower bytes, and their upper ones.
-  void decode_planes(ByteBlock& b, Value block) {
-    Value tiles = e.add(e.mul(block, f.block * kSide / 2), at.tiles);
+  void decode_planes(ByteBlock& b, Value block, Value to) {
+    Value tiles = e.add(e.mul(block, f.block * kSide / 2), to);
     const int64_t part_words = kWords / f.scales_of_group();
     for (int64_t g = 0; g < f.groups(); ++g) {
       const Values words = b.words(g);
@@ -170,114 +196,171 @@ class AmxBytes : ByteArithmetic {
         put(either(down(even), masked(odd, 0xff00 - 0x10000)), kTileWords);
       }
     }
-    e.store_vector(b.block_scale(), t.packing, scale_at(block));
+    e.store_vector(b.block_scale(), t.packing, scale_at(to, block));
     if (!f.has_minimum) return;
-    for (int64_t p = 0; p < f.groups() / 2; ++p) store(b.minimum_pair(p), minimum_at(block, p));
-    e.store_vector(b.minimum_scale(), t.packing, minimum_at(block, f.groups() / 2));
+    for (int64_t p = 0; p < f.groups() / 2; ++p) store(b.minimum_pair(p), minimum_at(to, block, p));
+    e.store_vector(b.minimum_scale(), t.packing, minimum_at(to, block, f.groups() / 2));
   }
 
   // --- products
-  // A field of row i of A in all lanes.
-  Value field(Value i, Value word) {
-    return e.broadcast(e.load(t.packing, e.add(e.add(at.rows.row(e, i), at.a), word)), kSide);
+  // Field `word` of the row that is `r` below the one whose fields begin at `row`, in all lanes.
+  Value field(Value row, int64_t r, Value word) {
+    return e.broadcast(e.load(t.packing, e.add(e.add(row, word), r * at.rows.pitch)), kSide);
   }
+  Value fields_of(Value i) { return e.add(at.rows.row(e, i), at.a); }
   Value accumulator(Value i, Value j) { return e.add(e.mul(i, t.ld), j); }
   Value a_tiles(Value i) {
     return e.add(e.mul(e.div(i, e.idx(kSide)), at.rows.groups * kSide * kWords), at.a);
   }
+  // Sums go from tiles to vectors through memory. A vector load waits until a tile store before it is complete, so turn
+  // n stores the sums of turn n + 1, in the other one of two buffers, and multiplies for turn n + 2.
+  Value buffer(Value turn) {
+    return e.add(e.mul(e.rem(turn, e.idx(2)), AmxBytesLayout::kSumTiles * kTileWords), at.sums);
+  }
+  void store_sums(int64_t tile, Value buffer, int64_t slot) {
+    move("llvm.x86.tilestored64", tile, e.add(buffer, slot * kTileWords), kSide);
+  }
+  Value load_sums(Value buffer, int64_t slot, Value line) {
+    return load_words(e.add(e.add(buffer, line), slot * kTileWords));
+  }
 
-  // 16 rows by 16 columns; two groups at a time, so that tiles and vectors work side by side.
-  void multiply_groups(Value i, Value j, Value groups) {
-    Value a = a_tiles(i);
-    Values sums;
-    for (int64_t r = 0; r < kSide; ++r)
-      sums.push_back(e.load_vector(t.accumulators, accumulator(e.add(i, r), j), kSide));
-    const auto tile = [&](Value g, int64_t slot) {
-      zero(3 * slot);
-      load_a(3 * slot + 1, e.add(a, e.mul(g, kSide * kWords)));
-      load_b(3 * slot + 2, e.add(e.mul(g, kWords * kSide), at.tiles));
-      multiply_tiles("llvm.x86.tdpbssd", 3 * slot, 3 * slot + 1, 3 * slot + 2);
-      move("llvm.x86.tilestored64", 3 * slot, e.idx(at.sums + slot * kTileWords), kSide);
+  // 16 columns by all rows, 16 rows and two groups at a time.
+  void multiply_groups(Value j, const Blocks& groups) {
+    Value to = e.idx(at.tiles), last = e.sub(groups.count, e.idx(1));
+    const auto multiply = [&](Value a, Value g0) {
+      for (int64_t slot = 0; slot < 2; ++slot) {
+        Value g = e.min(e.add(g0, slot), last);
+        zero(3 * slot);
+        load_a(3 * slot + 1, e.add(a, e.mul(g, kSide * kWords)));
+        load_b(3 * slot + 2, e.add(e.mul(g, kWords * kSide), to));
+        multiply_tiles("llvm.x86.tdpbssd", 3 * slot, 3 * slot + 1, 3 * slot + 2);
+      }
     };
-    const auto scale = [&](Value g, int64_t slot, Values x) {
-      Value of_b = load_floats(scale_at(g)),
-            minimum = f.has_minimum ? load_floats(minimum_at(g, 0)) : Value();
+    const auto store = [&](Value turn) {
+      for (int64_t slot = 0; slot < 2; ++slot) store_sums(3 * slot, buffer(turn), slot);
+    };
+    const auto scale = [&](Value fields, Value g, Value from, int64_t slot, Values x) {
+      Value of_b = load_floats(scale_at(to, g)), word = e.add(groups.first, g);
+      Value minimum = f.has_minimum ? load_floats(minimum_at(to, g, 0)) : Value();
       for (int64_t r = 0; r < kSide; ++r) {
-        Value exact = load_words(e.idx(at.sums + slot * kTileWords + r * kSide)), row = e.add(i, r);
-        x[r] = e.fma(to_f32(exact), mul(of_b, field(row, e.add(g, at.rows.scales))), x[r]);
-        if (minimum) x[r] = e.fma(minimum, field(row, e.add(g, at.rows.minima)), x[r]);
+        Value of_a = field(fields, r, e.add(word, at.rows.scales));
+        x[r] = e.fma(to_f32(load_sums(from, slot, e.idx(r * kSide))), mul(of_b, of_a), x[r]);
+        if (minimum) x[r] = e.fma(minimum, field(fields, r, e.add(word, at.rows.minima)), x[r]);
       }
       return x;
     };
-    Value pairs = e.mul(e.div(groups, e.idx(2)), 2);
-    sums = e.loop(e.idx(0), pairs, 2, sums, [&](Value g, const Values& carried) {
-      Value next = e.add(g, 1);
-      tile(g, 0);
-      tile(next, 1);
-      return scale(next, 1, scale(g, 0, carried));
+    e.loop(e.idx(0), t.rows, kSide, [&](Value i) {
+      Value a = e.add(a_tiles(i), e.mul(groups.first, kSide * kWords)), fields = fields_of(i);
+      Value first = accumulator(i, j), pairs = e.div(groups.count, e.idx(2));
+      Values sums;
+      for (int64_t r = 0; r < kSide; ++r)
+        sums.push_back(e.load_vector(t.accumulators, e.add(first, r * t.ld), kSide));
+      multiply(a, e.idx(0));
+      store(e.idx(0));
+      multiply(a, e.idx(2));
+      sums = e.loop(e.idx(0), pairs, 1, sums, [&](Value turn, const Values& carried) {
+        Value g = e.mul(turn, 2), from = buffer(turn);
+        store(e.add(turn, 1));
+        multiply(a, e.add(g, 4));
+        return scale(fields, e.add(g, 1), from, 1, scale(fields, g, from, 0, carried));
+      });
+      // The last of an odd number of groups.
+      sums = e.loop(e.mul(pairs, 2), groups.count, 1, sums, [&](Value g, const Values& carried) {
+        return scale(fields, g, buffer(pairs), 0, carried);
+      });
+      for (int64_t r = 0; r < kSide; ++r) e.store_vector(sums[r], t.accumulators, e.add(first, r * t.ld));
     });
-    sums = e.loop(pairs, groups, 1, sums, [&](Value g, const Values& carried) {
-      tile(g, 0);
-      return scale(g, 0, carried);
-    });
-    for (int64_t r = 0; r < kSide; ++r) e.store_vector(sums[r], t.accumulators, accumulator(e.add(i, r), j));
   }
 
-  // 32 rows by 16 columns. Tiles 0 to 3: the sums of both planes of the first rows, then of the others.
-  void multiply_planes(Value i, Value j, Value blocks) {
-    constexpr int64_t kA = 4, kB = 6, kRowTiles = 2, kPlanes = 2;
+  // A turn of multiply_planes(): 16 rows from row i on, and a block of the K block.
+  struct Turn {
+    Value i, block;
+  };
+  Turn after(const Turn& turn, const Blocks& blocks) {
+    Value next = e.add(turn.block, 1), more = e.less(next, blocks.count);
+    return {arith::SelectOp::create(e.b, e.loc, more, turn.i, e.add(turn.i, kSide)),
+            arith::SelectOp::create(e.b, e.loc, more, next, e.idx(0))};
+  }
+
+  // 32 columns by all rows, 16 rows and a block at a time.
+  void multiply_planes(Value j, const Blocks& blocks) {
+    constexpr int64_t kA = 4, kB = 5;  // tiles beside the sums, which are by tile of columns and plane
     const int64_t steps = f.groups() / 2;
-    Value a = a_tiles(i);
-    e.loop(e.idx(0), blocks, 1, [&](Value block) {
-      for (int64_t s = 0; s < kRowTiles * kPlanes; ++s) zero(s);
+    Value row_tiles = e.ceil_div(t.rows, e.idx(kSide)), last = e.mul(e.sub(row_tiles, e.idx(1)), kSide);
+    const auto multiply = [&](const Turn& turn) {
+      Value a =
+          e.add(a_tiles(e.min(turn.i, last)), e.mul(e.add(blocks.first, turn.block), steps * kTileWords));
+      Value b = e.add(e.mul(turn.block, steps * 2 * kTileWords), at.tiles);
+      for (int64_t s = 0; s < AmxBytesLayout::kSumTiles; ++s) zero(s);
       for (int64_t step = 0; step < steps; ++step) {
-        Value k = e.add(e.mul(block, steps), step);
-        for (int64_t r = 0; r < kRowTiles; ++r)
-          load_a(kA + r, e.add(e.add(a, e.mul(k, kTileWords)), r * at.rows.groups * kSide * kWords));
-        for (int64_t plane = 0; plane < kPlanes; ++plane) {
-          load_b(kB + plane, e.add(e.mul(k, kPlanes * kTileWords), at.tiles + plane * kTileWords));
-          for (int64_t r = 0; r < kRowTiles; ++r)
-            multiply_tiles(plane == 0 ? "llvm.x86.tdpbsud" : "llvm.x86.tdpbssd", r * kPlanes + plane, kA + r,
-                           kB + plane);
+        load_a(kA, e.add(a, step * kTileWords));
+        for (int64_t s = 0; s < AmxBytesLayout::kSumTiles; ++s) {
+          const int64_t tile = kB + s % 3, plane = s % 2;
+          load_b(tile, e.add(b, s / 2 * at.pitch + (2 * step + plane) * kTileWords));
+          multiply_tiles(plane == 0 ? "llvm.x86.tdpbsud" : "llvm.x86.tdpbssd", s, kA, tile);
         }
       }
-      for (int64_t s = 0; s < kRowTiles * kPlanes; ++s)
-        move("llvm.x86.tilestored64", s, e.idx(at.sums + s * kTileWords), kSide);
-      scale_planes(i, j, block);
-    });
+    };
+    const auto store = [&](Value turn) {
+      for (int64_t s = 0; s < AmxBytesLayout::kSumTiles; ++s) store_sums(s, buffer(turn), s);
+    };
+    const Turn start{e.idx(0), e.idx(0)}, second = after(start, blocks), third = after(second, blocks);
+    multiply(start);
+    store(e.idx(0));
+    multiply(second);
+    e.loop(e.idx(0), e.mul(row_tiles, blocks.count), 1, {start.i, start.block, third.i, third.block},
+           [&](Value number, const Values& carried) -> Values {
+             const Turn now{carried[0], carried[1]}, ahead{carried[2], carried[3]};
+             store(e.add(number, 1));
+             multiply(ahead);
+             scale_planes(now, j, buffer(number), blocks);
+             const Turn next = after(now, blocks), later = after(ahead, blocks);
+             return {next.i, next.block, later.i, later.block};
+           });
   }
 
-  void scale_planes(Value i, Value j, Value block) {
-    constexpr int64_t kRows = 2 * kSide, kUnroll = 4;
-    Value of_b = load_floats(scale_at(block)), of_minima;
-    Values minima;
-    for (int64_t p = 0; f.has_minimum && p < f.groups() / 2; ++p)
-      minima.push_back(as_shorts(load_words(minimum_at(block, p))));
-    if (f.has_minimum) of_minima = load_floats(minimum_at(block, f.groups() / 2));
-    Value group = e.mul(block, f.groups());
-    e.loop(e.idx(0), e.idx(kRows), kUnroll, [&](Value r0) {
+  void scale_planes(const Turn& turn, Value j, Value from, const Blocks& blocks) {
+    constexpr int64_t kUnroll = 4;
+    struct Columns {
+      Value scale, of_minima;
+      Values minima;
+    };
+    std::vector<Columns> columns;
+    for (int64_t c = 0; c < column_tiles(f); ++c) {
+      Value to = e.idx(at.tiles + c * at.pitch);
+      columns.push_back({load_floats(scale_at(to, turn.block)), nullptr, {}});
+      if (!f.has_minimum) continue;
+      for (int64_t p = 0; p < f.groups() / 2; ++p)
+        columns.back().minima.push_back(as_shorts(load_words(minimum_at(to, turn.block, p))));
+      columns.back().of_minima = load_floats(minimum_at(to, turn.block, f.groups() / 2));
+    }
+    Value of_rows = e.add(blocks.first, turn.block);
+    Value scale_word = e.add(e.mul(of_rows, f.groups()), at.rows.scales);
+    Value minimum_word = e.add(e.mul(of_rows, f.groups() / 2), at.rows.minima);
+    e.loop(e.idx(0), e.idx(kSide), kUnroll, [&](Value r0) {
+      Value i = e.add(turn.i, r0), fields = fields_of(i), first = accumulator(i, j), line = e.mul(r0, kSide);
       for (int64_t u = 0; u < kUnroll; ++u) {
-        Value r = e.add(r0, u), row = e.add(i, r);
-        // Rows of the second tile come after both planes of the first.
-        Value tile = e.mul(e.div(r, e.idx(kSide)), kTileWords);
-        Value lower = e.add(e.add(e.mul(r, kSide), tile), at.sums);
-        Value high = arith::ShLIOp::create(e.b, e.loc, load_words(e.add(lower, kTileWords)), all(8));
-        Value exact = add(load_words(lower), high);
-        Value of_a = field(row, e.add(group, at.rows.scales));
-        Value sum = e.load_vector(t.accumulators, accumulator(row, j), kSide);
-        sum = e.fma(to_f32(exact), mul(of_b, of_a), sum);
-        if (f.has_minimum) sum = e.fma(to_f32(minima_of(row, block, minima)), mul(of_minima, of_a), sum);
-        e.store_vector(sum, t.accumulators, accumulator(row, j));
+        Value of_a = field(fields, u, scale_word);
+        for (int64_t c = 0; c < column_tiles(f); ++c) {
+          Value to = e.add(line, u * kSide), upper = load_sums(from, 2 * c + 1, to);
+          Value exact = add(load_sums(from, 2 * c, to), arith::ShLIOp::create(e.b, e.loc, upper, all(8)));
+          Value place = e.add(first, u * t.ld + c * kSide);
+          Value sum = e.load_vector(t.accumulators, place, kSide);
+          sum = e.fma(to_f32(exact), mul(columns[c].scale, of_a), sum);
+          if (f.has_minimum)
+            sum = e.fma(to_f32(minima_of(fields, u, minimum_word, columns[c].minima)),
+                        mul(columns[c].of_minima, of_a), sum);
+          e.store_vector(sum, t.accumulators, place);
+        }
       }
     });
   }
 
   // The exact sum of all minima of a block, times the sums of A's bytes.
-  Value minima_of(Value row, Value block, const Values& minima) {
+  Value minima_of(Value fields, int64_t r, Value word, const Values& minima) {
     Value exact;
-    const auto count = static_cast<int64_t>(minima.size());
-    for (int64_t p = 0; p < count; ++p) {
-      Value a = as_shorts(field(row, e.add(e.mul(block, count), at.rows.minima + p)));
+    for (size_t p = 0; p < minima.size(); ++p) {
+      Value a = as_shorts(field(fields, r, e.add(word, static_cast<int64_t>(p))));
       Value x =
           LLVM::CallIntrinsicOp::create(e.b, e.loc, i32s(), e.b.getStringAttr("llvm.x86.avx512.pmaddw.d.512"),
                                         ValueRange{minima[p], a})
@@ -302,9 +385,9 @@ std::string amx_bytes_refusal(const CpuTile& t) {
   if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous || t.lanes != kSide)
     return "needs B in blocks, a K-contiguous A and 16 lanes";
   const ByteFormat f(t.b.blocks, t.lanes);
-  const int64_t rows = has_group_scales(f) ? 2 * kSide : kSide;
-  if (t.register_rows != rows || t.register_columns != kSide)
-    return absl::StrCat("the register tile must be ", rows, " x ", kSide);
+  if (t.register_rows != kSide || t.register_columns != column_tiles(f) * kSide)
+    return absl::StrCat("the register tile must be ", kSide, " x ", column_tiles(f) * kSide);
+  if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";
   if (t.tile_k <= 0 || t.tile_k % f.block != 0)
     return "tile_k is not a positive multiple of a block's elements";
   return "";

@@ -100,6 +100,20 @@ Value BlockColumns::distance(Emit& e, const ByteFormat& f, Value block) const {
   return e.mul(block, lane ? kPackedColumns * f.bytes : f.bytes);
 }
 
+void prefetch_group(Emit& e, const CpuTile& t, const ByteFormat& f, Value j, Value group) {
+  Value from;
+  if (t.packed_word) {
+    const BlockColumns columns(e, t, j);
+    Value share = e.mul(columns.lane, f.bytes / f.groups());
+    from = e.add(e.add(columns.bytes[0], share), e.mul(group, kPackedColumns * f.bytes / f.groups()));
+  } else {
+    Value turn = e.rem(group, e.idx(t.lanes)), first = e.div(e.sub(group, turn), e.idx(f.groups()));
+    from = e.add(column_byte(e, t, e.add(j, turn)), e.mul(first, f.bytes));
+  }
+  for (int64_t line = 0; line < t.lanes / f.groups() * f.bytes; line += 64)
+    e.prefetch(t.b.memory, e.add(from, line), t.fetch == CpuFetch::kNear ? kIntoL1 : kIntoL2);
+}
+
 bool ByteBlock::is_apart(int64_t at) const {
   const int64_t before = layout.first() % 4, after = f.bytes - (f.bytes - before) % 4;
   return columns.lane && (at < before || at >= after);

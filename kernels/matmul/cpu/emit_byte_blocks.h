@@ -70,6 +70,10 @@ struct BlockColumns {
   Value distance(Emit& e, const ByteFormat& f, Value block) const;
 };
 
+// Prefetches from the columns from j on what they need for a group of 32 elements of each column: a part of one of
+// them in turn. Lanes of a packed panel prefetch their share of it.
+void prefetch_group(Emit& e, const CpuTile& t, const ByteFormat& f, Value j, Value group);
+
 // Decodes one block of as many neighbouring columns as there are lanes.
 class ByteBlock : Lanes {
  public:

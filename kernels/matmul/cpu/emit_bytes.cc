@@ -55,22 +55,6 @@ class Bytes : ByteArithmetic {
     return e.broadcast(e.load(t.packing, e.add(e.mul(i, row.pitch), at)), lanes);
   }
 
-  // Prefetches the next columns: each group of 32 elements a part of one of them in turn. Lanes of a packed panel prefetch
-  // their share of the next panel.
-  void fetch_ahead(Value j, Value group) {
-    Value from;
-    if (t.packed_word) {
-      const BlockColumns next(e, t, e.add(j, kPackedColumns));
-      Value share = e.mul(next.lane, f.bytes / f.groups());
-      from = e.add(e.add(next.bytes[0], share), e.mul(group, kPackedColumns * f.bytes / f.groups()));
-    } else {
-      Value turn = e.rem(group, e.idx(lanes)), first = e.div(e.sub(group, turn), e.idx(f.groups()));
-      from = e.add(column_byte(e, t, e.add(e.add(j, lanes), turn)), e.mul(first, f.bytes));
-    }
-    for (int64_t line = 0; line < lanes / f.groups() * f.bytes; line += 64)
-      e.prefetch(t.b.memory, e.add(from, line), t.fetch == CpuFetch::kNear ? kIntoL1 : kIntoL2);
-  }
-
   // A chain of eight products takes eight latencies, so several rows are computed side by side, few enough that their
   // sums stay in registers. The fences keep the order: LLVM would otherwise load the scales of all rows first and spill
   // the sums.
@@ -102,7 +86,7 @@ class Bytes : ByteArithmetic {
 
   // The same for group `g` of `b`, which is group `group` of the column.
   Values multiply_group(Value i, Value j, ByteBlock& b, int64_t g, Value group, Values sums) {
-    fetch_ahead(j, group);
+    prefetch_group(e, t, f, e.add(j, t.packed_word ? kPackedColumns : lanes), group);
     const Values numbers = b.words(g);
     Values scales;
     for (int64_t part = 0; part < f.scales_of_group(); ++part) scales.push_back(b.scale(g, part));

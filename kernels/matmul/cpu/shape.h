@@ -66,6 +66,9 @@ constexpr bool has_narrow_passes(int64_t vectors, CpuFetch f) {
   return vectors > 1 && f != CpuFetch::kSpread;
 }
 
+// "amx_bytes": columns whose sums stay in L2 while all K blocks are added to them.
+constexpr int64_t kAmxBytesColumns = 256;
+
 // CompileConfig::piece: whole register tiles and whole blocks of the transposition, few enough that L1 holds
 // them on their way to D.
 constexpr int64_t finished_piece(int64_t tile_rows, int64_t register_rows, int64_t lanes) {
