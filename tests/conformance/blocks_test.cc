@@ -23,7 +23,7 @@ using BlockProduct = std::tuple<lathe_dtype, lathe_math, lathe_dtype>;
 // Every format by f32; by other dtypes, which share nothing with the formats, one format of 32 and one of 256 elements.
 std::vector<BlockProduct> block_products() {
   std::vector<BlockProduct> products;
-  for (const cli::BlockFormat& f : cli::block_formats()) {
+  for (const reference::BlockFormat& f : reference::block_formats()) {
     for (lathe_dtype a : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
       if (a != LATHE_F32 && f.dtype != LATHE_Q4_0 && f.dtype != LATHE_Q4_K) continue;
       products.push_back({a, LATHE_MATH_STRICT, f.dtype});
@@ -203,7 +203,7 @@ TEST_P(Blocks, ExtremeMagnitudes) {
   constexpr int64_t kM = 5, kN = 16;
   constexpr double kLargest = 400;
   const int64_t kK = whole_blocks(64);
-  const bool halves = rounds_ && cli::block_format(std::get<2>(GetParam()))->halves_a_scale;
+  const bool halves = rounds_ && reference::block_format(std::get<2>(GetParam()))->halves_a_scale;
   MatmulCase c = make(kM, kN, kK);
   c.values = Values::kSmallIntegers;  // A of -4 to 4, weights of at most kLargest
   MatmulRequest whole(c, &random_);
@@ -385,7 +385,7 @@ TEST_F(QuantisedElsewhere, NamesTheRequest) {
   desc.n = 4;
   desc.k = 64;
   desc.a.dtype = desc.d.dtype = LATHE_F32;
-  desc.b.dtype = cli::block_formats().front().dtype;
+  desc.b.dtype = reference::block_formats().front().dtype;
   desc.b.layout = LATHE_COLUMN_MAJOR;
   lathe_plan* plan = nullptr;
   EXPECT_EQ(lathe_plan_matmul(device(), &desc, &plan), LATHE_UNSUPPORTED);
