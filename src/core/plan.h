@@ -72,8 +72,11 @@ enum Split : int32_t {
   X(copy_rows, "copy", 0, 0, 1)                                                                                \
   /* CPU, "panel*" and "packed", 1: the next panel of rows is copied while the current one is multiplied. */   \
   X(copy_ahead, "ahead", 0, 0, 1)                                                                              \
-  /* CPU, "panel_t" and "direct*", 1: the last pass over the packed lines is as narrow as what is left. */     \
-  X(narrow_passes, "narrow", 0, 0, 1)                                                                          \
+  /* CPU, "panel_t" and "direct*": fewest vectors of the last pass over the packed lines, which takes only */  \
+  /* those that are left; 0: every pass is as wide as the register tile. */                                    \
+  X(narrow_passes, "narrow", 0, 0, 1024)                                                                       \
+  /* CPU, "dot" with tile_k: columns of B that share a K block, a multiple of register_n. */                   \
+  X(group_n, "group", 0, 0, kMostTile)                                                                         \
   /* CPU, "direct*": partial sums per element of D, so that few accumulators do not wait for each other. */    \
   X(chains, "chains", 1, 1, 2)                                                                                 \
   /* CPU, "direct" and "amx_t": rows of the transposed tile that are transposed and written to D at a time, */ \
@@ -90,6 +93,9 @@ enum Split : int32_t {
   X(cluster_k, "", 1, 1, 16)                                                                                   \
   /* GPU, 1: computes the transposed product, so that N lies along the instruction's rows. */                  \
   X(swap, "", 0, 0, 1)                                                                                         \
+  /* "wgmma", 1: the epilogue is cheap and reads no operand of D's size, so it gets fewer registers, and */    \
+  /* TMA stores D if the tile consists of whole boxes; 0: any epilogue, and threads store D. */                \
+  X(plain_store, "plain", 0, 0, 1)                                                                             \
   /* GPU: workgroups launched, each processing several tiles; 0: one workgroup per tile. */                    \
   X(persistent, "p", 0, 0, 1 << 20)                                                                            \
   /* GPU: tiles along M visited before the next tile along N, to reuse data in L2; 0: launch order. */         \

@@ -43,6 +43,8 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
     EXPECT_LE(c.register_m * c.register_n + std::min(c.register_m, c.register_n) + 1, registers);
     EXPECT_EQ(p.trans_b, 1);
     EXPECT_EQ(p.trans_a, 0);
+    EXPECT_EQ(c.group_n > 0, c.tile_k > 0);
+    EXPECT_EQ(c.group_n % c.register_n, 0);
     if (c.kernel == KernelKind::kDot)
       EXPECT_GE(c.tile_m, p.m_hi);
     else

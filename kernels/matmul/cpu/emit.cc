@@ -87,7 +87,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.pace = config.pace();
   t.prefetch_lines = config.prefetch_lines(), t.chains = config.chains(), t.piece = config.piece();
   t.copy_rows = config.copy_rows() != 0, t.copy_ahead = config.copy_ahead() != 0;
-  t.narrow_passes = config.narrow_passes() != 0;
+  t.narrow_passes = config.narrow_passes(), t.group_columns = config.group_n();
   t.a_in_place = kernel.has(kReadsInPlace) || (is_amx(kernel.kind) && !t.copy_rows);
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
   if (kernel.has(kTakesPackedB)) {
@@ -169,7 +169,8 @@ struct CpuForm {
 };
 constexpr char kCommonFields[] = "tile_m tile_n tile_k register_m register_n lanes split";
 constexpr CpuForm kForms[] = {
-    {KernelKind::kDot, "unroll_k prefetch pace copy_rows", dot_refusal, dot_packing_elements, emit_dot},
+    {KernelKind::kDot, "unroll_k prefetch pace copy_rows group_n", dot_refusal, dot_packing_elements,
+     emit_dot},
     {KernelKind::kDotT, "unroll_k prefetch pace copy_rows", dot_refusal, dot_packing_elements, emit_dot},
     {KernelKind::kOuter, "unroll_k prefetch pace store_directly", outer_refusal, nullptr, emit_outer},
     {KernelKind::kPanel, "copy_ahead prefetch_lines prefetch store_directly", panel_refusal,
