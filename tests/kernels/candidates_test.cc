@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/kernel_fields.h"
 #include "kernels/matmul/candidates.h"
 #include "tests/kernels/candidates_fixture.h"
 #include "tests/kernels/device_files.h"
@@ -34,6 +35,7 @@ std::vector<ProblemClass> sample_classes() {
 
 void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const DeviceFacts& f) {
   const int lanes = vector_lanes(f.target), registers = vector_registers(f.target);
+  EXPECT_EQ(unused_field(c, p.op, f.target.backend), "");
   EXPECT_EQ(c.lanes, lanes);
   EXPECT_GE(c.register_m, 1);
   EXPECT_GE(c.register_n, 1);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/reference/gguf_blocks.txt: blocks of every block format, and the values that PyPI's gguf package gives them.
+"""Writes gguf_blocks.txt: blocks of every block format, and the values that PyPI's gguf package gives them.
 
     pip install gguf && python3 tests/reference/make_gguf_blocks.py > tests/reference/gguf_blocks.txt
 
