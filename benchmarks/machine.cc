@@ -235,13 +235,14 @@ lathe_dtype dtype_of(Element element) {
 }
 
 size_t weight_bytes(Element element, size_t elements) {
-  return elements / static_cast<size_t>(cli::block_elements(dtype_of(element))) *
-         cli::bytes_of(dtype_of(element));
+  return elements / static_cast<size_t>(reference::block_elements(dtype_of(element))) *
+         reference::bytes_of(dtype_of(element));
 }
 
 // The i-th 16-bit word of random q4_0 blocks. A block has 9 words; the first is its scale, about 1/8.
 static void write_q4_word(size_t i, std::mt19937_64& engine, uint8_t* to) {
-  if (i % 9 == 0) return cli::store(to, LATHE_F16, 0, 0.125 * std::normal_distribution<float>()(engine));
+  if (i % 9 == 0)
+    return reference::store(to, LATHE_F16, 0, 0.125 * std::normal_distribution<float>()(engine));
   const auto bits = static_cast<uint16_t>(engine());
   std::memcpy(to, &bits, sizeof bits);
 }
@@ -249,8 +250,8 @@ static void write_q4_word(size_t i, std::mt19937_64& engine, uint8_t* to) {
 // Writes one number as `element`, for q4_0 the i-th word.
 static void write_number(Element element, float x, size_t i, std::mt19937_64& engine, uint8_t* to) {
   if (is_q4(element)) return write_q4_word(i, engine, to);
-  cli::store(to, dtype_of(element), 0,
-             element == Element::kI8 ? std::max(-127.0f, std::min(127.0f, 32 * x)) : x);
+  reference::store(to, dtype_of(element), 0,
+                   element == Element::kI8 ? std::max(-127.0f, std::min(127.0f, 32 * x)) : x);
 }
 
 void Pool::repeat_block(Element element, void* to, size_t bytes) {

@@ -18,8 +18,8 @@ bool is_right(const Gemm& p, const std::string& name, const void* a, const void*
     double sum = 0, magnitude = 0, largest = 0, weights = 0;
     const lathe_dtype of_a = dtype_of(activations_of(p.element)), of_b = dtype_of(p.element);
     for (int64_t q = 0; q < p.k; ++q) {
-      const double x = cli::load(a, of_a, i * p.k + q),
-                   w = cli::load(b, of_b, p.trans_b ? j * p.k + q : q * p.n + j);
+      const double x = reference::load(a, of_a, i * p.k + q),
+                   w = reference::load(b, of_b, p.trans_b ? j * p.k + q : q * p.n + j);
       sum += x * w;
       magnitude += std::fabs(x * w);
       largest = std::max(largest, std::fabs(x));

@@ -126,7 +126,8 @@ const std::vector<LinearBench::Sample>& LinearBench::samples_of(const LinearProb
       sum += product;
       magnitude += std::fabs(product);
     }
-    const double of_rounding = cli::is_integer(result_of(p.dtype)) ? 0 : cli::rounding(result_of(p.dtype));
+    const double of_rounding =
+        reference::is_integer(result_of(p.dtype)) ? 0 : reference::rounding(result_of(p.dtype));
     const double bound = of_rounding * std::fabs(sum) + of_sums * magnitude + 1e-30;
     samples_.push_back({i, j, sum, bound});
   }

@@ -7,11 +7,11 @@ lathe_dtype result_of(lathe_dtype operands) {
 }
 
 std::vector<uint8_t> random_numbers(size_t count, lathe_dtype dtype, uint64_t seed) {
-  cli::Normal random(seed);
+  reference::Normal random(seed);
   std::vector<uint8_t> numbers(count * size_of(dtype));
   for (size_t i = 0; i < count; ++i) {
     const double number = dtype == LATHE_I8 ? static_cast<double>(random.below(255) - 127) : random.next();
-    cli::store(numbers.data(), dtype, static_cast<int64_t>(i), number);
+    reference::store(numbers.data(), dtype, static_cast<int64_t>(i), number);
   }
   return numbers;
 }

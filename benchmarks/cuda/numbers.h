@@ -9,8 +9,8 @@
 
 namespace lathe::bench {
 
-inline size_t size_of(lathe_dtype dtype) { return cli::bytes_of(dtype); }
-inline double value_of(const uint8_t* at, lathe_dtype dtype) { return cli::load(at, dtype, 0); }
+inline size_t size_of(lathe_dtype dtype) { return reference::bytes_of(dtype); }
+inline double value_of(const uint8_t* at, lathe_dtype dtype) { return reference::load(at, dtype, 0); }
 
 // The dtype of D for these operands: bf16 for e4m3, i32 for i8, else the same.
 lathe_dtype result_of(lathe_dtype operands);

@@ -416,19 +416,19 @@ LATHE_API lathe_status lathe_plan_run_matmul_argmax(lathe_plan* plan, lathe_stre
 /* Passes the plan as one JSON object: what was chosen, and every other candidate with its prediction or the reason for
  * its rejection.
  *   {"request", "device", "class":{}, "dims":{"m","n","k","batch"}, "target":{}, "facts":{}, "workers", "codegen_id",
- *    "rank", "config":{},
+ *    "rank", "config":{}, "fields":[{"name", "value", "meaning"}...],
  *    "launch":{"wanted_splits","splits","k_chunk","workspace_bytes","scratch_bytes_per_worker"},
  *    "key":{"fingerprint","text"}, "numeric_recipe", "predicted_seconds", "legal",
  *    "external":{"use", "library", "found":[{"library", "version", "absent"}...]}, "chosen_by",
  *    "candidates":[{"rank", "legal":true, "config":{}, "splits", "predicted_seconds", "numeric_recipe"} or
  *                  {"rank", "legal":false, "config":{}, "splits", "rejection"}]}
  * rank: the number that lathe_tuning.candidate takes; 1 is the oracle's choice. legal: how many candidates are legal;
- * they come first. chosen_by: "oracle", "request" (a lathe_tuning), "tuning record", or "plan record" (its kernel was
- * in the cache, the oracle's choice was not). found: empty if external libraries are off, because none is opened then.
- * launch: only "wanted_splits" on a described device. Candidates that a tuning record measured also have
- * "measured_seconds". If no kernel is needed (N is 0, or K is 0 on the CPU), "candidates" is empty, and these fields
- * are
- * absent: "rank" to "predicted_seconds", "external" and "chosen_by". A GPU plans K = 0 as K = 1 over zeros. */
+ * they come first. fields: the numbers of "config" that the chosen kernel uses. chosen_by: "oracle", "request" (a
+ * lathe_tuning), "tuning record", or "plan record" (its kernel was in the cache, the oracle's choice was not). found:
+ * empty if external libraries are off, because none is opened then. launch: only "wanted_splits" on a described device.
+ * Candidates that a tuning record measured also have "measured_seconds". If no kernel is needed (N is 0, or K is 0 on
+ * the CPU), "candidates" is empty, and these fields are absent: "rank" to "predicted_seconds", "external" and
+ * "chosen_by". A GPU plans K = 0 as K = 1 over zeros. */
 LATHE_API lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user);
 /* The same for a request without a plan: the choice that its class would get or, if its kernel is loaded, has got.
  * `desc` is read as in lathe_plan_matmul. Nothing is compiled, loaded or stored under any miss policy. If the kernel is

@@ -6,6 +6,7 @@
 #include "core/generic.h"
 #include "core/kernel_name.h"
 #include "core/packed.h"
+#include "kernels/matmul/cpu/shape.h"
 #include "kernels/matmul/mma/shape.h"
 #include "kernels/matmul/skinny/shape.h"
 #include "kernels/matmul/xegpu/shape.h"
@@ -201,8 +202,8 @@ class PayloadText {
   }
   // The least M, if one tile has all rows.
   std::string least_m() const {
-    const bool tells = c_.m_lo > 1 && c_.m_lo < c_.m_hi && config_.tile_m >= c_.m_hi;
-    return tells ? absl::StrCat(", lathe.least_m = ", c_.m_lo) : "";
+    const int64_t least = least_rows(c_, config_.tile_m);
+    return least > 1 ? absl::StrCat(", lathe.least_m = ", least) : "";
   }
   std::string text(const std::string& m, const std::string& out, const std::string& product) const {
     const char* a_map = c_.trans_a ? "(b, k, m)" : "(b, m, k)";

@@ -30,7 +30,7 @@ struct Entrant {
   int64_t launches = 1;         // launches per round
   bool is_short = false;        // a launch is so short that waking sleeping threads would distort a round
   std::vector<double> seconds;  // seconds per launch, one value per round
-  CheckResult check;
+  reference::CheckResult check;
 };
 
 double quantile(std::vector<double> values, double part) {
@@ -133,7 +133,7 @@ absl::Status prepare(const OpenedDevice& on, const AnyRequest& request, const Se
                                       on.stream.host_copies() * bytes * static_cast<double>(copies));
         !s.ok())
       return s;
-    absl::StatusOr<CheckResult> result = run_checked(*e->copies[0]);
+    absl::StatusOr<reference::CheckResult> result = run_checked(*e->copies[0]);
     if (!result.ok()) return result.status();
     e->check = *result;
   }
@@ -257,7 +257,7 @@ absl::Status bench(const Arguments& arguments, const AnyRequest& request) {
   }
   if (absl::Status s = contest(settings->seconds, &report.entrants); !s.ok()) return s;
   arguments.has("json") ? print_json(report) : print_text(report);
-  const CheckResult& check = report.entrants[0].check;
+  const reference::CheckResult& check = report.entrants[0].check;
   return check.ok ? absl::OkStatus() : absl::DataLossError(absl::StrCat("wrong result: ", check.what));
 }
 

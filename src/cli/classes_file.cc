@@ -80,7 +80,7 @@ absl::Status add_weights(const Arguments& arguments, const std::string& text, la
                          lathe_manifest* manifest) {
   absl::StatusOr<std::vector<Weight>> weights = read_weights(arguments.words[0], text);
   if (!weights.ok()) return weights.status();
-  absl::StatusOr<MatmulRequest> request = matmul_weight_request(arguments);
+  absl::StatusOr<reference::MatmulRequest> request = matmul_weight_request(arguments);
   if (!request.ok()) return request.status();
   absl::StatusOr<int64_t> m_max = arguments.integer("m-max", 8192, 1, INT32_MAX);
   if (!m_max.ok()) return m_max.status();

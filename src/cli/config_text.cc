@@ -42,11 +42,10 @@ const char* prefetch_text(int64_t prefetch) {
 // Fields that config_line writes in its own words, or not at all. Every other number that is not 0 is written
 // as "NAME VALUE".
 constexpr absl::string_view kWrittenOtherwise[] = {
-    "tile_m",         "tile_n",         "tile_k",     "register_m",    "register_n",
-    "unroll_k",       "lanes",          "threads",    "stages",        "prefetch",
-    "prefetch_lines", "copy_rows",      "copy_ahead", "narrow_passes", "chains",
-    "piece",          "store_directly", "split",      "cluster_m",     "cluster_n",
-    "cluster_k",      "swap",           "persistent", "raster",        "pace"};
+    "tile_m",    "tile_n", "tile_k",      "register_m",     "register_n", "unroll_k",   "lanes",
+    "threads",   "stages", "prefetch",    "prefetch_lines", "copy_rows",  "copy_ahead", "narrow_passes",
+    "group_n",   "chains", "piece",       "store_directly", "split",      "cluster_m",  "cluster_n",
+    "cluster_k", "swap",   "plain_store", "persistent",     "raster",     "pace"};
 
 }  // namespace
 

@@ -29,7 +29,7 @@ struct Row {
   double first = 0, median = 0, least = 0;  // seconds that all kernels of a run take
   double host = 0;                          // median seconds of the steps on the host
   double flops = 0, bytes = 0;              // of the kernels
-  CheckResult check;
+  reference::CheckResult check;
   std::string refused;        // why the payload did not run; "": it ran
   std::vector<double> peers;  // median seconds of each external library; 0: it cannot run every step
 
@@ -102,7 +102,7 @@ absl::StatusOr<double> run_peer(const Setting& setting, const OpenedDevice& peer
   const absl::StatusOr<Times> times = time_runs(trial->get(), peer.stream, setting.repeats);
   if (absl::IsUnimplemented(times.status())) return 0;
   if (!times.ok()) return times.status();
-  absl::StatusOr<CheckResult> check = (*trial)->verify();
+  absl::StatusOr<reference::CheckResult> check = (*trial)->verify();
   if (!check.ok()) return check.status();
   if (!check->ok) return absl::DataLossError(absl::StrCat(peer.name, " is wrong: ", check->what));
   return times->median;
@@ -139,7 +139,7 @@ absl::Status run_function(const Setting& setting, const Json& function,
   row->median = times->median;
   row->least = times->least;
   row->host = times->host;
-  absl::StatusOr<CheckResult> check = (*trial)->verify();
+  absl::StatusOr<reference::CheckResult> check = (*trial)->verify();
   if (!check.ok()) return check.status();
   row->check = *check;
   row->peers.assign(setting.peers.size(), 0);

@@ -68,7 +68,7 @@ absl::StatusOr<models::ParallelOptions> read_parallel(const Arguments& arguments
 
 absl::Status add_layer(const models::ModelLayer& layer, const WeightSettings& settings,
                        lathe_manifest* manifest) {
-  MatmulRequest request;
+  reference::MatmulRequest request;
   request.m = 1, request.n = layer.n, request.k = layer.k;
   request.dtype = layer.is_head ? settings.result : settings.dtype;
   request.out_dtype = settings.result;
@@ -81,7 +81,7 @@ absl::Status add_layer(const models::ModelLayer& layer, const WeightSettings& se
   absl::Status s = check(lathe_manifest_add_matmul(manifest, layer.name.c_str(), &desc, m_max));
   if (!s.ok() || !layer.is_head) return s;
   // Greedy decoding never stores the logits. With several ranks, the shards' maxima are compared by their values.
-  MatmulArgmaxRequest greedy;
+  reference::MatmulArgmaxRequest greedy;
   greedy.m = 1, greedy.n = layer.n, greedy.k = layer.k;
   greedy.dtype = greedy.logits_dtype = settings.result;
   greedy.values = settings.ranks > 1;

@@ -37,7 +37,7 @@ absl::Status with_descriptor(lathe_device* device, const AnyRequest& request, Ca
       [&](const auto& r) {
         lathe_tuning tuning;
         auto desc = descriptor(r, &tuning);
-        if constexpr (std::is_same_v<std::decay_t<decltype(r)>, MatmulRequest>) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(r)>, reference::MatmulRequest>) {
           size_t bytes = 0;
           if (absl::Status s = check(describe_packed(device, r, &desc, &bytes)); !s.ok()) return s;
         }
@@ -84,11 +84,11 @@ std::string command_of(const AnyRequest& request) {
   return std::visit([](const auto& r) { return command_of(r); }, request);
 }
 
-const OpRequest& common_fields(const AnyRequest& request) {
-  return std::visit([](const OpRequest& r) -> const OpRequest& { return r; }, request);
+const reference::OpRequest& common_fields(const AnyRequest& request) {
+  return std::visit([](const reference::OpRequest& r) -> const reference::OpRequest& { return r; }, request);
 }
-OpRequest& common_fields(AnyRequest& request) {
-  return std::visit([](OpRequest& r) -> OpRequest& { return r; }, request);
+reference::OpRequest& common_fields(AnyRequest& request) {
+  return std::visit([](reference::OpRequest& r) -> reference::OpRequest& { return r; }, request);
 }
 
 absl::StatusOr<Plan> plan(lathe_device* device, const AnyRequest& request) {

@@ -18,13 +18,14 @@ namespace lathe::cli {
 
 // X(name, request, rows): the op has lathe_<name>_desc, the functions declared below, and make_trial() (trial.h).
 // `rows` is BUCKETS if lathe_manifest_add_<name> takes the largest M, otherwise OPEN.
-#define LATHE_COMMAND_OPS(X)                     \
-  X(matmul, MatmulRequest, BUCKETS)              \
-  X(argmax, ArgmaxRequest, OPEN)                 \
-  X(matmul_argmax, MatmulArgmaxRequest, BUCKETS) \
+#define LATHE_COMMAND_OPS(X)                                \
+  X(matmul, reference::MatmulRequest, BUCKETS)              \
+  X(argmax, reference::ArgmaxRequest, OPEN)                 \
+  X(matmul_argmax, reference::MatmulArgmaxRequest, BUCKETS) \
   X(elementwise, ElementwiseRequest, OPEN)
 
-using AnyRequest = std::variant<MatmulRequest, ArgmaxRequest, MatmulArgmaxRequest, ElementwiseRequest>;
+using AnyRequest = std::variant<reference::MatmulRequest, reference::ArgmaxRequest,
+                                reference::MatmulArgmaxRequest, ElementwiseRequest>;
 
 struct OpRow {
   const char* name;    // "matmul"
@@ -70,8 +71,8 @@ std::vector<Verb> verbs_of_ops(const std::string& verb, const std::string& summa
 
 std::string command_of(const AnyRequest& request);
 // The fields of all ops.
-const OpRequest& common_fields(const AnyRequest& request);
-OpRequest& common_fields(AnyRequest& request);
+const reference::OpRequest& common_fields(const AnyRequest& request);
+reference::OpRequest& common_fields(AnyRequest& request);
 
 // As lathe_plan_matmul: on a device of this machine the kernel is loaded, or compiled first.
 absl::StatusOr<Plan> plan(lathe_device* device, const AnyRequest& request);

@@ -19,9 +19,9 @@ absl::Status check_values(const Json& function, const std::vector<std::vector<in
                           const Stream& stream) {
   double bytes = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
-    const lathe_dtype dtype = dtype_named(function.at("values")[i].at("dtype").get<std::string>());
-    bytes += stream.host_copies() * static_cast<double>(bytes_of(dtype)) *
-             static_cast<double>(elements_in(shapes[i]).value_or(INT64_MAX));
+    const lathe_dtype dtype = reference::dtype_named(function.at("values")[i].at("dtype").get<std::string>());
+    bytes += stream.host_copies() * static_cast<double>(reference::bytes_of(dtype)) *
+             static_cast<double>(reference::elements_in(shapes[i]).value_or(INT64_MAX));
   }
   return check_memory(absl::StrCat("@", function.at("name").get<std::string>()), bytes);
 }
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<PayloadTrial>> PayloadTrial::make(lathe_device* d
     rows.dtype = argmax->x.dtype;
     rows.shape = {argmax->rows, argmax->n};
     rows.elements = argmax->rows * argmax->n;
-    rows.image.resize(static_cast<size_t>(rows.elements) * bytes_of(rows.dtype));
+    rows.image.resize(static_cast<size_t>(rows.elements) * reference::bytes_of(rows.dtype));
     absl::StatusOr<DeviceBuffer> memory = DeviceBuffer::make(device, stream.get(), rows.image);
     if (!memory.ok()) return memory.status();
     rows.memory = *std::move(memory);
@@ -64,20 +64,20 @@ absl::Status PayloadTrial::make_values(const Json& function, int64_t rows) {
   if (absl::Status s = check_values(function, *shapes, stream_); !s.ok()) return s;
   for (size_t i = 0; i < values.size(); ++i) {
     Value value;
-    value.dtype = dtype_named(values[i].at("dtype").get<std::string>());
+    value.dtype = reference::dtype_named(values[i].at("dtype").get<std::string>());
     value.shape = (*shapes)[i];
-    value.elements = *elements_in(value.shape);
-    OperandSpec spec;
+    value.elements = *reference::elements_in(value.shape);
+    reference::OperandSpec spec;
     spec.dtype = value.dtype;
     spec.rows = 1;
     spec.columns = value.elements;
     // Arguments get random elements. Results of steps start as poison.
-    Operand operand(spec);
+    reference::Operand operand(spec);
     const Json& arguments = function.at("arguments");
     if (std::find(arguments.begin(), arguments.end(), Json(i)) != arguments.end())
-      operand.fill(Fill::kNormal, &random_);
+      operand.fill(reference::Fill::kNormal, &random_);
     const auto* first = static_cast<const uint8_t*>(operand.first_at(operand.image().data()));
-    value.image.assign(first, first + static_cast<size_t>(spec.columns) * bytes_of(value.dtype));
+    value.image.assign(first, first + static_cast<size_t>(spec.columns) * reference::bytes_of(value.dtype));
     absl::StatusOr<DeviceBuffer> memory = DeviceBuffer::make(device_, stream_.get(), value.image);
     if (!memory.ok()) return memory.status();
     value.memory = *std::move(memory);
@@ -164,7 +164,7 @@ double PayloadTrial::bytes() const {
     for (const auto& [name, access] : step.json->items()) {
       if (!access.is_object()) continue;
       const Value& value = values_[access.at("value").get<size_t>()];
-      bytes += static_cast<double>(value.elements) * static_cast<double>(bytes_of(value.dtype));
+      bytes += static_cast<double>(value.elements) * static_cast<double>(reference::bytes_of(value.dtype));
     }
   }
   return bytes;
@@ -175,7 +175,8 @@ PayloadTrial::Access PayloadTrial::access(const PayloadStep& step, const char* n
   return {&values_[json.at("value").get<size_t>()], json.at("dims").get<std::string>()};
 }
 
-Operand PayloadTrial::gather(const PayloadStep& step, const char* name, char rows, char columns) const {
+reference::Operand PayloadTrial::gather(const PayloadStep& step, const char* name, char rows,
+                                        char columns) const {
   const Access from = access(step, name);
   std::map<char, int64_t> strides;
   int64_t stride = 1;
@@ -183,13 +184,13 @@ Operand PayloadTrial::gather(const PayloadStep& step, const char* name, char row
     strides.emplace(from.dims[i], stride);  // keeps the innermost of several row dimensions of an argmax
     stride *= from.value->shape[i];
   }
-  OperandSpec spec;
+  reference::OperandSpec spec;
   spec.dtype = from.value->dtype;
   spec.rows = from.dims.find(rows) == std::string::npos ? 1 : extent(step, rows);
   spec.columns = from.dims.find(columns) == std::string::npos ? 1 : extent(step, columns);
   spec.batch = extent(step, 'b');
   spec.broadcast = from.dims.find('b') == std::string::npos;
-  Operand operand(spec);
+  reference::Operand operand(spec);
   for (int64_t b = 0; b < spec.matrices(); ++b)
     for (int64_t r = 0; r < spec.rows; ++r)
       for (int64_t c = 0; c < spec.columns; ++c)
@@ -198,15 +199,15 @@ Operand PayloadTrial::gather(const PayloadStep& step, const char* name, char row
   return operand;
 }
 
-CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_matmul_desc& desc) {
-  MatmulData data;
+reference::CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_matmul_desc& desc) {
+  reference::MatmulData data;
   data.a = gather(step, "a", 'm', 'k');
   data.b = gather(step, "b", 'k', 'n');
   data.d = gather(step, "d", 'm', 'n');
   if (step.json->contains("c")) data.c = gather(step, "c", 'm', 'n');
   if (step.json->contains("bias")) data.bias = gather(step, "bias", 'm', 'n');
   if (step.json->contains("residual")) data.residual = gather(step, "residual", 'm', 'n');
-  MatmulRequest r;
+  reference::MatmulRequest r;
   r.m = extent(step, 'm');
   r.n = extent(step, 'n');
   r.k = extent(step, 'k');
@@ -218,45 +219,45 @@ CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_matmul_desc
   r.bias = data.bias.exists();
   r.residual = data.residual.exists();
   r.activation = desc.epilogue.activation;
-  return check_matmul(r, data, &random_);
+  return reference::check_matmul(r, data, &random_);
 }
 
-Operand PayloadTrial::gather_argmax(const PayloadStep& step) const {
+reference::Operand PayloadTrial::gather_argmax(const PayloadStep& step) const {
   const auto copy = rows_.find(&step);
   if (copy == rows_.end()) return gather(step, "x", 'r', 'n');
-  OperandSpec spec;
+  reference::OperandSpec spec;
   spec.dtype = copy->second.dtype;
   spec.rows = copy->second.shape[0];
   spec.columns = copy->second.shape[1];
-  Operand operand(spec);
+  reference::Operand operand(spec);
   for (int64_t i = 0; i < copy->second.elements; ++i)
     operand.copy(0, i / spec.columns, i % spec.columns, copy->second.image.data(), i);
   return operand;
 }
 
-CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_argmax_desc& desc) {
-  ArgmaxData data;
+reference::CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_argmax_desc& desc) {
+  reference::ArgmaxData data;
   data.x = gather_argmax(step);
   data.indices = gather(step, "indices", ' ', 'r');
   if (step.json->contains("values")) data.values = gather(step, "values", ' ', 'r');
-  ArgmaxRequest r;
+  reference::ArgmaxRequest r;
   r.rows = extent(step, 'r');
   r.n = extent(step, 'n');
   r.dtype = desc.x.dtype;
   r.index_dtype = desc.index_dtype;
   r.index_offset = desc.index_offset;
   r.values = data.values.exists();
-  return check_argmax(r, data);
+  return reference::check_argmax(r, data);
 }
 
-CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_matmul_argmax_desc& desc) {
-  MatmulArgmaxData data;
+reference::CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_matmul_argmax_desc& desc) {
+  reference::MatmulArgmaxData data;
   data.a = gather(step, "a", 'm', 'k');
   data.b = gather(step, "b", 'k', 'n');
   if (step.json->contains("bias")) data.bias = gather(step, "bias", 'm', 'n');
   data.indices = gather(step, "indices", ' ', 'm');
   if (step.json->contains("values")) data.values = gather(step, "values", ' ', 'm');
-  MatmulArgmaxRequest r;
+  reference::MatmulArgmaxRequest r;
   r.m = extent(step, 'm');
   r.n = extent(step, 'n');
   r.k = extent(step, 'k');
@@ -266,7 +267,7 @@ CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_matmul_argm
   r.values = data.values.exists();
   r.index_dtype = desc.index_dtype;
   r.index_offset = desc.index_offset;
-  return check_matmul_argmax(r, data, &random_);
+  return reference::check_matmul_argmax(r, data, &random_);
 }
 
 absl::Status PayloadTrial::download(Value* value) {
@@ -274,13 +275,13 @@ absl::Status PayloadTrial::download(Value* value) {
   return stream_.synchronize();
 }
 
-absl::StatusOr<Evaluator> PayloadTrial::evaluator_with(const std::vector<size_t>& values) const {
-  std::map<int64_t, Evaluator::Bound> known;
+absl::StatusOr<reference::Evaluator> PayloadTrial::evaluator_with(const std::vector<size_t>& values) const {
+  std::map<int64_t, reference::Evaluator::Bound> known;
   const Json& numbers = function_->at("numbers");
   for (size_t v = 0; v < values_.size(); ++v)
     known[numbers.at(v).get<int64_t>()] = {nullptr, values_[v].dtype, values_[v].shape};
   for (size_t v : values) known[numbers.at(v).get<int64_t>()].elements = values_[v].image.data();
-  return Evaluator::make(function_->at("meaning"), known);
+  return reference::Evaluator::make(function_->at("meaning"), known);
 }
 
 absl::Status PayloadTrial::evaluate(const Elementwise& step) {
@@ -290,16 +291,16 @@ absl::Status PayloadTrial::evaluate(const Elementwise& step) {
                      function_->at("unjudged").get<std::string>()));
   for (size_t v : step.reads)
     if (absl::Status s = download(&values_[v]); !s.ok()) return s;
-  absl::StatusOr<Evaluator> evaluator = evaluator_with(step.reads);
+  absl::StatusOr<reference::Evaluator> evaluator = evaluator_with(step.reads);
   if (!evaluator.ok()) return evaluator.status();
   Value& out = values_[step.value];
   std::vector<int64_t> index(out.shape.size(), 0);
   for (int64_t i = 0; i < out.elements; ++i) {
-    const Number n = evaluator->at(step.number, index);
-    if (is_integer(out.dtype))
-      store_integer(out.image.data(), out.dtype, i, n.i);
+    const reference::Number n = evaluator->at(step.number, index);
+    if (reference::is_integer(out.dtype))
+      reference::store_integer(out.image.data(), out.dtype, i, n.i);
     else
-      store(out.image.data(), out.dtype, i, n.v);
+      reference::store(out.image.data(), out.dtype, i, n.v);
     for (size_t d = index.size(); d-- > 0;) {
       if (++index[d] < out.shape[d]) break;
       index[d] = 0;
@@ -313,7 +314,7 @@ absl::Status PayloadTrial::gather_rows(const PayloadStep& step) {
   const Access from = access(step, "x");
   if (absl::Status s = download(&values_[step.json->at("x").at("value").get<size_t>()]); !s.ok()) return s;
   Value& rows = rows_.at(&step);
-  const size_t reduced = from.dims.find('n'), bytes = bytes_of(rows.dtype);
+  const size_t reduced = from.dims.find('n'), bytes = reference::bytes_of(rows.dtype);
   int64_t inner = 1;  // elements between neighbours along the reduced dimension
   for (size_t d = reduced + 1; d < from.value->shape.size(); ++d) inner *= from.value->shape[d];
   const int64_t n = from.value->shape[reduced], count = rows.elements;
@@ -327,18 +328,19 @@ absl::Status PayloadTrial::gather_rows(const PayloadStep& step) {
 }
 
 // Evaluates an elementwise step again and compares. This also shows that no later step overwrote the result.
-CheckResult PayloadTrial::check(const PayloadStep&, const Elementwise& step) {
+reference::CheckResult PayloadTrial::check(const PayloadStep&, const Elementwise& step) {
   if (function_->at("meaning").is_null()) {  // verify() reports this
-    CheckResult unjudged;
+    reference::CheckResult unjudged;
     unjudged.ok = true;
     return unjudged;
   }
-  absl::StatusOr<Evaluator> evaluator = evaluator_with(step.reads);
-  CheckResult result;
+  absl::StatusOr<reference::Evaluator> evaluator = evaluator_with(step.reads);
+  reference::CheckResult result;
   result.what = std::string(evaluator.status().message());
   if (!evaluator.ok()) return result;
   const Value& out = values_[step.value];
-  const Judgement j = judge(&*evaluator, step.number, out.image.data(), out.dtype, out.shape, 0.1, &random_);
+  const reference::Judgement j =
+      reference::judge(&*evaluator, step.number, out.image.data(), out.dtype, out.shape, 0.1, &random_);
   result.ok = j.ok;
   result.checked = j.judged;
   result.total = j.total;
@@ -347,18 +349,19 @@ CheckResult PayloadTrial::check(const PayloadStep&, const Elementwise& step) {
   return result;
 }
 
-absl::Status PayloadTrial::check_meaning(CheckResult* all) {
+absl::Status PayloadTrial::check_meaning(reference::CheckResult* all) {
   if (function_->at("meaning").is_null()) {
     all->unjudged = function_->at("unjudged").get<std::string>();
     return absl::OkStatus();
   }
-  absl::StatusOr<Evaluator> evaluator = evaluator_with(function_->at("arguments").get<std::vector<size_t>>());
+  absl::StatusOr<reference::Evaluator> evaluator =
+      evaluator_with(function_->at("arguments").get<std::vector<size_t>>());
   if (!evaluator.ok()) return evaluator.status();
   const std::vector<int64_t> numbers = function_->at("meaning").at("results").get<std::vector<int64_t>>();
   for (size_t i = 0; i < numbers.size(); ++i) {
     const Value& result = values_[function_->at("results").at(i).get<size_t>()];
-    const Judgement j =
-        judge(&*evaluator, numbers[i], result.image.data(), result.dtype, result.shape, 0.2, &random_);
+    const reference::Judgement j = reference::judge(&*evaluator, numbers[i], result.image.data(),
+                                                    result.dtype, result.shape, 0.2, &random_);
     all->judged += j.judged;
     all->to_judge += j.total;
     if (j.ok) continue;
@@ -368,18 +371,18 @@ absl::Status PayloadTrial::check_meaning(CheckResult* all) {
   return absl::OkStatus();
 }
 
-CheckResult PayloadTrial::check_step(const PayloadStep& step) {
+reference::CheckResult PayloadTrial::check_step(const PayloadStep& step) {
   return std::visit([&](const auto& desc) { return check(step, desc); }, step.desc);
 }
 
-absl::StatusOr<CheckResult> PayloadTrial::verify() {
+absl::StatusOr<reference::CheckResult> PayloadTrial::verify() {
   for (Value& value : values_)
     if (absl::Status s = value.memory.download(stream_.get(), &value.image); !s.ok()) return s;
   if (absl::Status s = stream_.synchronize(); !s.ok()) return s;
-  CheckResult all;
+  reference::CheckResult all;
   all.ok = true;
   for (const PayloadStep& step : steps_) {
-    const CheckResult result = check_step(step);
+    const reference::CheckResult result = check_step(step);
     all.checked += result.checked;
     all.total += result.total;
     all.worst = std::max(all.worst, result.worst);

@@ -28,7 +28,7 @@ class PayloadTrial {
   absl::StatusOr<double> launch();
   // Waits, then checks the result of each step; reports the first wrong one, or the largest error. Then checks the
   // function's results against the payload's text, which does not depend on the steps.
-  absl::StatusOr<CheckResult> verify();
+  absl::StatusOr<reference::CheckResult> verify();
 
   // Of the steps with a kernel: the floating-point operations, and the size of the operands.
   double flops() const;
@@ -55,11 +55,11 @@ class PayloadTrial {
   void* memory_of(const PayloadStep& step, const char* name);
   Access access(const PayloadStep& step, const char* name) const;
   // Copies an operand of a step to a matrix. `rows` and `columns` are the letters of its dimensions.
-  Operand gather(const PayloadStep& step, const char* name, char rows, char columns) const;
-  Operand gather_argmax(const PayloadStep& step) const;
-  CheckResult check_step(const PayloadStep& step);
-  absl::Status check_meaning(CheckResult* all);
-  CheckResult check(const PayloadStep& step, const Elementwise& desc);
+  reference::Operand gather(const PayloadStep& step, const char* name, char rows, char columns) const;
+  reference::Operand gather_argmax(const PayloadStep& step) const;
+  reference::CheckResult check_step(const PayloadStep& step);
+  absl::Status check_meaning(reference::CheckResult* all);
+  reference::CheckResult check(const PayloadStep& step, const Elementwise& desc);
   // Does the host's part of a step, if it has one, and adds the time to *seconds.
   absl::Status run_on_host(const PayloadStep& step, double* seconds);
   absl::Status evaluate(const Elementwise& step);
@@ -67,14 +67,14 @@ class PayloadTrial {
   absl::Status gather_rows(const PayloadStep& step);
   absl::Status download(Value* value);
   // Makes an evaluator that knows the elements of `values`, and the shapes of all values.
-  absl::StatusOr<Evaluator> evaluator_with(const std::vector<size_t>& values) const;
-  CheckResult check(const PayloadStep& step, const lathe_matmul_desc& desc);
-  CheckResult check(const PayloadStep& step, const lathe_argmax_desc& desc);
-  CheckResult check(const PayloadStep& step, const lathe_matmul_argmax_desc& desc);
+  absl::StatusOr<reference::Evaluator> evaluator_with(const std::vector<size_t>& values) const;
+  reference::CheckResult check(const PayloadStep& step, const lathe_matmul_desc& desc);
+  reference::CheckResult check(const PayloadStep& step, const lathe_argmax_desc& desc);
+  reference::CheckResult check(const PayloadStep& step, const lathe_matmul_argmax_desc& desc);
 
   lathe_device* device_;
   const Stream& stream_;
-  Normal random_;
+  reference::Normal random_;
   const Json* function_ = nullptr;
   std::vector<Value> values_;
   std::map<const PayloadStep*, Value> rows_;  // the copies of gather_rows

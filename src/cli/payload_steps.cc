@@ -66,7 +66,7 @@ class StepReader {
 
  private:
   static lathe_dtype dtype_of(const Json& json, const char* field) {
-    return dtype_named(json.at(field).get<std::string>());
+    return reference::dtype_named(json.at(field).get<std::string>());
   }
   bool has(const char* name) const { return step_.contains(name); }
   const Json& value_of(const char* name) const {
@@ -97,7 +97,8 @@ class StepReader {
         return error(absl::StatusCode::kUnimplemented, absl::StrCat("dimension ", run.from, " of '", name,
                                                                     "' is open, but only rows may be open"));
       made_.open_rows = made_.open_rows || open;
-      const std::optional<int64_t> extent = open ? rows_ : elements_in(std::vector<int64_t>(first, last));
+      const std::optional<int64_t> extent =
+          open ? rows_ : reference::elements_in(std::vector<int64_t>(first, last));
       if (!extent) return too_many(name);
       if (told != made_.extents.end() && told->second != *extent)
         return error(absl::StatusCode::kInvalidArgument,
@@ -129,7 +130,7 @@ class StepReader {
     }
     made_.open_rows = std::count(made_.rows.begin(), made_.rows.end(), -1) > 0;
     std::replace(made_.rows.begin(), made_.rows.end(), int64_t{-1}, rows_);
-    const std::optional<int64_t> rows = elements_in(made_.rows);
+    const std::optional<int64_t> rows = reference::elements_in(made_.rows);
     if (!rows) return too_many("x");
     made_.extents['r'] = *rows;
     return absl::OkStatus();
@@ -142,7 +143,7 @@ class StepReader {
     for (const Run& run : runs_of(dims))
       if (run.letter != 'r') extents.push_back(extent(run.letter));
     if (dims.find('r') != std::string::npos) extents.push_back(extent('r'));
-    return elements_in(extents) ? absl::OkStatus() : too_many(name);
+    return reference::elements_in(extents) ? absl::OkStatus() : too_many(name);
   }
   int64_t extent(char letter) const {
     const auto at = made_.extents.find(letter);
@@ -312,10 +313,10 @@ absl::Status check_shapes(const PayloadStep& step, const std::vector<std::vector
   };
   for (const Told& told : told_by(step)) {
     const std::vector<int64_t>& shape = shapes[told.value];
-    if (!elements_in(shape))
+    if (!reference::elements_in(shape))
       return error(
           absl::StrCat("'", told.name, "' is too large: the product of its extents exceeds 2^63 - 1"));
-    if (elements_in(told.among(shape)) != told.extent)
+    if (reference::elements_in(told.among(shape)) != told.extent)
       return error(absl::StrCat("dimension ", told.run.from, " of '", told.name, "' is ", told.extent,
                                 ", but another step has ", absl::StrJoin(told.among(shape), "x")));
   }
@@ -326,9 +327,10 @@ absl::Status check_shapes(const PayloadStep& step, const std::vector<std::vector
 absl::Status tell_open(const Json& function, std::vector<std::vector<int64_t>>* shapes) {
   if (function.at("meaning").is_null()) return absl::OkStatus();
   const std::vector<int64_t> numbers = function.at("numbers").get<std::vector<int64_t>>();
-  Evaluator::Shapes known;
+  reference::Evaluator::Shapes known;
   for (size_t v = 0; v < shapes->size(); ++v) known[numbers[v]] = (*shapes)[v];
-  absl::StatusOr<Evaluator::Shapes> told = Evaluator::told_shapes(function.at("meaning"), known);
+  absl::StatusOr<reference::Evaluator::Shapes> told =
+      reference::Evaluator::told_shapes(function.at("meaning"), known);
   if (!told.ok()) return told.status();
   for (size_t v = 0; v < shapes->size(); ++v) (*shapes)[v] = told->at(numbers[v]);
   return absl::OkStatus();
@@ -337,10 +339,10 @@ absl::Status tell_open(const Json& function, std::vector<std::vector<int64_t>>* 
 // Checks that the ops of the text agree about the shapes of their operands, and read none past its end.
 absl::Status check_meaning(const Json& function, const std::vector<std::vector<int64_t>>& shapes) {
   if (function.at("meaning").is_null()) return absl::OkStatus();
-  std::map<int64_t, Evaluator::Bound> values;
+  std::map<int64_t, reference::Evaluator::Bound> values;
   for (size_t v = 0; v < shapes.size(); ++v)
     values[function.at("numbers").at(v).get<int64_t>()] = {nullptr, LATHE_DTYPE_NONE, shapes[v]};
-  return Evaluator::make(function.at("meaning"), values).status();
+  return reference::Evaluator::make(function.at("meaning"), values).status();
 }
 
 std::string layout_of(const lathe_operand& a, const lathe_operand& b) {
@@ -418,7 +420,7 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function
     for (const Told& told : told_by(step)) {
       // If one of several dimensions is open, it is the step's extent divided by the others.
       std::vector<int64_t>& shape = shapes[told.value];
-      const int64_t others = std::max<int64_t>(elements_in(told.among(shape)).value_or(1), 1);
+      const int64_t others = std::max<int64_t>(reference::elements_in(told.among(shape)).value_or(1), 1);
       for (size_t i = told.run.from; i < told.run.to; ++i)
         if (shape[i] < 0) {
           shape[i] = told.extent / others;
@@ -437,22 +439,23 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function
 std::string step_line(const PayloadStep& step) {
   const std::string rows = step.open_rows ? "?" : "";
   if (const auto* d = std::get_if<lathe_matmul_desc>(&step.desc)) {
-    return absl::StrCat("matmul ", name_of(d->a.dtype), " ", rows.empty() ? absl::StrCat(d->m) : rows, "x",
-                        d->n, "x", d->k, " ", layout_of(d->a, d->b),
-                        d->batch == 1 ? "" : absl::StrCat(" batch ", d->batch));
+    return absl::StrCat("matmul ", reference::name_of(d->a.dtype), " ",
+                        rows.empty() ? absl::StrCat(d->m) : rows, "x", d->n, "x", d->k, " ",
+                        layout_of(d->a, d->b), d->batch == 1 ? "" : absl::StrCat(" batch ", d->batch));
   }
   if (const auto* d = std::get_if<lathe_argmax_desc>(&step.desc))
-    return absl::StrCat("argmax ", name_of(d->x.dtype), " ", rows.empty() ? absl::StrCat(d->rows) : rows, "x",
-                        d->n);
+    return absl::StrCat("argmax ", reference::name_of(d->x.dtype), " ",
+                        rows.empty() ? absl::StrCat(d->rows) : rows, "x", d->n);
   if (const auto* e = std::get_if<Elementwise>(&step.desc)) {
     if (e->program == nullptr) return absl::StrCat("elementwise on the host: ", e->on_host);
     const lathe_elementwise_desc& d = e->desc;
-    return absl::StrCat("elementwise ", name_of(d.d.dtype), " ", rows.empty() ? absl::StrCat(d.m) : rows, "x",
-                        d.n, d.batch == 1 ? "" : absl::StrCat(" batch ", d.batch));
+    return absl::StrCat("elementwise ", reference::name_of(d.d.dtype), " ",
+                        rows.empty() ? absl::StrCat(d.m) : rows, "x", d.n,
+                        d.batch == 1 ? "" : absl::StrCat(" batch ", d.batch));
   }
   const auto& d = std::get<lathe_matmul_argmax_desc>(step.desc);
-  return absl::StrCat("matmul_argmax ", name_of(d.a.dtype), " ", rows.empty() ? absl::StrCat(d.m) : rows, "x",
-                      d.n, "x", d.k, " ", layout_of(d.a, d.b));
+  return absl::StrCat("matmul_argmax ", reference::name_of(d.a.dtype), " ",
+                      rows.empty() ? absl::StrCat(d.m) : rows, "x", d.n, "x", d.k, " ", layout_of(d.a, d.b));
 }
 
 }  // namespace lathe::cli

@@ -148,6 +148,12 @@ std::string explain_text(const Json& plan) {
   line("numbers", plan.value("numeric_recipe", ""));
   line("key", plan.value("key", Json::object()).value("fingerprint", ""));
 
+  std::string fields;
+  for (const Json& f : plan.value("fields", Json::array()))
+    absl::StrAppend(&fields, absl::StrFormat("  %-14s %7d  %s\n", f.value("name", ""),
+                                             f.value("value", int64_t{0}), f.value("meaning", "")));
+  if (!fields.empty()) absl::StrAppend(&out, "\nFields of the choice\n", fields);
+
   std::string legal, rejected, externals;
   bool measured = false;
   const Json candidates = plan.value("candidates", Json::array());

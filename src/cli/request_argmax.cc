@@ -26,32 +26,32 @@ std::vector<Flag> argmax_run_flags(const std::vector<Flag>& more) {
 
 }  // namespace
 
-absl::StatusOr<ArgmaxRequest> argmax_request(const Arguments& arguments) {
+absl::StatusOr<reference::ArgmaxRequest> argmax_request(const Arguments& arguments) {
   auto shape = parse_shape(arguments.words[0], "ROWSxN");
   if (!shape.ok()) return shape.status();
-  ArgmaxRequest r;
+  reference::ArgmaxRequest r;
   r.rows = (*shape)[0];
   r.n = (*shape)[1];
   const absl::Status s = first_error({
-      read_dtype(arguments, "dtype", float_names(), &r.dtype),
+      read_dtype(arguments, "dtype", reference::float_names(), &r.dtype),
       read_indices(arguments, &r),
   });
   if (!s.ok()) return s;
   return r;
 }
 
-std::string command_of(const ArgmaxRequest& r) {
-  const ArgmaxRequest d;
+std::string command_of(const reference::ArgmaxRequest& r) {
+  const reference::ArgmaxRequest d;
   return absl::StrCat(absl::StrFormat("argmax %dx%d", r.rows, r.n), flag_text("dtype", r.dtype, d.dtype),
                       indices_text(r));
 }
 
-lathe_argmax_desc descriptor(const ArgmaxRequest& r, lathe_tuning* tuning) {
+lathe_argmax_desc descriptor(const reference::ArgmaxRequest& r, lathe_tuning* tuning) {
   lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
   desc.rows = r.rows;
   desc.n = r.n;
   desc.x.dtype = r.dtype;
-  desc.x.leading_dimension = specs_of(r).x.leading_dimension();
+  desc.x.leading_dimension = reference::specs_of(r).x.leading_dimension();
   desc.index_dtype = r.index_dtype;
   desc.index_offset = r.index_offset;
   desc.determinism = r.determinism;

@@ -48,7 +48,7 @@ lathe_elementwise_desc descriptor(const ElementwiseRequest& r, lathe_tuning* tun
   const auto operand = [&](const Json& dtype, const std::string& dims) {
     const bool turned = dims == "nm" || dims == "bnm", rows = dims.find('m') != std::string::npos;
     lathe_operand o = LATHE_OPERAND_INIT;
-    o.dtype = dtype_named(dtype.get<std::string>());
+    o.dtype = reference::dtype_named(dtype.get<std::string>());
     if (turned) o.layout = LATHE_COLUMN_MAJOR;
     const int64_t width = turned ? r.m : dims.find('n') != std::string::npos ? r.n : 1;
     if (rows && r.padding > 0) o.leading_dimension = width + r.padding;

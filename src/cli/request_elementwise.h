@@ -13,7 +13,7 @@
 namespace lathe::cli {
 
 // An elementwise request. The command does not run it, so it has no batch and no data.
-struct ElementwiseRequest : OpRequest {
+struct ElementwiseRequest : reference::OpRequest {
   int64_t m = 0, n = 0;
   std::string path, text;  // the program's file and its contents
   std::shared_ptr<lathe_program> program;

@@ -88,7 +88,7 @@ inline absl::Status read_dtype(const Arguments& arguments, const char* flag,
                                const std::vector<std::string>& names, lathe_dtype* out) {
   if (!arguments.has(flag)) return absl::OkStatus();
   auto name = arguments.choice(flag, names);
-  if (name.ok()) *out = dtype_named(*name);
+  if (name.ok()) *out = reference::dtype_named(*name);
   return name.status();
 }
 
@@ -117,7 +117,7 @@ std::string flag_text(const char* name, const T& value, const T& fallback) {
   return value == fallback ? "" : absl::StrCat(" --", name, " ", value);
 }
 inline std::string flag_text(const char* name, lathe_dtype value, lathe_dtype fallback) {
-  return value == fallback ? "" : absl::StrCat(" --", name, " ", name_of(value));
+  return value == fallback ? "" : absl::StrCat(" --", name, " ", reference::name_of(value));
 }
 // The same for names[value]; the first name is the default.
 inline std::string flag_text(const char* name, const std::vector<std::string>& names, int value) {
@@ -125,7 +125,7 @@ inline std::string flag_text(const char* name, const std::vector<std::string>& n
 }
 
 // Read the fields of an OpRequest and an IndicesRequest from flags, and write them back as flags.
-inline absl::Status read_op(const Arguments& arguments, OpRequest* r) {
+inline absl::Status read_op(const Arguments& arguments, reference::OpRequest* r) {
   return first_error({
       read_choice(arguments, "dependent-launch", kDependentLaunches, &r->dependent_launch),
       read_choice(arguments, "determinism", kDeterminisms, &r->determinism),
@@ -133,10 +133,10 @@ inline absl::Status read_op(const Arguments& arguments, OpRequest* r) {
       read_integer(arguments, "split-k", 1, kMostSplits, &r->split_k),
       read_integer(arguments, "candidate", 1, 10000, &r->candidate),
       read_integer(arguments, "misalign", 0, 255, &r->misalign),
-      read_choice(arguments, "fill", fill_names(), &r->fill),
+      read_choice(arguments, "fill", reference::fill_names(), &r->fill),
   });
 }
-inline absl::Status read_indices(const Arguments& arguments, IndicesRequest* r) {
+inline absl::Status read_indices(const Arguments& arguments, reference::IndicesRequest* r) {
   r->values = arguments.has("values");
   return first_error({
       read_dtype(arguments, "index-dtype", {"i64", "i32"}, &r->index_dtype),
@@ -144,17 +144,18 @@ inline absl::Status read_indices(const Arguments& arguments, IndicesRequest* r) 
       read_op(arguments, r),
   });
 }
-inline std::string op_text(const OpRequest& r) {
-  const OpRequest d;
-  return absl::StrCat(
-      flag_text("determinism", kDeterminisms, r.determinism), flag_text("padding", r.padding, d.padding),
-      flag_text("misalign", r.misalign, d.misalign),
-      flag_text("fill", fill_names(), static_cast<int>(r.fill)), flag_text("split-k", r.split_k, d.split_k),
-      flag_text("dependent-launch", kDependentLaunches, r.dependent_launch),
-      flag_text("candidate", r.candidate, d.candidate));
+inline std::string op_text(const reference::OpRequest& r) {
+  const reference::OpRequest d;
+  return absl::StrCat(flag_text("determinism", kDeterminisms, r.determinism),
+                      flag_text("padding", r.padding, d.padding),
+                      flag_text("misalign", r.misalign, d.misalign),
+                      flag_text("fill", reference::fill_names(), static_cast<int>(r.fill)),
+                      flag_text("split-k", r.split_k, d.split_k),
+                      flag_text("dependent-launch", kDependentLaunches, r.dependent_launch),
+                      flag_text("candidate", r.candidate, d.candidate));
 }
-inline std::string indices_text(const IndicesRequest& r) {
-  const IndicesRequest d;
+inline std::string indices_text(const reference::IndicesRequest& r) {
+  const reference::IndicesRequest d;
   return absl::StrCat(flag_text("index-dtype", r.index_dtype, d.index_dtype),
                       flag_text("index-offset", r.index_offset, d.index_offset), r.values ? " --values" : "",
                       op_text(r));

@@ -19,7 +19,7 @@ const std::vector<std::string> kBroadcasts = {"none", "a", "b", "ab"};
 
 constexpr char kEpilogueSyntax[] = "alpha=X,beta=X,bias,relu|gelu|gelu_tanh|silu,residual";
 
-absl::Status parse_epilogue(const std::string& text, MatmulRequest* r) {
+absl::Status parse_epilogue(const std::string& text, reference::MatmulRequest* r) {
   std::set<std::string> kinds;
   for (absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     const std::string word(part);
@@ -46,7 +46,7 @@ absl::Status parse_epilogue(const std::string& text, MatmulRequest* r) {
 }
 
 // The epilogue in the syntax that parse_epilogue reads.
-std::string epilogue_text(const MatmulRequest& r) {
+std::string epilogue_text(const reference::MatmulRequest& r) {
   std::vector<std::string> parts;
   if (r.alpha != 1) parts.push_back(absl::StrFormat("alpha=%.9g", r.alpha));
   if (r.beta != 0) parts.push_back(absl::StrFormat("beta=%.9g", r.beta));
@@ -56,7 +56,7 @@ std::string epilogue_text(const MatmulRequest& r) {
   return absl::StrJoin(parts, ",");
 }
 
-absl::Status read_places(const Arguments& arguments, MatmulRequest* r) {
+absl::Status read_places(const Arguments& arguments, reference::MatmulRequest* r) {
   int in_place = 0, broadcast = 0;
   const absl::Status s = first_error({read_choice(arguments, "in-place", kInPlace, &in_place),
                                       read_choice(arguments, "broadcast", kBroadcasts, &broadcast)});
@@ -77,7 +77,7 @@ absl::Status read_places(const Arguments& arguments, MatmulRequest* r) {
 const char* b_dtypes() {
   static const std::string names = [] {
     std::string all = "f16|bf16";
-    for (const BlockFormat& f : block_formats()) absl::StrAppend(&all, "|", f.name);
+    for (const reference::BlockFormat& f : reference::block_formats()) absl::StrAppend(&all, "|", f.name);
     return all;
   }();
   return names.c_str();
@@ -108,15 +108,16 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
       more);
 }
 
-absl::StatusOr<MatmulRequest> matmul_weight_request(const Arguments& arguments) {
-  MatmulRequest r;
-  if (absl::Status s = read_dtype(arguments, "dtype", factor_names(), &r.dtype); !s.ok()) return s;
-  r.out_dtype = default_result(r.dtype);
-  if (absl::Status s = read_dtype(arguments, "b-dtype", weight_names(), &r.b_dtype); !s.ok()) return s;
+absl::StatusOr<reference::MatmulRequest> matmul_weight_request(const Arguments& arguments) {
+  reference::MatmulRequest r;
+  if (absl::Status s = read_dtype(arguments, "dtype", reference::factor_names(), &r.dtype); !s.ok()) return s;
+  r.out_dtype = reference::default_result(r.dtype);
+  if (absl::Status s = read_dtype(arguments, "b-dtype", reference::weight_names(), &r.b_dtype); !s.ok())
+    return s;
   if (r.b_dtype == r.dtype) r.b_dtype = LATHE_DTYPE_NONE;
   int layout = 2;
   absl::Status s = first_error({
-      read_dtype(arguments, "out-dtype", result_names(), &r.out_dtype),
+      read_dtype(arguments, "out-dtype", reference::result_names(), &r.out_dtype),
       read_choice(arguments, "math", kMaths, &r.math),
       read_choice(arguments, "layout", kLayouts, &layout),
       parse_epilogue(arguments.text("epilogue", ""), &r),
@@ -131,7 +132,7 @@ absl::StatusOr<MatmulRequest> matmul_weight_request(const Arguments& arguments) 
   return r;
 }
 
-absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments) {
+absl::StatusOr<reference::MatmulRequest> matmul_request(const Arguments& arguments) {
   auto shape = parse_shape(arguments.words[0], "MxNxK");
   if (!shape.ok()) return shape.status();
   auto r = matmul_weight_request(arguments);
@@ -142,34 +143,35 @@ absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments) {
   return r;
 }
 
-std::string command_of(const MatmulRequest& r) {
-  const MatmulRequest d;
+std::string command_of(const reference::MatmulRequest& r) {
+  const reference::MatmulRequest d;
   const int layout = (r.trans_a ? 1 : 0) | (r.trans_b ? 2 : 0);
   const int broadcast = (r.broadcast_a ? 1 : 0) | (r.broadcast_b ? 2 : 0);
-  return absl::StrCat(
-      absl::StrFormat("matmul %dx%dx%d", r.m, r.n, r.k), flag_text("dtype", r.dtype, d.dtype),
-      flag_text("b-dtype", r.b_dtype, d.b_dtype),
-      flag_text("out-dtype", r.out_dtype, default_result(r.dtype)), flag_text("math", kMaths, r.math),
-      flag_text("layout", kLayouts[layout], std::string("nt")), flag_text("batch", r.batch, d.batch),
-      flag_text("epilogue", epilogue_text(r), std::string()), r.packed ? " --packed" : "",
-      flag_text("in-place", kInPlace,
-                r.c_in_place          ? 1
-                : r.residual_in_place ? 2
-                                      : 0),
-      flag_text("broadcast", kBroadcasts, broadcast), op_text(r));
+  return absl::StrCat(absl::StrFormat("matmul %dx%dx%d", r.m, r.n, r.k), flag_text("dtype", r.dtype, d.dtype),
+                      flag_text("b-dtype", r.b_dtype, d.b_dtype),
+                      flag_text("out-dtype", r.out_dtype, reference::default_result(r.dtype)),
+                      flag_text("math", kMaths, r.math),
+                      flag_text("layout", kLayouts[layout], std::string("nt")),
+                      flag_text("batch", r.batch, d.batch),
+                      flag_text("epilogue", epilogue_text(r), std::string()), r.packed ? " --packed" : "",
+                      flag_text("in-place", kInPlace,
+                                r.c_in_place          ? 1
+                                : r.residual_in_place ? 2
+                                                      : 0),
+                      flag_text("broadcast", kBroadcasts, broadcast), op_text(r));
 }
 
-lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning) {
-  const MatmulSpecs specs = specs_of(r);
+lathe_matmul_desc descriptor(const reference::MatmulRequest& r, lathe_tuning* tuning) {
+  const reference::MatmulSpecs specs = reference::specs_of(r);
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = r.m;
   desc.n = r.n;
   desc.k = r.k;
   desc.batch = r.batch;
-  desc.a = describe(specs.a, nullptr);
-  desc.b = describe(specs.b, nullptr);
-  desc.c = describe(specs.c, nullptr);
-  desc.d = describe(specs.d, nullptr);
+  desc.a = reference::describe(specs.a, nullptr);
+  desc.b = reference::describe(specs.b, nullptr);
+  desc.c = reference::describe(specs.c, nullptr);
+  desc.d = reference::describe(specs.d, nullptr);
   desc.epilogue.alpha = r.alpha;
   desc.epilogue.beta = r.beta;
   desc.epilogue.activation = r.activation;
@@ -177,7 +179,7 @@ lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning) {
     desc.epilogue.bias = present();
     desc.epilogue.bias_dtype = r.out_dtype;
   }
-  if (r.residual) desc.epilogue.residual = describe(specs.residual, present());
+  if (r.residual) desc.epilogue.residual = reference::describe(specs.residual, present());
   desc.determinism = r.determinism;
   desc.math = r.math;
   desc.dependent_launch = r.dependent_launch;
@@ -185,7 +187,7 @@ lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning) {
   return desc;
 }
 
-lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc* desc,
+lathe_status describe_packed(lathe_device* device, const reference::MatmulRequest& r, lathe_matmul_desc* desc,
                              size_t* bytes) {
   *bytes = 0;
   if (!r.packed) return LATHE_OK;
@@ -194,7 +196,7 @@ lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe
   if (status != LATHE_OK) return status;
   const int64_t matrices = desc->b.batch_stride == 0 ? 1 : std::max<int64_t>(r.batch, 1);
   if (desc->b.batch_stride != 0)
-    desc->b.batch_stride = static_cast<int64_t>(*bytes / bytes_of(desc->b.dtype)) / matrices;
+    desc->b.batch_stride = static_cast<int64_t>(*bytes / reference::bytes_of(desc->b.dtype)) / matrices;
   desc->b.leading_dimension = 0;
   desc->b.packed_layout = layout;
   return LATHE_OK;

@@ -12,9 +12,9 @@ namespace lathe::cli {
 // The flags of a matmul request, followed by `more`.
 std::vector<Flag> matmul_flags(const std::vector<Flag>& more);
 // Reads a request from the flags. m, n and k stay 0.
-absl::StatusOr<MatmulRequest> matmul_weight_request(const Arguments& arguments);
+absl::StatusOr<reference::MatmulRequest> matmul_weight_request(const Arguments& arguments);
 // If `r` has a packed B: changes the descriptor of an unpacked B to one of the packed B. *bytes is the packed size.
-lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc* desc,
+lathe_status describe_packed(lathe_device* device, const reference::MatmulRequest& r, lathe_matmul_desc* desc,
                              size_t* bytes);
 
 }  // namespace lathe::cli

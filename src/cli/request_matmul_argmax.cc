@@ -33,21 +33,22 @@ std::vector<Flag> matmul_argmax_run_flags(const std::vector<Flag>& more) {
 
 }  // namespace
 
-absl::StatusOr<MatmulArgmaxRequest> matmul_argmax_request(const Arguments& arguments) {
+absl::StatusOr<reference::MatmulArgmaxRequest> matmul_argmax_request(const Arguments& arguments) {
   auto shape = parse_shape(arguments.words[0], "MxNxK");
   if (!shape.ok()) return shape.status();
-  MatmulArgmaxRequest r;
+  reference::MatmulArgmaxRequest r;
   r.m = (*shape)[0];
   r.n = (*shape)[1];
   r.k = (*shape)[2];
   r.bias = arguments.has("bias");
-  if (absl::Status s = read_dtype(arguments, "dtype", float_names(), &r.dtype); !s.ok()) return s;
+  if (absl::Status s = read_dtype(arguments, "dtype", reference::float_names(), &r.dtype); !s.ok()) return s;
   r.logits_dtype = r.dtype;
-  if (absl::Status s = read_dtype(arguments, "b-dtype", float_names(), &r.b_dtype); !s.ok()) return s;
+  if (absl::Status s = read_dtype(arguments, "b-dtype", reference::float_names(), &r.b_dtype); !s.ok())
+    return s;
   if (r.b_dtype == r.dtype) r.b_dtype = LATHE_DTYPE_NONE;
   int layout = 2;
   const absl::Status s = first_error({
-      read_dtype(arguments, "logits-dtype", float_names(), &r.logits_dtype),
+      read_dtype(arguments, "logits-dtype", reference::float_names(), &r.logits_dtype),
       read_choice(arguments, "math", kMaths, &r.math),
       read_choice(arguments, "layout", kLayouts, &layout),
       read_indices(arguments, &r),
@@ -58,8 +59,8 @@ absl::StatusOr<MatmulArgmaxRequest> matmul_argmax_request(const Arguments& argum
   return r;
 }
 
-std::string command_of(const MatmulArgmaxRequest& r) {
-  const MatmulArgmaxRequest d;
+std::string command_of(const reference::MatmulArgmaxRequest& r) {
+  const reference::MatmulArgmaxRequest d;
   const int layout = (r.trans_a ? 1 : 0) | (r.trans_b ? 2 : 0);
   return absl::StrCat(absl::StrFormat("matmul_argmax %dx%dx%d", r.m, r.n, r.k),
                       flag_text("dtype", r.dtype, d.dtype), flag_text("b-dtype", r.b_dtype, d.b_dtype),
@@ -68,14 +69,14 @@ std::string command_of(const MatmulArgmaxRequest& r) {
                       indices_text(r));
 }
 
-lathe_matmul_argmax_desc descriptor(const MatmulArgmaxRequest& r, lathe_tuning* tuning) {
-  const MatmulArgmaxSpecs specs = specs_of(r);
+lathe_matmul_argmax_desc descriptor(const reference::MatmulArgmaxRequest& r, lathe_tuning* tuning) {
+  const reference::MatmulArgmaxSpecs specs = reference::specs_of(r);
   lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
   desc.m = r.m;
   desc.n = r.n;
   desc.k = r.k;
-  desc.a = describe(specs.a, nullptr);
-  desc.b = describe(specs.b, nullptr);
+  desc.a = reference::describe(specs.a, nullptr);
+  desc.b = reference::describe(specs.b, nullptr);
   desc.a.batch_stride = desc.b.batch_stride = 0;
   if (r.bias) {
     desc.bias = present();

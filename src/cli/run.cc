@@ -90,7 +90,7 @@ struct Report {
   Measurement time;
   double flops = 0, bytes = 0;
   Json plan;  // null if no plan shows what ran (plan_that_ran)
-  CheckResult check;
+  reference::CheckResult check;
   uint64_t seed = 0;
 };
 

@@ -33,7 +33,7 @@ SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const 
   return {group,
           command,
           absl::StrCat("lathe run ", command, " --seed ", seed, " --device ", d.name),
-          [d, request, seed]() -> absl::StatusOr<CheckResult> {
+          [d, request, seed]() -> absl::StatusOr<reference::CheckResult> {
             auto trial = make_trial(d.device, *d.stream, request, seed);
             if (!trial.ok()) return trial.status();
             return run_checked(**trial);
@@ -128,7 +128,7 @@ std::vector<SelftestCheck> expand(const SelftestDevice& d, const SelftestCase& c
   auto ranks = ranks_of(d, c, selection);
   if (!ranks.ok()) {
     SelftestCheck failed = check_of(d, c.group, c.request);
-    failed.run = [status = ranks.status()] { return absl::StatusOr<CheckResult>(status); };
+    failed.run = [status = ranks.status()] { return absl::StatusOr<reference::CheckResult>(status); };
     failed.prepare = nullptr;
     failed.request = nullptr;
     return {failed};
@@ -202,7 +202,7 @@ absl::StatusOr<std::string> manifest_of(const SelftestDevice& d, const std::vect
     auto json = explain(d.device, *c.request);
     if (!json.ok()) continue;  // the device refuses this request; the check reports it
     Json entry = json->at("class");
-    const OpRequest& fields = common_fields(*c.request);
+    const reference::OpRequest& fields = common_fields(*c.request);
     if (fields.split_k != 0) entry["split_k"] = fields.split_k;
     if (fields.candidate != 0) entry["candidate"] = fields.candidate;
     entry.erase("generic");

@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<SelftestCase>> read_requests(const std::string& text)
 struct Behaviour {
   std::string group, name;
   // kUnimplemented, with the reason: the device does not have the feature.
-  std::function<absl::StatusOr<CheckResult>()> run;
+  std::function<absl::StatusOr<reference::CheckResult>()> run;
 };
 
 struct SelftestDevice {

@@ -15,16 +15,16 @@
 namespace lathe::cli {
 namespace {
 
-using Result = absl::StatusOr<CheckResult>;
+using Result = absl::StatusOr<reference::CheckResult>;
 
-CheckResult wrong(std::string what) {
-  CheckResult r;
+reference::CheckResult wrong(std::string what) {
+  reference::CheckResult r;
   r.what = std::move(what);
   return r;
 }
 
-MatmulRequest product(int64_t m, int64_t n, int64_t k, int32_t split_k = 0) {
-  MatmulRequest r;
+reference::MatmulRequest product(int64_t m, int64_t n, int64_t k, int32_t split_k = 0) {
+  reference::MatmulRequest r;
   r.m = m;
   r.n = n;
   r.k = k;
@@ -34,8 +34,8 @@ MatmulRequest product(int64_t m, int64_t n, int64_t k, int32_t split_k = 0) {
 }
 
 // Checks that `status` is `wanted`.
-CheckResult expect_status(lathe_status status, lathe_status wanted) {
-  CheckResult r;
+reference::CheckResult expect_status(lathe_status status, lathe_status wanted) {
+  reference::CheckResult r;
   r.ok = status == wanted;
   r.what = r.ok ? "refused"
                 : absl::StrCat("got ", lathe_status_name(status), ", expected ", lathe_status_name(wanted),
@@ -46,7 +46,7 @@ CheckResult expect_status(lathe_status status, lathe_status wanted) {
 // A refused launch must write nothing. After `heal` the device must serve the same request.
 Result expect_refusal(Trial& trial, lathe_status wanted, const std::function<void()>& heal) {
   if (absl::Status s = trial.reset(); !s.ok()) return s;
-  CheckResult refused = expect_status(trial.launch(), wanted);
+  reference::CheckResult refused = expect_status(trial.launch(), wanted);
   if (!refused.ok) return refused;
   auto untouched = trial.untouched();
   if (!untouched.ok()) return untouched.status();
@@ -82,7 +82,7 @@ int repeats(const SelftestDevice& d) { return d.quick ? 4 : 100; }
 
 // Uses the workspaces and counters of two streams at the same time, many times. Each launch in flight writes its own
 // result.
-Result two_streams(const SelftestDevice& d, const MatmulRequest& request) {
+Result two_streams(const SelftestDevice& d, const reference::MatmulRequest& request) {
   if (d.stream->get() == nullptr) return absl::UnimplementedError(absl::StrCat(d.name, " has no streams"));
   auto other = Stream::make(d.device);
   if (!other.ok()) return other.status();
@@ -93,7 +93,7 @@ Result two_streams(const SelftestDevice& d, const MatmulRequest& request) {
     if (!trial.ok()) return trial.status();
     trials.push_back(*std::move(trial));
   }
-  Result result = CheckResult();
+  Result result = reference::CheckResult();
   for (int lap = 0; lap < repeats(d) / in_flight; ++lap) {
     for (const auto& trial : trials)
       if (absl::Status s = trial->reset(); !s.ok()) return s;
@@ -109,7 +109,7 @@ Result two_streams(const SelftestDevice& d, const MatmulRequest& request) {
 
 // The same with the best candidate of a kernel family that splits K.
 Result two_streams_of(const SelftestDevice& d, const std::string& family) {
-  MatmulRequest request = product(13, 104, 2072);
+  reference::MatmulRequest request = product(13, 104, 2072);
   request.dtype = request.out_dtype = LATHE_BF16;
   auto trial = make_trial(d.device, *d.stream, request, d.seed);
   if (!trial.ok()) return trial.status();
@@ -139,7 +139,7 @@ Result two_threads(const SelftestDevice& d) {
       if (!result->ok() || !(*result)->ok) return;
     }
   };
-  Result one = CheckResult(), two = CheckResult();
+  Result one = reference::CheckResult(), two = reference::CheckResult();
   std::thread thread(work, d.seed, &one);
   work(d.seed + 1, &two);
   thread.join();
@@ -171,7 +171,7 @@ Result captured_hit(const SelftestDevice& d, const Request& request) {
   auto untouched = (*trial)->untouched();
   if (!untouched.ok()) return untouched.status();
   if (!*untouched) return wrong("the captured launch ran at once");
-  Result result = CheckResult();
+  Result result = reference::CheckResult();
   for (int replay = 0; replay < 3; ++replay) {
     if (absl::Status s = (*trial)->reset(); !s.ok()) return s;
     if (absl::Status s = (*graph)->launch(); !s.ok()) return s;
@@ -187,7 +187,7 @@ Result captured_miss(const SelftestDevice& d) {
   if (!with.ok()) return with.status();
   auto trial = make_trial(d.device, *d.stream, product(19, 23, 1013), d.seed);
   if (!trial.ok()) return trial.status();
-  CheckResult refused;
+  reference::CheckResult refused;
   auto graph = capture(**with, d.stream->get(), [&] {
     refused = expect_status((*trial)->launch(), LATHE_CAPTURE_MISS);
     return absl::OkStatus();
@@ -207,7 +207,7 @@ Result load_beside_a_capture(const SelftestDevice& d) {
   if (!with.ok()) return with.status();
   auto trial = make_trial(d.device, *d.stream, product(14, 48, 700), d.seed);
   if (!trial.ok()) return trial.status();
-  Result prepared = run_checked(**trial), beside = CheckResult();
+  Result prepared = run_checked(**trial), beside = reference::CheckResult();
   if (!prepared.ok() || !prepared->ok) return prepared;
   if (absl::Status s = (*trial)->reset(); !s.ok()) return s;
   auto graph = capture(**with, d.stream->get(), [&] {
@@ -231,7 +231,7 @@ Result load_beside_a_capture(const SelftestDevice& d) {
 }  // namespace
 
 std::vector<Behaviour> selftest_behaviours(const SelftestDevice& d) {
-  ArgmaxRequest rows;
+  reference::ArgmaxRequest rows;
   rows.rows = 3;
   rows.n = 70000;
   rows.values = true;

@@ -13,17 +13,17 @@ constexpr lathe_dtype kFactors[] = {LATHE_F32,     LATHE_F16,     LATHE_BF16,   
 
 using Cases = std::vector<SelftestCase>;
 
-MatmulRequest matmul(int64_t m, int64_t n, int64_t k, lathe_dtype dtype = LATHE_F32) {
-  MatmulRequest r;
+reference::MatmulRequest matmul(int64_t m, int64_t n, int64_t k, lathe_dtype dtype = LATHE_F32) {
+  reference::MatmulRequest r;
   r.m = m;
   r.n = n;
   r.k = k;
   r.dtype = dtype;
-  r.out_dtype = default_result(dtype);
+  r.out_dtype = reference::default_result(dtype);
   return r;
 }
 
-void set_layout(MatmulRequest* r, int layout) {
+void set_layout(reference::MatmulRequest* r, int layout) {
   r->trans_a = layout & 1;
   r->trans_b = !(layout & 2);
 }
@@ -37,9 +37,10 @@ void add_shapes(Cases* cases) {
   int i = 0;
   for (int pass = 0; pass < 4; ++pass) {
     for (int64_t m : kM) {  // the steps 7 and 11 share no divisor with the lengths of the lists
-      MatmulRequest r = matmul(m, kN[(i * 7 + pass) % 15], kK[(i * 11 + pass) % 19], kFloats[(i + pass) % 3]);
+      reference::MatmulRequest r =
+          matmul(m, kN[(i * 7 + pass) % 15], kK[(i * 11 + pass) % 19], kFloats[(i + pass) % 3]);
       set_layout(&r, i % 4);
-      r.fill = Fill::kIntegers;
+      r.fill = reference::Fill::kIntegers;
       cases->push_back({"shapes", r});
       ++i;
     }
@@ -53,7 +54,7 @@ void add_dtypes(Cases* cases) {
       if (out == LATHE_I32 && dtype != LATHE_I8) continue;
       for (int layout = 0; layout < 4; ++layout) {
         // Rows that are a multiple of 16 bytes long, and rows that are not.
-        MatmulRequest r = i++ % 2 ? matmul(19, 37, 71, dtype) : matmul(33, 80, 144, dtype);
+        reference::MatmulRequest r = i++ % 2 ? matmul(19, 37, 71, dtype) : matmul(33, 80, 144, dtype);
         r.out_dtype = out;
         if (dtype == LATHE_I8 && out == LATHE_F16) r.alpha = 0x1p-8f;
         set_layout(&r, layout);
@@ -62,7 +63,7 @@ void add_dtypes(Cases* cases) {
     }
   }
   for (int layout = 0; layout < 4; ++layout) {
-    MatmulRequest r = layout % 2 ? matmul(19, 37, 71) : matmul(70, 80, 144);
+    reference::MatmulRequest r = layout % 2 ? matmul(19, 37, 71) : matmul(70, 80, 144);
     r.math = LATHE_MATH_TF32;
     set_layout(&r, layout);
     cases->push_back({"dtypes", r});
@@ -75,7 +76,7 @@ void add_epilogues(Cases* cases) {
     for (int c = 0; c < 3; ++c) {                         // none, in its own memory, in D's memory
       for (int residual = 0; residual < 3; ++residual) {  // the same
         if (c == 2 && residual == 2) continue;
-        MatmulRequest r = matmul(i % 2 ? 21 : 70, i % 3 ? 48 : 45, 72, kFloats[i % 3]);
+        reference::MatmulRequest r = matmul(i % 2 ? 21 : 70, i % 3 ? 48 : 45, 72, kFloats[i % 3]);
         r.activation = static_cast<lathe_activation>(activation);
         r.alpha = 0.5f;
         r.beta = c == 0 ? 0 : -0.75f;
@@ -97,13 +98,13 @@ void add_alignments(Cases* cases) {
   for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_I8}) {
     for (size_t misalign : {0, 1, 2, 4, 8, 16}) {
       for (int64_t padding : {0, 1, 8}) {
-        MatmulRequest r = matmul(i % 2 ? 5 : 40, 48, 80, dtype);
+        reference::MatmulRequest r = matmul(i % 2 ? 5 : 40, 48, 80, dtype);
         r.misalign = misalign;
         r.padding = padding;
         r.bias = true;
         r.residual = i % 2 == 0;
         set_layout(&r, i++ % 4);
-        r.fill = Fill::kIntegers;
+        r.fill = reference::Fill::kIntegers;
         cases->push_back({"alignments", r});
       }
     }
@@ -115,7 +116,7 @@ void add_batches(Cases* cases) {
   for (int64_t batch : {2, 3, 50}) {
     for (int broadcast = 0; broadcast < 4; ++broadcast) {
       for (int64_t padding : {0, 3}) {
-        MatmulRequest r = matmul(i % 3 == 0 ? 1 : 17, 40, 56, kFloats[i % 3]);
+        reference::MatmulRequest r = matmul(i % 3 == 0 ? 1 : 17, 40, 56, kFloats[i % 3]);
         r.batch = batch;
         r.broadcast_a = broadcast & 1;
         r.broadcast_b = broadcast & 2;
@@ -123,7 +124,7 @@ void add_batches(Cases* cases) {
         r.beta = i % 2 ? 1.0f : 0.0f;
         r.bias = true;
         set_layout(&r, i++ % 4);
-        r.fill = Fill::kIntegers;
+        r.fill = reference::Fill::kIntegers;
         cases->push_back({"batches", r});
       }
     }
@@ -137,13 +138,13 @@ void add_splits(Cases* cases) {
   int i = 0;
   for (const auto& s : kShapes) {
     for (int32_t split : {2, 3, 7, 77, 65535}) {
-      MatmulRequest r = matmul(s[0], s[1], s[2], kFloats[i % 3]);
+      reference::MatmulRequest r = matmul(s[0], s[1], s[2], kFloats[i % 3]);
       r.split_k = split;
       r.out_dtype = LATHE_F32;
       r.bias = true;
       r.activation = LATHE_ACTIVATION_RELU;
       r.batch = i % 4 == 1 ? 2 : 1;
-      r.fill = i % 2 ? Fill::kIntegers : Fill::kNormal;
+      r.fill = i % 2 ? reference::Fill::kIntegers : reference::Fill::kNormal;
       set_layout(&r, i++ % 4);
       cases->push_back({"splits", r});
     }
@@ -155,7 +156,7 @@ void add_long_sums(Cases* cases) {
   cases->push_back({"long sums", matmul(1, 16, 50021, LATHE_BF16)});
   cases->push_back({"long sums", matmul(3, 5, 65537)});
   cases->push_back({"long sums", matmul(17, 9, 51234, LATHE_F16)});
-  MatmulRequest bytes = matmul(2, 8, 131071, LATHE_I8);  // the longest sum that cannot overflow
+  reference::MatmulRequest bytes = matmul(2, 8, 131071, LATHE_I8);  // the longest sum that cannot overflow
   bytes.out_dtype = LATHE_I32;
   cases->push_back({"long sums", bytes});
 }
@@ -165,8 +166,8 @@ void add_special_values(Cases* cases) {
   int i = 0;
   for (const auto& s : kShapes) {
     for (lathe_dtype dtype : kFloats) {
-      MatmulRequest r = matmul(s[0], s[1], s[2], dtype);
-      r.fill = Fill::kSpecial;
+      reference::MatmulRequest r = matmul(s[0], s[1], s[2], dtype);
+      r.fill = reference::Fill::kSpecial;
       r.activation = static_cast<lathe_activation>(i % 5);
       r.bias = i % 2;
       r.residual = i % 3 == 1;
@@ -180,7 +181,7 @@ void add_special_values(Cases* cases) {
 void add_empty(Cases* cases) {
   for (int zero = 0; zero < 4; ++zero) {
     for (bool with_epilogue : {false, true}) {
-      MatmulRequest r = matmul(zero == 0 ? 0 : 5, zero == 1 ? 0 : 19, zero == 2 ? 0 : 7);
+      reference::MatmulRequest r = matmul(zero == 0 ? 0 : 5, zero == 1 ? 0 : 19, zero == 2 ? 0 : 7);
       r.batch = zero == 3 ? 0 : 2;
       r.bias = r.residual = with_epilogue;
       r.beta = with_epilogue ? 2 : 0;
@@ -194,7 +195,7 @@ void add_empty(Cases* cases) {
 void add_decode(Cases* cases) {
   for (lathe_dtype dtype : {LATHE_BF16, LATHE_F16, LATHE_F8_E4M3}) {
     for (int64_t m = 1; m <= 16; ++m) {
-      MatmulRequest r = matmul(m, 208, 272, dtype);
+      reference::MatmulRequest r = matmul(m, 208, 272, dtype);
       r.out_dtype = LATHE_BF16;
       r.residual = m % 2;
       cases->push_back({"decode", r});
@@ -206,7 +207,7 @@ void add_decode(Cases* cases) {
 void add_families(Cases* cases) {
   constexpr int64_t kM[] = {1, 3, 8, 13, 16}, kN[] = {72, 136, 200}, kK[] = {64, 528, 1040, 2072};
   for (int i = 0; i < 16; ++i) {
-    MatmulRequest r = matmul(kM[i % 5], kN[i % 3], kK[i % 4], i % 2 ? LATHE_F16 : LATHE_BF16);
+    reference::MatmulRequest r = matmul(kM[i % 5], kN[i % 3], kK[i % 4], i % 2 ? LATHE_F16 : LATHE_BF16);
     r.out_dtype = i % 3 == 0 ? LATHE_F32 : r.dtype;
     r.batch = i % 8 == 3 ? 3 : 1;
     r.split_k = i % 4 == 1 ? 2 + i / 4 : i % 8 == 6 ? 1 : 0;
@@ -225,7 +226,7 @@ void add_equal_bits(Cases* cases) {
   int i = 0;
   for (const auto& s : kShapes) {
     for (lathe_dtype dtype : kFloats) {
-      MatmulRequest r = matmul(s[0], s[1], s[2], dtype);
+      reference::MatmulRequest r = matmul(s[0], s[1], s[2], dtype);
       r.out_dtype = LATHE_F32;
       r.determinism = LATHE_DETERMINISM_RUN_TO_RUN;
       r.split_k = i % 2 ? 5 : 0;
@@ -240,15 +241,15 @@ void add_equal_bits(Cases* cases) {
 }
 
 void add_candidates(Cases* cases) {
-  std::vector<MatmulRequest> requests = {
+  std::vector<reference::MatmulRequest> requests = {
       matmul(1, 136, 1040, LATHE_BF16),  matmul(13, 96, 528, LATHE_F16),
       matmul(150, 136, 272, LATHE_BF16), matmul(70, 72, 144),
       matmul(33, 80, 288, LATHE_I8),     matmul(40, 80, 288, LATHE_F8_E4M3),
       matmul(70, 45, 91, LATHE_F16),     matmul(5, 33, 129)};
   requests[3].math = LATHE_MATH_TF32;
   set_layout(&requests[6], 3);
-  for (MatmulRequest& r : requests) {
-    r.fill = Fill::kIntegers;
+  for (reference::MatmulRequest& r : requests) {
+    r.fill = reference::Fill::kIntegers;
     r.out_dtype = LATHE_F32;
     r.bias = true;
     r.activation = LATHE_ACTIVATION_RELU;
@@ -261,8 +262,9 @@ void add_argmax(Cases* cases) {
   constexpr int64_t kLengths[] = {1, 2, 7, 31, 32, 33, 255, 1024, 1025, 4099, 16384, 16385, 40007};
   int i = 0;
   for (int64_t n : kLengths) {
-    for (Fill fill : {Fill::kNormal, Fill::kIntegers, Fill::kSpecial}) {
-      ArgmaxRequest r;
+    for (reference::Fill fill :
+         {reference::Fill::kNormal, reference::Fill::kIntegers, reference::Fill::kSpecial}) {
+      reference::ArgmaxRequest r;
       r.rows = n > 4000 ? kRows[i % 4] : kRows[i % 6];
       r.n = n;
       r.dtype = kFloats[(i / 2) % 3];
@@ -277,16 +279,16 @@ void add_argmax(Cases* cases) {
       ++i;
     }
   }
-  ArgmaxRequest empty;
+  reference::ArgmaxRequest empty;
   empty.n = 100;
   cases->push_back({"argmax", empty});
   for (int64_t n : {700, 9000, 70000}) {
-    ArgmaxRequest r;
+    reference::ArgmaxRequest r;
     r.rows = 3;
     r.n = n;
     r.dtype = LATHE_BF16;
     r.values = true;
-    r.fill = Fill::kIntegers;
+    r.fill = reference::Fill::kIntegers;
     cases->push_back({"argmax candidates", r, Forced::kEach});
   }
 }
@@ -299,8 +301,9 @@ void add_matmul_argmax(Cases* cases) {
                                     {1, 5003, 96}, {4, 4096, 72}};
   int i = 0;
   for (const auto& s : kShapes) {
-    for (Fill fill : {Fill::kNormal, Fill::kIntegers, Fill::kSpecial}) {
-      MatmulArgmaxRequest r;
+    for (reference::Fill fill :
+         {reference::Fill::kNormal, reference::Fill::kIntegers, reference::Fill::kSpecial}) {
+      reference::MatmulArgmaxRequest r;
       r.m = s[0], r.n = s[1], r.k = s[2];
       r.dtype = kFloats[i % 3];
       r.logits_dtype = kFloats[(i / 3) % 3];
@@ -318,8 +321,8 @@ void add_matmul_argmax(Cases* cases) {
       ++i;
     }
   }
-  MatmulArgmaxRequest r;
-  r.m = 5, r.n = 40, r.bias = true, r.values = true, r.fill = Fill::kIntegers;
+  reference::MatmulArgmaxRequest r;
+  r.m = 5, r.n = 40, r.bias = true, r.values = true, r.fill = reference::Fill::kIntegers;
   cases->push_back({"matmul_argmax", r});  // K 0
   r.m = 0, r.k = 8;
   cases->push_back({"matmul_argmax", r});

@@ -58,7 +58,7 @@ std::string cause_of(const absl::Status& status, const std::string& device) {
 }
 
 void judge(const SelftestCheck& c, const std::string& device, Tally* tally) {
-  const absl::StatusOr<CheckResult> result = c.run();
+  const absl::StatusOr<reference::CheckResult> result = c.run();
   if (absl::IsUnimplemented(result.status())) {
     ++tally->skipped;
     ++tally->reasons[absl::StrCat(c.group, ": ", cause_of(result.status(), device))];
@@ -125,7 +125,7 @@ absl::Status run_each(const std::vector<SelftestCheck>& checks, const std::strin
         {{"case", i}, {"state", "prepare"}, {"of", checks.size()}, {"what", c.what}, {"command", c.command}});
     if (c.prepare) c.prepare();
     tell({{"case", i}, {"state", "begin"}, {"group", c.group}, {"what", c.what}, {"command", c.command}});
-    const absl::StatusOr<CheckResult> result = c.run();
+    const absl::StatusOr<reference::CheckResult> result = c.run();
     if (result.ok()) {
       tell({{"case", i},
             {"state", result->ok ? "right" : "wrong"},

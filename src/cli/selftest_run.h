@@ -17,7 +17,7 @@ namespace lathe::cli {
 struct SelftestCheck {
   std::string group, what, command;  // the command runs this check again
   // kUnimplemented skips the check, with the reason; any other error fails it.
-  std::function<absl::StatusOr<CheckResult>()> run;
+  std::function<absl::StatusOr<reference::CheckResult>()> run;
   std::function<void()> prepare;                        // compiles ahead, on any thread; may be empty
   std::shared_ptr<const AnyRequest> request = nullptr;  // null: several requests, or no kernel supports it
 };

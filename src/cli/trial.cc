@@ -12,8 +12,8 @@ const lathe_chain* TrialChain::with_workspace(void* data, size_t bytes) {
   return data != nullptr ? reinterpret_cast<const lathe_chain*>(&workspace_) : tuned_;
 }
 
-absl::Status place(lathe_device* device, const Stream& stream, const Operand& operand, DeviceBuffer* buffer,
-                   void** first) {
+absl::Status place(lathe_device* device, const Stream& stream, const reference::Operand& operand,
+                   DeviceBuffer* buffer, void** first) {
   if (!operand.exists()) return absl::OkStatus();
   auto made = DeviceBuffer::make(device, stream.get(), operand.image());
   if (!made.ok()) return made.status();
@@ -22,20 +22,21 @@ absl::Status place(lathe_device* device, const Stream& stream, const Operand& op
   return absl::OkStatus();
 }
 
-double trial_bytes(const Stream& stream, std::initializer_list<const OperandSpec*> inputs,
-                   std::initializer_list<const OperandSpec*> outputs) {
+double trial_bytes(const Stream& stream, std::initializer_list<const reference::OperandSpec*> inputs,
+                   std::initializer_list<const reference::OperandSpec*> outputs) {
   double bytes = 0;
-  for (const OperandSpec* f : inputs) bytes += stream.host_copies() * image_bytes(*f);
-  for (const OperandSpec* f : outputs) bytes += (stream.host_copies() + 1) * image_bytes(*f);
+  for (const reference::OperandSpec* f : inputs) bytes += stream.host_copies() * reference::image_bytes(*f);
+  for (const reference::OperandSpec* f : outputs)
+    bytes += (stream.host_copies() + 1) * reference::image_bytes(*f);
   return bytes;
 }
 
-double total_bytes(std::initializer_list<const Operand*> operands) {
+double total_bytes(std::initializer_list<const reference::Operand*> operands) {
   double bytes = 0;
-  for (const Operand* o : operands)
+  for (const reference::Operand* o : operands)
     if (o->exists())
-      bytes += static_cast<double>(o->elements()) * bytes_of(o->spec().dtype) /
-               static_cast<double>(block_elements(o->spec().dtype));
+      bytes += static_cast<double>(o->elements()) * reference::bytes_of(o->spec().dtype) /
+               static_cast<double>(reference::block_elements(o->spec().dtype));
   return bytes;
 }
 
@@ -45,10 +46,10 @@ double let_threads_end_spinning() {
   return kSeconds;
 }
 
-absl::StatusOr<CheckResult> run_checked(Trial& trial) {
+absl::StatusOr<reference::CheckResult> run_checked(Trial& trial) {
   if (absl::Status s = trial.reset(); !s.ok()) return s;
   if (absl::Status s = check(trial.launch()); !s.ok()) return s;
-  absl::StatusOr<CheckResult> result = trial.verify();
+  absl::StatusOr<reference::CheckResult> result = trial.verify();
   if (!result.ok() || !result->ok) return result;
   absl::StatusOr<std::string> differs = trial.compare_bits();
   if (!differs.ok()) return differs.status();

@@ -20,7 +20,7 @@ class Trial {
   // Restores the result's memory as it was before the first launch. Waits for the last launch first.
   virtual absl::Status reset() = 0;
   // Waits, then checks the result of the last launch.
-  virtual absl::StatusOr<CheckResult> verify() = 0;
+  virtual absl::StatusOr<reference::CheckResult> verify() = 0;
   // Waits. True if the result's memory is as reset() left it.
   virtual absl::StatusOr<bool> untouched() = 0;
   // Launches again and compares bits, if the request promises equal ones: run_to_run with the same request,
@@ -54,11 +54,11 @@ class TrialChain {
 
 // Copies the operand to new device memory and sets *first to its first element. Does nothing if the operand does not
 // exist.
-absl::Status place(lathe_device* device, const Stream& stream, const Operand& operand, DeviceBuffer* buffer,
-                   void** first);
+absl::Status place(lathe_device* device, const Stream& stream, const reference::Operand& operand,
+                   DeviceBuffer* buffer, void** first);
 // The host memory that a trial with these operands needs. It keeps an extra copy of each output for reset().
-double trial_bytes(const Stream& stream, std::initializer_list<const OperandSpec*> inputs,
-                   std::initializer_list<const OperandSpec*> outputs);
+double trial_bytes(const Stream& stream, std::initializer_list<const reference::OperandSpec*> inputs,
+                   std::initializer_list<const reference::OperandSpec*> outputs);
 // To be called before operands are made: an error if the library refuses the request, or if `bytes` do not fit in
 // memory.
 template <typename Request>
@@ -67,14 +67,14 @@ absl::Status check_room(lathe_device* device, const Request& request, double byt
   return check_memory(command_of(request), bytes);
 }
 // The total size of the operands that exist.
-double total_bytes(std::initializer_list<const Operand*> operands);
+double total_bytes(std::initializer_list<const reference::Operand*> operands);
 
 // To be called between timing a library and the next measurement: OpenBLAS's idle threads spin for 2^26 cycles on the
 // same cores. (OpenMP's do not spin, see main().) Returns the seconds slept.
 double let_threads_end_spinning();
 
 // Calls reset, launch, verify and compare_bits.
-absl::StatusOr<CheckResult> run_checked(Trial& trial);
+absl::StatusOr<reference::CheckResult> run_checked(Trial& trial);
 
 // Makes a trial. The operands and the choice of checked elements depend only on `seed`. The device and the stream must
 // outlive the trial. Errors: as for check_room, before memory is allocated.

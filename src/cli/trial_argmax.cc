@@ -6,7 +6,7 @@ namespace lathe::cli {
 namespace {
 
 // Gives each row one of the contents that matter for NumPy's rule: two NaN, only -inf, two +inf, or no special value.
-void make_rows_special(Operand* x, Normal* random) {
+void make_rows_special(reference::Operand* x, reference::Normal* random) {
   const int64_t n = x->spec().columns;
   for (int64_t row = 0; row < x->spec().rows && n > 0; ++row) {
     const int64_t kind = random->below(4);
@@ -21,18 +21,20 @@ void make_rows_special(Operand* x, Normal* random) {
 
 class ArgmaxTrial : public IndexTrial {
  public:
-  ArgmaxTrial(lathe_device* device, const Stream& stream, const ArgmaxRequest& request, uint64_t seed)
+  ArgmaxTrial(lathe_device* device, const Stream& stream, const reference::ArgmaxRequest& request,
+              uint64_t seed)
       : IndexTrial(device, stream, request.determinism, request.rows), request_(request), random_(seed) {}
 
   absl::Status prepare() {
-    const ArgmaxSpecs specs = specs_of(request_);
+    const reference::ArgmaxSpecs specs = reference::specs_of(request_);
     const double bytes = trial_bytes(stream_, {&specs.x}, {&specs.indices, &specs.values});
     if (absl::Status s = check_room(device_, request_, bytes); !s.ok()) return s;
-    data_.x = Operand(specs.x);
-    data_.x.fill(request_.fill == Fill::kSpecial ? Fill::kNormal : request_.fill, &random_);
-    if (request_.fill == Fill::kSpecial) make_rows_special(&data_.x, &random_);
-    data_.indices = Operand(specs.indices);
-    if (request_.values) data_.values = Operand(specs.values);
+    data_.x = reference::Operand(specs.x);
+    data_.x.fill(request_.fill == reference::Fill::kSpecial ? reference::Fill::kNormal : request_.fill,
+                 &random_);
+    if (request_.fill == reference::Fill::kSpecial) make_rows_special(&data_.x, &random_);
+    data_.indices = reference::Operand(specs.indices);
+    if (request_.values) data_.values = reference::Operand(specs.values);
     desc_ = descriptor(request_, chain_.tuning());
     chain_.take(desc_.next);
     void* values = nullptr;
@@ -43,9 +45,9 @@ class ArgmaxTrial : public IndexTrial {
     return stream_.synchronize();
   }
 
-  absl::StatusOr<CheckResult> verify() override {
+  absl::StatusOr<reference::CheckResult> verify() override {
     if (absl::Status s = download(); !s.ok()) return s;
-    return check_argmax(request_, data_);
+    return reference::check_argmax(request_, data_);
   }
 
   absl::StatusOr<Plan> plan() const override {
@@ -68,9 +70,9 @@ class ArgmaxTrial : public IndexTrial {
     return lathe_argmax(device_, stream_.get(), &desc);
   }
 
-  ArgmaxRequest request_;
-  Normal random_;
-  ArgmaxData data_;
+  reference::ArgmaxRequest request_;
+  reference::Normal random_;
+  reference::ArgmaxData data_;
   DeviceBuffer x_;
   TrialChain chain_;
   lathe_argmax_desc desc_ = LATHE_ARGMAX_DESC_INIT;
@@ -79,7 +81,7 @@ class ArgmaxTrial : public IndexTrial {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
-                                                  const ArgmaxRequest& request, uint64_t seed) {
+                                                  const reference::ArgmaxRequest& request, uint64_t seed) {
   auto trial = std::make_unique<ArgmaxTrial>(device, stream, request, seed);
   if (absl::Status s = trial->prepare(); !s.ok()) return s;
   return trial;

@@ -12,8 +12,8 @@ constexpr int kRepeats = 3;  // launches to compare if the request promises equa
 
 }  // namespace
 
-absl::Status IndexTrial::place_outputs(Operand* indices, Operand* values, void** indices_at,
-                                       void** values_at) {
+absl::Status IndexTrial::place_outputs(reference::Operand* indices, reference::Operand* values,
+                                       void** indices_at, void** values_at) {
   indices_ = indices, values_ = values;
   indices_start_ = indices->image();
   values_start_ = values->image();
@@ -44,9 +44,9 @@ absl::StatusOr<bool> IndexTrial::untouched() {
 
 std::string IndexTrial::results(int64_t rows) const {
   std::string bytes;
-  for (const Operand* o : {indices_, values_}) {
+  for (const reference::Operand* o : {indices_, values_}) {
     if (!o->exists()) continue;
-    const auto wanted = static_cast<size_t>(rows) * bytes_of(o->spec().dtype);
+    const auto wanted = static_cast<size_t>(rows) * reference::bytes_of(o->spec().dtype);
     absl::StrAppend(&bytes, o->row_bytes(0, 1).substr(0, wanted));
   }
   return bytes;

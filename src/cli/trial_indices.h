@@ -20,7 +20,8 @@ class IndexTrial : public Trial {
   virtual lathe_status launch_rows(int64_t rows) = 0;
 
   // Copies the outputs, which hold poison, to device memory. `values` need not exist.
-  absl::Status place_outputs(Operand* indices, Operand* values, void** indices_at, void** values_at);
+  absl::Status place_outputs(reference::Operand* indices, reference::Operand* values, void** indices_at,
+                             void** values_at);
   absl::Status download();
 
   lathe_device* device_;
@@ -32,7 +33,7 @@ class IndexTrial : public Trial {
 
   lathe_determinism determinism_;
   int64_t rows_;
-  Operand *indices_ = nullptr, *values_ = nullptr;
+  reference::Operand *indices_ = nullptr, *values_ = nullptr;
   DeviceBuffer indices_memory_, values_memory_;
   std::vector<uint8_t> indices_start_, values_start_;  // images of the outputs before a launch
 };

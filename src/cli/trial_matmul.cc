@@ -10,11 +10,12 @@ namespace {
 constexpr int kRepeats = 3;  // launches to compare if the request promises equal bits
 
 // Makes random operands. If C or the residual shares D's memory, D starts as a copy of it.
-MatmulData make_data(const MatmulRequest& r, const MatmulSpecs& specs, Normal* random) {
-  MatmulData data;
-  const auto make = [&](const OperandSpec& spec, Operand* out) {
+reference::MatmulData make_data(const reference::MatmulRequest& r, const reference::MatmulSpecs& specs,
+                                reference::Normal* random) {
+  reference::MatmulData data;
+  const auto make = [&](const reference::OperandSpec& spec, reference::Operand* out) {
     if (!spec.exists()) return;
-    *out = Operand(spec);
+    *out = reference::Operand(spec);
     out->fill(r.fill, random);
   };
   make(specs.a, &data.a);
@@ -22,17 +23,18 @@ MatmulData make_data(const MatmulRequest& r, const MatmulSpecs& specs, Normal* r
   make(specs.c, &data.c);
   make(specs.bias, &data.bias);
   make(specs.residual, &data.residual);
-  data.d = r.c_in_place ? data.c : r.residual_in_place ? data.residual : Operand(specs.d);
+  data.d = r.c_in_place ? data.c : r.residual_in_place ? data.residual : reference::Operand(specs.d);
   return data;
 }
 
 class MatmulTrial : public Trial {
  public:
-  MatmulTrial(lathe_device* device, const Stream& stream, const MatmulRequest& request, uint64_t seed)
+  MatmulTrial(lathe_device* device, const Stream& stream, const reference::MatmulRequest& request,
+              uint64_t seed)
       : device_(device), stream_(stream), request_(request), random_(seed) {}
 
   absl::Status prepare() {
-    const MatmulSpecs specs = specs_of(request_);
+    const reference::MatmulSpecs specs = reference::specs_of(request_);
     const double bytes =
         trial_bytes(stream_, {&specs.a, &specs.b, &specs.c, &specs.bias, &specs.residual}, {&specs.d});
     if (absl::Status s = check_room(device_, request_, bytes); !s.ok()) return s;
@@ -40,7 +42,7 @@ class MatmulTrial : public Trial {
     start_ = data_.d.image();
     desc_ = descriptor(request_, chain_.tuning());
     chain_.take(desc_.next);
-    const auto put = [this](const Operand& operand, DeviceBuffer* buffer, void** first) {
+    const auto put = [this](const reference::Operand& operand, DeviceBuffer* buffer, void** first) {
       return place(device_, stream_, operand, buffer, first);
     };
     void* bias = nullptr;
@@ -66,9 +68,9 @@ class MatmulTrial : public Trial {
     return stream_.synchronize();
   }
 
-  absl::StatusOr<CheckResult> verify() override {
+  absl::StatusOr<reference::CheckResult> verify() override {
     if (absl::Status s = download(); !s.ok()) return s;
-    return check_matmul(request_, data_, &random_);
+    return reference::check_matmul(request_, data_, &random_);
   }
 
   absl::StatusOr<bool> untouched() override {
@@ -159,9 +161,9 @@ class MatmulTrial : public Trial {
 
   lathe_device* device_;
   const Stream& stream_;
-  MatmulRequest request_;
-  Normal random_;
-  MatmulData data_;
+  reference::MatmulRequest request_;
+  reference::Normal random_;
+  reference::MatmulData data_;
   std::vector<uint8_t> start_;  // image of D before a launch
   DeviceBuffer a_, b_, packed_b_, c_, bias_, residual_, d_;
   TrialChain chain_;
@@ -171,7 +173,7 @@ class MatmulTrial : public Trial {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
-                                                  const MatmulRequest& request, uint64_t seed) {
+                                                  const reference::MatmulRequest& request, uint64_t seed) {
   auto trial = std::make_unique<MatmulTrial>(device, stream, request, seed);
   if (absl::Status s = trial->prepare(); !s.ok()) return s;
   return trial;

@@ -5,25 +5,25 @@ namespace {
 
 class MatmulArgmaxTrial : public IndexTrial {
  public:
-  MatmulArgmaxTrial(lathe_device* device, const Stream& stream, const MatmulArgmaxRequest& request,
+  MatmulArgmaxTrial(lathe_device* device, const Stream& stream, const reference::MatmulArgmaxRequest& request,
                     uint64_t seed)
       : IndexTrial(device, stream, request.determinism, request.m), request_(request), random_(seed) {}
 
   absl::Status prepare() {
-    const MatmulArgmaxSpecs specs = specs_of(request_);
+    const reference::MatmulArgmaxSpecs specs = reference::specs_of(request_);
     const double bytes =
         trial_bytes(stream_, {&specs.a, &specs.b, &specs.bias}, {&specs.indices, &specs.values});
     if (absl::Status s = check_room(device_, request_, bytes); !s.ok()) return s;
-    const auto make = [&](const OperandSpec& spec, Operand* out) {
+    const auto make = [&](const reference::OperandSpec& spec, reference::Operand* out) {
       if (!spec.exists()) return;
-      *out = Operand(spec);
+      *out = reference::Operand(spec);
       out->fill(request_.fill, &random_);
     };
     make(specs.a, &data_.a);
     make(specs.b, &data_.b);
     make(specs.bias, &data_.bias);
-    data_.indices = Operand(specs.indices);
-    if (request_.values) data_.values = Operand(specs.values);
+    data_.indices = reference::Operand(specs.indices);
+    if (request_.values) data_.values = reference::Operand(specs.values);
     desc_ = descriptor(request_, chain_.tuning());
     chain_.take(desc_.next);
     void *values = nullptr, *bias = nullptr;
@@ -39,9 +39,9 @@ class MatmulArgmaxTrial : public IndexTrial {
     return stream_.synchronize();
   }
 
-  absl::StatusOr<CheckResult> verify() override {
+  absl::StatusOr<reference::CheckResult> verify() override {
     if (absl::Status s = download(); !s.ok()) return s;
-    return check_matmul_argmax(request_, data_, &random_);
+    return reference::check_matmul_argmax(request_, data_, &random_);
   }
 
   absl::StatusOr<Plan> plan() const override {
@@ -66,9 +66,9 @@ class MatmulArgmaxTrial : public IndexTrial {
     return lathe_matmul_argmax(device_, stream_.get(), &desc);
   }
 
-  MatmulArgmaxRequest request_;
-  Normal random_;
-  MatmulArgmaxData data_;
+  reference::MatmulArgmaxRequest request_;
+  reference::Normal random_;
+  reference::MatmulArgmaxData data_;
   DeviceBuffer a_, b_, bias_;
   TrialChain chain_;
   lathe_matmul_argmax_desc desc_ = LATHE_MATMUL_ARGMAX_DESC_INIT;
@@ -77,7 +77,8 @@ class MatmulArgmaxTrial : public IndexTrial {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
-                                                  const MatmulArgmaxRequest& request, uint64_t seed) {
+                                                  const reference::MatmulArgmaxRequest& request,
+                                                  uint64_t seed) {
   auto trial = std::make_unique<MatmulArgmaxTrial>(device, stream, request, seed);
   if (absl::Status s = trial->prepare(); !s.ok()) return s;
   return trial;

@@ -43,20 +43,19 @@ enum Split : int32_t {
 // X(name, letter, initial, least, most): the numbers that a kernel's code depends on. The list generates the
 // members of KernelConfig, its equality, its JSON (and so the cache key), #lathe.kernel_config, the kernel's
 // name (`letter` and the number, unless it is the initial one; "" if kernel_name.cc writes it otherwise) and
-// `plan.FIELD` of the pipelines. A field that a kernel does not use has its initial value.
+// `plan.FIELD` of the pipelines. core/kernel_fields.cc lists the fields of each kernel and what they mean for it.
+// A field that a kernel does not use has its initial value.
 #define LATHE_CONFIG_FIELDS(X)                                                                                 \
   /* Tile of one workgroup or CPU task. */                                                                     \
   X(tile_m, "", 0, 0, kMostTile)                                                                               \
   X(tile_n, "", 0, 0, kMostTile)                                                                               \
-  /* K block: the depth of packed panels or of shared memory. "outer": rows of B read per pass over a */       \
-  /* task's columns. argmax: most elements of a chunk of a row that may be split. */                           \
+  /* K block: the depth of packed panels or of shared memory. */                                               \
   X(tile_k, "", 0, 0, kMostTile)                                                                               \
-  /* Accumulator tile of one thread ("mma": of one warp), rows by columns of D. In a CPU kernel the */         \
-  /* side along KernelRow::vectors is held in vectors and counts lanes * vectors elements. "amx*" use */       \
-  /* tiles of 16 by 16. argmax on a GPU: register_n elements of a row in flight per thread. */                 \
+  /* Accumulator tile of one thread (of one warp or warpgroup), rows by columns of D. In a CPU kernel the */   \
+  /* side along KernelRow::vectors is held in vectors and counts lanes * vectors elements. */                  \
   X(register_m, "", 0, 0, kMostTile)                                                                           \
   X(register_n, "", 0, 0, kMostTile)                                                                           \
-  /* Steps along K per iteration. argmax on a GPU: loads that register_n is divided into. */                   \
+  /* Steps along K per iteration, or loads in flight. */                                                       \
   X(unroll_k, "u", 1, 1, 1024)                                                                                 \
   /* CPU: f32 lanes of a vector. */                                                                            \
   X(lanes, "v", 1, 1, 1024)                                                                                    \
@@ -66,14 +65,17 @@ enum Split : int32_t {
   X(stages, "s", 1, 1, 64)                                                                                     \
   /* CPU: what is prefetched, a CpuFetch (kernels/matmul/cpu/shape.h). */                                      \
   X(prefetch, "f", 0, 0, 7)                                                                                    \
-  /* CPU, "packed" and "panel*": how many cache lines ahead in the packed panels to prefetch; 0: none. */      \
+  /* CPU: how many cache lines ahead in the packed panels to prefetch; 0: none. */                             \
   X(prefetch_lines, "lines", 0, 0, 1024)                                                                       \
   /* CPU, "dot" and "amx*", 1: the rows operand (A, or B if transposed) is copied first; 0: read in place. */  \
   X(copy_rows, "copy", 0, 0, 1)                                                                                \
   /* CPU, "panel*" and "packed", 1: the next panel of rows is copied while the current one is multiplied. */   \
   X(copy_ahead, "ahead", 0, 0, 1)                                                                              \
-  /* CPU, "panel_t" and "direct*", 1: the last pass over the packed lines is as narrow as what is left. */     \
-  X(narrow_passes, "narrow", 0, 0, 1)                                                                          \
+  /* CPU, "panel_t" and "direct*": fewest vectors of the last pass over the packed lines, which takes only */  \
+  /* those that are left; 0: every pass is as wide as the register tile. */                                    \
+  X(narrow_passes, "narrow", 0, 0, 1024)                                                                       \
+  /* CPU, "dot" with tile_k: columns of B that share a K block, a multiple of register_n. */                   \
+  X(group_n, "group", 0, 0, kMostTile)                                                                         \
   /* CPU, "direct*": partial sums per element of D, so that few accumulators do not wait for each other. */    \
   X(chains, "chains", 1, 1, 2)                                                                                 \
   /* CPU, "direct" and "amx_t": rows of the transposed tile that are transposed and written to D at a time, */ \
@@ -90,6 +92,9 @@ enum Split : int32_t {
   X(cluster_k, "", 1, 1, 16)                                                                                   \
   /* GPU, 1: computes the transposed product, so that N lies along the instruction's rows. */                  \
   X(swap, "", 0, 0, 1)                                                                                         \
+  /* "wgmma", 1: the epilogue is cheap and reads no operand of D's size, so it gets fewer registers, and */    \
+  /* TMA stores D if the tile consists of whole boxes; 0: any epilogue, and threads store D. */                \
+  X(plain_store, "plain", 0, 0, 1)                                                                             \
   /* GPU: workgroups launched, each processing several tiles; 0: one workgroup per tile. */                    \
   X(persistent, "p", 0, 0, 1 << 20)                                                                            \
   /* GPU: tiles along M visited before the next tile along N, to reuse data in L2; 0: launch order. */         \

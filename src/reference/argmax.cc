@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 bool ArgmaxRequest::operator==(const ArgmaxRequest& o) const {
   const auto fields = [](const ArgmaxRequest& r) { return std::tie(r.rows, r.n, r.dtype); };
@@ -63,4 +63,4 @@ CheckResult check_argmax(const ArgmaxRequest& r, const ArgmaxData& data) {
   return result;
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

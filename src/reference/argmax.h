@@ -4,7 +4,7 @@
 #include "reference/check.h"
 #include "reference/op_request.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 struct ArgmaxRequest : IndicesRequest {
   int64_t rows = 0, n = 0;
@@ -26,4 +26,4 @@ struct ArgmaxData {
 // Exact check: the index of each row's first NaN, else of its first maximum, and the value if requested.
 CheckResult check_argmax(const ArgmaxRequest& r, const ArgmaxData& data);
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

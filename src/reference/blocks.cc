@@ -6,7 +6,7 @@
 
 #include "reference/numbers.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 namespace {
 
 float f16_at(const uint8_t* at) { return static_cast<float>(load(at, LATHE_F16, 0)); }
@@ -204,4 +204,4 @@ const BlockFormat* block_format(lathe_dtype dtype) {
   return nullptr;
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

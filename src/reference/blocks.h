@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 // The two terms of an element, each exact in f32. Its value is their sum, rounded to f32; infinite scales and minima
 // follow IEEE 754.
@@ -41,4 +41,4 @@ struct BlockFormat {
 const std::vector<BlockFormat>& block_formats();
 const BlockFormat* block_format(lathe_dtype dtype);  // null: not a block format
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 std::string check_memory(const Operand& d, bool starts_as_poison) {
   if (const std::string stray = d.stray_write(); !stray.empty()) return stray;
@@ -45,4 +45,4 @@ Dot dot(const float* a, const float* b, int64_t k) {
   return {sum[0] + sum[1] + sum[2] + sum[3], magnitude[0] + magnitude[1] + magnitude[2] + magnitude[3], 0};
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -7,7 +7,7 @@
 
 #include "reference/operand.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 struct CheckResult {
   bool ok = false;
@@ -33,4 +33,4 @@ struct Dot {
 };
 Dot dot(const float* a, const float* b, int64_t k);
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 namespace {
 
 Number number_of(const Json& json) {
@@ -360,4 +360,4 @@ Number Evaluator::at(int64_t value, const std::vector<int64_t>& index) {
   return at(op.source, op.index);
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -15,7 +15,7 @@
 #include "reference/evaluate_scalar.h"
 #include "reference/numbers.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 using Json = nlohmann::json;
 
@@ -112,4 +112,4 @@ class Evaluator {
   Shapes shapes_;
 };
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace lathe::cli {
+namespace lathe::reference {
 namespace {
 
 // Half a unit in f32's last place, relative.
@@ -263,4 +263,4 @@ Number scalar(const Scalar& op, const Number& a, const Number& b, const Number& 
   }
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 // The value of a float is `v`; `slack` bounds the error of f32 arithmetic in any order. The value of an integer is
 // `i`, sign-extended from its width (a set i1 is -1). The slack of an integer is 0, unless it depends on a comparison
@@ -28,4 +28,4 @@ Scalar scalar_named(const std::string& name, const std::string& type, const std:
 double distance(int64_t a, int64_t b);
 Number scalar(const Scalar& op, const Number& a, const Number& b, const Number& c);
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

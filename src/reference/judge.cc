@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 namespace {
 
 // The error of an element, as a fraction of the allowed error.
@@ -71,4 +71,4 @@ Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe
   return j;
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -6,7 +6,7 @@
 
 #include "reference/evaluate.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 // The outcome of judge().
 struct Judgement {
@@ -21,4 +21,4 @@ struct Judgement {
 Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe_dtype dtype,
                 const std::vector<int64_t>& shape, double seconds, Normal* random);
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 bool MatmulRequest::operator==(const MatmulRequest& o) const {
   const auto fields = [](const MatmulRequest& r) {
@@ -247,4 +247,4 @@ CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal*
   return result;
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

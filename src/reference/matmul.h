@@ -4,7 +4,7 @@
 #include "reference/check.h"
 #include "reference/op_request.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 struct MatmulRequest : OpRequest {
   int64_t m = 0, n = 0, k = 0, batch = 1;
@@ -59,4 +59,4 @@ CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal*
 // The part of the bound of check_matmul that comes from the sum. `magnitude` is S.
 double sum_bound(const MatmulRequest& r, double magnitude);
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

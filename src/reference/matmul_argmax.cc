@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "reference/matmul.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 bool MatmulArgmaxRequest::operator==(const MatmulArgmaxRequest& o) const {
   const auto fields = [](const MatmulArgmaxRequest& r) {
@@ -141,4 +141,4 @@ CheckResult check_matmul_argmax(const MatmulArgmaxRequest& r, const MatmulArgmax
   return result;
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -4,7 +4,7 @@
 #include "reference/check.h"
 #include "reference/op_request.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 struct MatmulArgmaxRequest : IndicesRequest {
   int64_t m = 0, n = 0, k = 0;
@@ -34,4 +34,4 @@ struct MatmulArgmaxData {
 // lower end of any other. With integers the check is exact.
 CheckResult check_matmul_argmax(const MatmulArgmaxRequest& r, const MatmulArgmaxData& data, Normal* random);
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

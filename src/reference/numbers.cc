@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace lathe::cli {
+namespace lathe::reference {
 namespace {
 
 template <typename To, typename From>
@@ -368,4 +368,4 @@ float Normal::next() {
   }
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -10,7 +10,7 @@
 
 #include "reference/blocks.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 const char* name_of(lathe_dtype dtype);  // "f32", "f8e4m3", ...
 // The dtype of a name such as "bf16"; LATHE_DTYPE_NONE for an unknown name.
@@ -64,4 +64,4 @@ class Normal {
   uint64_t state_[4];
 };
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -2,7 +2,7 @@
 
 #include <tuple>
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 OperandSpec matrix_spec(OperandSpec common, lathe_dtype dtype, int64_t rows, int64_t columns) {
   common.dtype = dtype;
@@ -25,4 +25,4 @@ bool IndicesRequest::operator==(const IndicesRequest& o) const {
   return OpRequest::operator==(o) && fields(*this) == fields(o);
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

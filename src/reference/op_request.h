@@ -7,7 +7,7 @@
 
 #include "reference/operand.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 // The fields of all ops. Each request also has sizes(), which begins with the number of rows.
 struct OpRequest {
@@ -34,4 +34,4 @@ struct IndicesRequest : OpRequest {
 // `common` has the padding, the misalignment and the batch.
 OperandSpec matrix_spec(OperandSpec common, lathe_dtype dtype, int64_t rows, int64_t columns);
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 namespace {
 
 // Bytes of poison before the first and after the last element: more than the width of any workgroup's tile.
@@ -168,4 +168,4 @@ std::string Operand::row_bytes(int64_t batch, int64_t rows) const {
   return bytes;
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -9,7 +9,7 @@
 
 #include "reference/numbers.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 
 enum class Fill {
   kNormal,    // floats from N(0, 1), i8 uniform, i32 and i64 of all magnitudes
@@ -93,4 +93,4 @@ class Operand {
   std::vector<uint8_t> image_;
 };
 
-}  // namespace lathe::cli
+}  // namespace lathe::reference

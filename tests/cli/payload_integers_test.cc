@@ -35,13 +35,13 @@ class PayloadIntegers : public testing::Test {
     EXPECT_EQ(status, LATHE_OK) << lathe_last_error();
     return parse_json(pieces, "the program").value().at("functions").at(0);
   }
-  CheckResult run(const Json& function) {
+  reference::CheckResult run(const Json& function) {
     const Stream stream = Stream::make(device_.get()).value();
     auto trial = PayloadTrial::make(device_.get(), stream, function, 1, 5, {});
     EXPECT_TRUE(trial.ok()) << trial.status();
     const absl::Status launched = (*trial)->launch().status();
     EXPECT_TRUE(launched.ok()) << launched;
-    const absl::StatusOr<CheckResult> check = (*trial)->verify();
+    const absl::StatusOr<reference::CheckResult> check = (*trial)->verify();
     EXPECT_TRUE(check.ok()) << check.status();
     return *check;
   }
@@ -63,7 +63,7 @@ TEST_F(PayloadIntegers, AcceptsRightResults) {
   ASSERT_EQ(function.at("steps").size(), 3u);
   EXPECT_TRUE(function.at("steps")[0].contains("program"));
   EXPECT_TRUE(function.at("steps")[2].contains("on_host")) << function;
-  const CheckResult check = run(function);
+  const reference::CheckResult check = run(function);
   EXPECT_TRUE(check.ok) << check.what;
   EXPECT_EQ(check.unjudged, "");
 }
@@ -77,7 +77,7 @@ TEST_F(PayloadIntegers, FindsAKernelWithAWrongLastBit) {
   for (const auto& [from, to] : edits) {
     Json wrong = right;
     replace(&wrong["steps"][0], from, to);
-    const CheckResult check = run(wrong);
+    const reference::CheckResult check = run(wrong);
     EXPECT_FALSE(check.ok) << to;
     EXPECT_THAT(check.what, HasSubstr("; the payload says ")) << to;
   }

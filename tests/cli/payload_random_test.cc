@@ -166,7 +166,7 @@ class Generator {
         to, "\n  } -> ", results, "\n  return %r#0, %r#1 : ", values, ", ", indices, "\n}\n");
   }
 
-  Normal random_;
+  reference::Normal random_;
   std::map<char, int64_t> extents_;
   bool* batch_innermost_ = nullptr;
 };
@@ -202,7 +202,7 @@ class PayloadRandom : public testing::Test {
     ASSERT_TRUE(trial.ok()) << trial.status() << "\n" << text;
     const absl::Status launched = (*trial)->launch().status();
     ASSERT_TRUE(launched.ok()) << launched << "\n" << text;
-    const absl::StatusOr<CheckResult> check = (*trial)->verify();
+    const absl::StatusOr<reference::CheckResult> check = (*trial)->verify();
     ASSERT_TRUE(check.ok()) << check.status() << "\n" << text;
     EXPECT_TRUE(check->ok) << check->what << "\n" << text;
     EXPECT_EQ(check->what.find("not judged"), std::string::npos) << check->what << "\n" << text;

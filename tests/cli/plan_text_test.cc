@@ -131,6 +131,15 @@ TEST(ExplainText, ShowsTheBestOfEachKind) {
   EXPECT_THAT(text, HasSubstr("libraries are off; predicted 800 us; measured 900 us"));
 }
 
+TEST(PlanText, ShowsTheFieldsOfTheChoiceWithTheirMeaning) {
+  const Json plan = {{"config", config(Json::object())},
+                     {"fields", {{{"name", "tile_m"}, {"value", 16}, {"meaning", "rows of D of a task"}}}}};
+  EXPECT_THAT(
+      explain_text(plan),
+      HasSubstr(
+          "\nFields of the choice\n  tile_m              16  rows of D of a task\n\nBest of each kind"));
+}
+
 TEST(DeviceLine, NamesDeviceAndTarget) {
   EXPECT_EQ(
       device_line(

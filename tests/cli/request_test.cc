@@ -36,7 +36,7 @@ Arguments with(std::map<std::string, std::string> flags) {
 }
 
 TEST(MatmulRequest, HasDefaults) {
-  const MatmulRequest r = matmul_request(with({})).value();
+  const reference::MatmulRequest r = matmul_request(with({})).value();
   lathe_tuning tuning;
   const lathe_matmul_desc desc = descriptor(r, &tuning);
   EXPECT_EQ(desc.struct_size, sizeof(lathe_matmul_desc));
@@ -50,16 +50,17 @@ TEST(MatmulRequest, HasDefaults) {
 }
 
 TEST(MatmulRequest, DescriptorHasTheValueOfEveryFlag) {
-  const MatmulRequest r = matmul_request(with({{"dtype", "bf16"},
-                                               {"out-dtype", "f32"},
-                                               {"layout", "tn"},
-                                               {"batch", "5"},
-                                               {"epilogue", "alpha=0.5,beta=-2,bias,gelu_tanh,residual"},
-                                               {"determinism", "batch_invariant"},
-                                               {"padding", "7"},
-                                               {"split-k", "77"},
-                                               {"candidate", "3"}}))
-                              .value();
+  const reference::MatmulRequest r =
+      matmul_request(with({{"dtype", "bf16"},
+                           {"out-dtype", "f32"},
+                           {"layout", "tn"},
+                           {"batch", "5"},
+                           {"epilogue", "alpha=0.5,beta=-2,bias,gelu_tanh,residual"},
+                           {"determinism", "batch_invariant"},
+                           {"padding", "7"},
+                           {"split-k", "77"},
+                           {"candidate", "3"}}))
+          .value();
   lathe_tuning tuning;
   const lathe_matmul_desc desc = descriptor(r, &tuning);
   EXPECT_EQ(desc.a.dtype, LATHE_BF16);
@@ -147,7 +148,7 @@ Arguments arguments_of(const std::string& command) {
 }
 
 TEST(MatmulRequest, CommandReadsBackAsTheSameRequest) {
-  std::vector<MatmulRequest> requests(6);
+  std::vector<reference::MatmulRequest> requests(6);
   requests[0].m = 123;
   requests[0].n = 456;
   requests[0].k = 51234;
@@ -170,13 +171,13 @@ TEST(MatmulRequest, CommandReadsBackAsTheSameRequest) {
   requests[4].math = LATHE_MATH_BF16;
   requests[4].padding = 5;
   requests[4].misalign = 2;
-  requests[4].fill = Fill::kSpecial;
+  requests[4].fill = reference::Fill::kSpecial;
   requests[5].dtype = LATHE_F8_E4M3;
   requests[5].out_dtype = LATHE_F32;
   requests[5].split_k = 77;
   requests[5].candidate = 12;
   requests[5].broadcast_a = requests[5].broadcast_b = true;
-  for (const MatmulRequest& r : requests) {
+  for (const reference::MatmulRequest& r : requests) {
     const std::string command = command_of(r);
     EXPECT_EQ(command.rfind("matmul ", 0), 0u);
     EXPECT_TRUE(matmul_request(arguments_of(command)).value() == r) << command;
@@ -185,7 +186,7 @@ TEST(MatmulRequest, CommandReadsBackAsTheSameRequest) {
 }
 
 TEST(ArgmaxRequest, CommandReadsBackAsTheSameRequest) {
-  std::vector<ArgmaxRequest> requests(3);
+  std::vector<reference::ArgmaxRequest> requests(3);
   requests[0].rows = 4;
   requests[0].n = 151936;
   requests[1].dtype = LATHE_BF16;
@@ -195,9 +196,9 @@ TEST(ArgmaxRequest, CommandReadsBackAsTheSameRequest) {
   requests[1].padding = 3;
   requests[2].determinism = LATHE_DETERMINISM_RUN_TO_RUN;
   requests[2].misalign = 1;
-  requests[2].fill = Fill::kIntegers;
+  requests[2].fill = reference::Fill::kIntegers;
   requests[2].candidate = 2;
-  for (const ArgmaxRequest& r : requests) {
+  for (const reference::ArgmaxRequest& r : requests) {
     const std::string command = command_of(r);
     EXPECT_TRUE(argmax_request(arguments_of(command)).value() == r) << command;
   }

@@ -16,16 +16,17 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-SelftestCheck check(const std::string& group, const std::string& what, absl::StatusOr<CheckResult> result) {
+SelftestCheck check(const std::string& group, const std::string& what,
+                    absl::StatusOr<reference::CheckResult> result) {
   return {group, what, "lathe run " + what + " --seed 7", [result] { return result; }, nullptr};
 }
-CheckResult right() {
-  CheckResult r;
+reference::CheckResult right() {
+  reference::CheckResult r;
   r.ok = true;
   return r;
 }
-CheckResult wrong(const std::string& what) {
-  CheckResult r;
+reference::CheckResult wrong(const std::string& what) {
+  reference::CheckResult r;
   r.what = what;
   return r;
 }
@@ -107,7 +108,7 @@ TEST(SelftestCases, HaveDistinctCommands) {
 TEST(SelftestCases, CoverAllValuesOfEachField) {
   std::map<std::string, std::set<int64_t>> seen;
   for (const SelftestCase& c : selftest_cases(false)) {
-    const auto* r = std::get_if<MatmulRequest>(&c.request);
+    const auto* r = std::get_if<reference::MatmulRequest>(&c.request);
     if (r == nullptr) continue;
     seen["dtype"].insert(r->dtype);
     seen["out"].insert(r->out_dtype);

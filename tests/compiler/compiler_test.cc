@@ -167,6 +167,61 @@ TEST(CompilerTest, NamesTheInvalidFieldOfAConfig) {
   EXPECT_NE(compile(matmul_class(4, 64, 96), c, avx512()).error.find("tile_n"), std::string::npos);
 }
 
+// Emitters follow these fields, and refuse values with which a kernel would be wrong.
+TEST(CompilerTest, RefusesPassesAndGroupsThatTheTileDoesNotAllow) {
+  ProblemClass problem = matmul_class(40, 64, 96);
+  CompileConfig c = cpu_config("panel", avx512());
+  c.kernel = KernelKind::kPanelT;
+  c.tile_m = c.register_m = 4 * c.lanes, c.tile_n = 16, c.register_n = 4;
+  const auto error = [&] { return compile(problem, c, avx512()).error; };
+  problem.m_lo = 33, problem.m_hi = 64;  // the tile has all rows, 3 vectors at least
+  c.narrow_passes = 3;
+  EXPECT_EQ(error(), "");
+  c.narrow_passes = 4;
+  EXPECT_NE(error().find("narrow_passes 4: the last pass may have fewer vectors"), std::string::npos)
+      << error();
+  c.tile_m = 8 * c.lanes, c.narrow_passes = 2;  // two passes, so the last one may have a single vector
+  EXPECT_NE(error().find("narrow_passes 2: the last pass may have fewer vectors"), std::string::npos)
+      << error();
+
+  problem = matmul_class(4, 64, 96);
+  c = cpu_config("dot", avx512());
+  c.tile_k = 32;
+  for (const int32_t group : {0, 3}) {
+    c.group_n = group;
+    EXPECT_NE(error().find("must be a multiple of register_n 2 if tile_k is set"), std::string::npos)
+        << error();
+  }
+  c.group_n = 4;
+  EXPECT_EQ(error(), "");
+  c.tile_k = 0;
+  EXPECT_NE(error().find("and 0 otherwise"), std::string::npos) << error();
+}
+
+TEST(CompilerTest, RefusesAPlainStoreWithAnEpilogueThatIsNotCheap) {
+  ProblemClass problem = matmul_class(100, 512, 256);
+  problem.a = problem.b = problem.d = DType::kBF16;
+  problem.alignment = Alignment::k16;
+  CompileConfig c;
+  c.kernel = KernelKind::kWgmma;
+  c.tile_m = 64, c.tile_n = 128, c.tile_k = 64, c.register_m = 64, c.register_n = 128;
+  c.threads = 256, c.stages = 4, c.plain_store = 1;
+  const auto error = [&] { return compile(problem, c, *parse_target("sm_90a")).error; };
+  EXPECT_EQ(error(), "");
+  problem.activation = Activation::kRelu;
+  EXPECT_EQ(error(), "");
+  for (const Activation activation : {Activation::kGelu, Activation::kSilu}) {
+    problem.activation = activation;
+    EXPECT_NE(error().find("'wgmma': plain_store needs"), std::string::npos) << error();
+  }
+  problem.activation = Activation::kNone, problem.residual = DType::kBF16;
+  EXPECT_NE(error().find("'wgmma': plain_store needs"), std::string::npos) << error();
+  problem.residual = DType::kNone, problem.d = DType::kF32;
+  EXPECT_NE(error().find("'wgmma': plain_store needs"), std::string::npos) << error();
+  c.plain_store = 0;
+  EXPECT_EQ(error(), "");
+}
+
 // "direct_packed" takes only f32 and only whole panels.
 TEST(CompilerTest, NamesTheConflictOfAConfigWithPackedWeights) {
   ProblemClass packed = matmul_class(300, 64, 96);

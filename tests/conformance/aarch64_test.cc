@@ -195,9 +195,9 @@ TEST_P(Aarch64, WeightsOf16BitsByF32AreRight) {
 // Every block format: the kernels "dot" and "panel" decode along K.
 TEST_P(Aarch64, WeightsInBlocksAreRight) {
   constexpr int64_t kSizes[][3] = {{1, 70, 352}, {5, 37, 128}, {20, 49, 544}, {75, 64, 96}};
-  const auto& formats = cli::block_formats();
+  const auto& formats = reference::block_formats();
   for (size_t i = 0; i < std::max<size_t>(12, formats.size()); ++i) {
-    const cli::BlockFormat& f = formats[i % formats.size()];
+    const reference::BlockFormat& f = formats[i % formats.size()];
     MatmulCase c;
     const auto& size = kSizes[i / 3];
     c.m = size[0], c.n = size[1], c.k = (size[2] + f.elements - 1) / f.elements * f.elements;

@@ -300,10 +300,10 @@ TEST_F(Avx2, WeightsOf16BitsByF32AreRight) {
 TEST_F(Avx2, WeightsInBlocksAreRight) {
   const int64_t weights[][2] = {{37, 96}, {130, 352}, {16, 1056}};
   // Three formats a run.
-  const auto& formats = cli::block_formats();
+  const auto& formats = reference::block_formats();
   const auto first = static_cast<size_t>(random_.below(static_cast<int64_t>(formats.size())));
   for (size_t i = 0; i < 3; ++i) {
-    const cli::BlockFormat& f = formats[(first + i) % formats.size()];
+    const reference::BlockFormat& f = formats[(first + i) % formats.size()];
     MatmulCase c;
     c.n = weights[i][0];
     c.k = (weights[i][1] + f.elements - 1) / f.elements * f.elements;

@@ -1,9 +1,12 @@
 // Weights in every block format: every dtype of A, M in every bucket, epilogues, batches, splits,
 // alignments, candidates, and A rounded to bytes where that is allowed. Devices without such kernels say so.
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -23,7 +26,7 @@ using BlockProduct = std::tuple<lathe_dtype, lathe_math, lathe_dtype>;
 // Every format by f32; by other dtypes, which share nothing with the formats, one format of 32 and one of 256 elements.
 std::vector<BlockProduct> block_products() {
   std::vector<BlockProduct> products;
-  for (const cli::BlockFormat& f : cli::block_formats()) {
+  for (const reference::BlockFormat& f : reference::block_formats()) {
     for (lathe_dtype a : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
       if (a != LATHE_F32 && f.dtype != LATHE_Q4_0 && f.dtype != LATHE_Q4_K) continue;
       products.push_back({a, LATHE_MATH_STRICT, f.dtype});
@@ -45,7 +48,12 @@ class Blocks : public ConformanceTest, public testing::WithParamInterface<BlockP
   // Whether the kernel of the request rounds A to bytes.
   static bool rounds(MatmulRequest& request) {
     if (std::get<1>(GetParam()) != LATHE_MATH_INT8 || is_fallback()) return false;
-    return legal_candidates(device(), *request.desc()).front()["config"]["kernel"] == "bytes";
+    return is_rounding(legal_candidates(device(), *request.desc()).front());
+  }
+  // Whether a candidate rounds A to bytes.
+  static bool is_rounding(const nlohmann::json& candidate) {
+    const std::string kernel = candidate["config"]["kernel"];
+    return kernel == "bytes" || kernel == "amx_bytes";
   }
   // What follows the decoding is the same for all formats, so a few of them, of every kind, stand for the others.
   static bool stands_for_others() {
@@ -203,7 +211,7 @@ TEST_P(Blocks, ExtremeMagnitudes) {
   constexpr int64_t kM = 5, kN = 16;
   constexpr double kLargest = 400;
   const int64_t kK = whole_blocks(64);
-  const bool halves = rounds_ && cli::block_format(std::get<2>(GetParam()))->halves_a_scale;
+  const bool halves = rounds_ && reference::block_format(std::get<2>(GetParam()))->halves_a_scale;
   MatmulCase c = make(kM, kN, kK);
   c.values = Values::kSmallIntegers;  // A of -4 to 4, weights of at most kLargest
   MatmulRequest whole(c, &random_);
@@ -239,17 +247,69 @@ TEST_P(Blocks, EveryCandidate) {
     MatmulCase c = make(m, n, k);
     c.bias = LATHE_F32;
     c.flush = Flush::kStart;
-    // All "bytes" candidates, which are few, and some of the others from the best to the worst.
+    // Some of all candidates, from the best to the worst, and every "bytes" candidate, which are few.
     const auto legal = legal_candidates(device(), *MatmulRequest(c, &random_).desc());
     ASSERT_FALSE(legal.empty());
     for (size_t rank = 1; rank <= legal.size(); ++rank) {
       if (legal[rank - 1]["config"]["kernel"] != "bytes" && rank % (1 + legal.size() / 6) != 1) continue;
       MatmulRequest request(c, &random_);
-      request.round_a(legal[rank - 1]["config"]["kernel"] == "bytes");
+      request.round_a(is_rounding(legal[rank - 1]));
       request.set_tuning(0, static_cast<int32_t>(rank));
       EXPECT_TRUE(request.run(device()));
     }
   }
+}
+
+// Panels of 16 columns, which N fills or does not, and few columns, which are packed one after the other.
+TEST_P(Blocks, Packed) {
+  if (std::get<1>(GetParam()) != LATHE_MATH_INT8 || !rounds_)
+    GTEST_SKIP() << "packed blocks are multiplied as bytes only";
+  const std::pair<int64_t, int64_t> shapes[] = {{50, 32}, {64, 1056}, {31, 352}, {5, 96}, {272, 544}};
+  int turn = 0;
+  for (int64_t m : {1, 2, 4, 7, 16, 17, 33, 65, 150, 530}) {
+    const auto& [n, k] = shapes[turn++ % 5];
+    MatmulCase c = make(m, n, k);
+    c.misalign = turn % 4;
+    c.batch = turn % 3 == 0 ? 2 : 1;
+    c.flush = turn % 2 ? Flush::kStart : Flush::kEnd;
+    if (turn % 2) c.bias = LATHE_F32;
+    if (failures_ >= 8) return;
+    PackedRequest packed(device(), c, &random_);
+    packed.request().round_a(true);
+    const testing::AssertionResult result = packed.run(device());
+    EXPECT_TRUE(result);
+    failures_ += !result;
+  }
+}
+
+TEST_P(Blocks, PackedEveryCandidate) {
+  if (std::get<1>(GetParam()) != LATHE_MATH_INT8 || !rounds_ || is_fallback())
+    GTEST_SKIP() << "packed blocks are multiplied as bytes only";
+  for (const auto& [m, n, k] : {std::tuple{1, 64, 512}, {12, 80, 1056}, {150, 136, 800}}) {
+    MatmulCase c = make(m, n, k);
+    PackedRequest first(device(), c, &random_);
+    ASSERT_EQ(first.status(), LATHE_OK) << lathe_last_error();
+    const size_t count = legal_candidates(device(), *first.request().desc()).size();
+    ASSERT_GT(count, 0u);
+    for (size_t rank = 1; rank <= count; rank += 1 + count / 6) {
+      c.candidate = static_cast<int32_t>(rank);
+      PackedRequest packed(device(), c, &random_);
+      packed.request().round_a(true);
+      EXPECT_TRUE(packed.run(device()));
+    }
+  }
+}
+
+TEST_P(Blocks, PackedIsRefusedWithAReason) {
+  MatmulCase c = make(3, 64, 64);
+  const bool bytes = std::get<1>(GetParam()) == LATHE_MATH_INT8;
+  if (bytes) c.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
+  MatmulRequest request(c, &random_);
+  uint32_t layout = 0;
+  size_t size = 0;
+  EXPECT_EQ(lathe_packed_layout(device(), request.desc(), &layout, &size), LATHE_UNSUPPORTED);
+  EXPECT_THAT(lathe_last_error(),
+              testing::HasSubstr(bytes ? "does not support batch_invariant" : "needs math int8"));
 }
 
 // Rows have the same bits for every M.
@@ -385,7 +445,7 @@ TEST_F(QuantisedElsewhere, NamesTheRequest) {
   desc.n = 4;
   desc.k = 64;
   desc.a.dtype = desc.d.dtype = LATHE_F32;
-  desc.b.dtype = cli::block_formats().front().dtype;
+  desc.b.dtype = reference::block_formats().front().dtype;
   desc.b.layout = LATHE_COLUMN_MAJOR;
   lathe_plan* plan = nullptr;
   EXPECT_EQ(lathe_plan_matmul(device(), &desc, &plan), LATHE_UNSUPPORTED);

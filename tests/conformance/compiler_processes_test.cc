@@ -1,5 +1,5 @@
 // The real compiler in its own processes. A process ends during a request: out of memory, or a fatal error of LLVM. Only
-// that request must fail. tests/api/compiler_processes_test.cc has the other ends, with a compiler that is a fake.
+// that request must fail. tests/compile_client/compiler_processes_test.cc has the other ends, with a fake compiler.
 #include <gmock/gmock.h>
 #include <lathe/pipelines.h>
 

@@ -1,5 +1,5 @@
 // Leading dimensions of single lines and strides of single matrices may have any value: results are correct, and no byte
-// outside the operands is touched. tests/api/request_distance_test.cc checks the same of the requests of every op.
+// outside the operands is touched. tests/request/request_distance_test.cc checks the same of the requests of every op.
 #include <algorithm>
 #include <cstdint>
 #include <functional>

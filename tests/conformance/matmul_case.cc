@@ -104,7 +104,7 @@ double MatmulRequest::draw(lathe_dtype dtype) {
 
 // Block formats are those of src/reference, which shares no code with the library.
 std::vector<double> MatmulRequest::fill_blocks(const Operand& o) {
-  const cli::BlockFormat& f = *cli::block_format(o.dtype);
+  const reference::BlockFormat& f = *reference::block_format(o.dtype);
   std::vector<double> values(static_cast<size_t>(o.batch * o.rows * o.columns));
   b_products_.resize(values.size()), b_minima_.resize(values.size());
   const bool whole = case_.values == Values::kSmallIntegers;
@@ -120,7 +120,7 @@ std::vector<double> MatmulRequest::fill_blocks(const Operand& o) {
         for (int64_t i = 0; i < f.elements; ++i) {
           f.store(block, i, random_->below(f.codes));
           const auto at = static_cast<size_t>((b * o.rows + k + i) * o.columns + j);
-          const cli::BlockParts parts = f.split(block, i);
+          const reference::BlockParts parts = f.split(block, i);
           values[at] = f.load(block, i);
           b_products_[at] = parts.product;
           b_minima_[at] = parts.minimum;
@@ -198,7 +198,7 @@ std::vector<double> MatmulRequest::every_number(const Operand& o) const {
 }
 
 std::vector<double> MatmulRequest::fill(const Operand& o) {
-  if (cli::block_format(o.dtype) != nullptr) return fill_blocks(o);
+  if (reference::block_format(o.dtype) != nullptr) return fill_blocks(o);
   std::vector<double> values(static_cast<size_t>(o.batch * o.rows * o.columns));
   for (double& value : values) value = draw(o.dtype);
   const bool every = case_.values == Values::kEveryNumberInA || case_.values == Values::kEveryNumberInB;

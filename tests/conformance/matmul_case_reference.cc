@@ -53,7 +53,7 @@ struct RoundedBlock {
   std::vector<int> bytes;
   double scale = 0, sum = 0;
 };
-RoundedBlock round_block(const double* a, const cli::BlockFormat& f) {
+RoundedBlock round_block(const double* a, const reference::BlockFormat& f) {
   RoundedBlock r;
   float most = 0;
   for (int64_t i = 0; i < f.elements; ++i) most = std::max(most, std::fabs(static_cast<float>(a[i])));
@@ -73,7 +73,7 @@ RoundedBlock round_block(const double* a, const cli::BlockFormat& f) {
 }  // namespace
 
 bool MatmulRequest::rounds_to_bytes() const {
-  const cli::BlockFormat* blocks = cli::block_format(case_.b);
+  const reference::BlockFormat* blocks = reference::block_format(case_.b);
   return blocks != nullptr && case_.math == LATHE_MATH_INT8;
 }
 
@@ -95,7 +95,7 @@ double product_error(int64_t k, lathe_dtype a, lathe_dtype b, lathe_math math) {
 void MatmulRequest::multiply_rounded(int64_t batch, std::vector<double>* sums,
                                      std::vector<double>* magnitudes) const {
   const int64_t m = case_.m, n = case_.n, k = case_.k;
-  const cli::BlockFormat& f = *cli::block_format(case_.b);
+  const reference::BlockFormat& f = *reference::block_format(case_.b);
   const double* a = a_values_.data() + (case_.broadcast_a ? 0 : batch * m * k);
   const int64_t b = case_.broadcast_b ? 0 : batch * k * n;
   std::fill(sums->begin(), sums->end(), 0.0);
@@ -122,7 +122,7 @@ void MatmulRequest::multiply_rounded(int64_t batch, std::vector<double>* sums,
 
 std::vector<double> MatmulRequest::error_of_rounding(int64_t batch) const {
   const int64_t m = case_.m, n = case_.n, k = case_.k;
-  const cli::BlockFormat& f = *cli::block_format(case_.b);
+  const reference::BlockFormat& f = *reference::block_format(case_.b);
   std::vector<double> half(static_cast<size_t>(m * k)), weights, unused(static_cast<size_t>(m * n)),
       error = unused;
   const double* a = a_values_.data() + (case_.broadcast_a ? 0 : batch * m * k);

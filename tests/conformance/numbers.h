@@ -1,5 +1,5 @@
 // Element types for the references of the suite: those of src/reference, which shares no code with the library under test,
-// and whose tests are in tests/cli/numbers_test.cc.
+// and whose tests are in tests/reference/numbers_test.cc.
 #pragma once
 
 #include <cmath>
@@ -13,19 +13,19 @@
 namespace lathe::conformance {
 
 // Bytes of an element, or of a block of elements_of() elements.
-using cli::bytes_of;
-inline int64_t elements_of(lathe_dtype dtype) { return cli::block_elements(dtype); }
-using cli::is_integer;
-using cli::largest;
-using cli::name_of;
+using reference::bytes_of;
+inline int64_t elements_of(lathe_dtype dtype) { return reference::block_elements(dtype); }
+using reference::is_integer;
+using reference::largest;
+using reference::name_of;
 
 // For integers NaN becomes the lowest value.
 inline void store(lathe_dtype dtype, double value, void* at) {
   if (is_integer(dtype) && std::isnan(value))
     value = dtype == LATHE_I8 ? -128 : static_cast<double>(std::numeric_limits<int32_t>::min());
-  cli::store(at, dtype, 0, value);
+  reference::store(at, dtype, 0, value);
 }
-inline double load(lathe_dtype dtype, const void* at) { return cli::load(at, dtype, 0); }
+inline double load(lathe_dtype dtype, const void* at) { return reference::load(at, dtype, 0); }
 
 // The value of `dtype` nearest to `x`, ties to even, keeping subnormals. Beyond the range the result is infinity, or
 // NaN in f8e4m3 and FNUZ types, which have no infinity. Integers are returned unchanged.
@@ -50,7 +50,7 @@ class Random {
   double normal() { return bits_.next(); }
 
  private:
-  cli::Normal bits_;
+  reference::Normal bits_;
 };
 
 }  // namespace lathe::conformance

@@ -20,7 +20,8 @@ PackedRequest::PackedRequest(lathe_device* device, const MatmulCase& c, Random* 
   desc->b.data = packed_->address();
   desc->b.leading_dimension = 0;
   if (desc->b.batch_stride != 0 && desc->batch > 1)
-    desc->b.batch_stride = static_cast<int64_t>(bytes / bytes_of(desc->b.dtype)) / desc->batch;
+    desc->b.batch_stride =
+        static_cast<int64_t>(bytes / bytes_of(desc->b.dtype)) / desc->batch * elements_of(desc->b.dtype);
   desc->b.packed_layout = layout;
   request_.set_tuning(c.split_k, c.candidate);
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/kernel_fields.h"
 #include "kernels/matmul/candidates.h"
 #include "tests/kernels/candidates_fixture.h"
 #include "tests/kernels/device_files.h"
@@ -34,6 +35,7 @@ std::vector<ProblemClass> sample_classes() {
 
 void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const DeviceFacts& f) {
   const int lanes = vector_lanes(f.target), registers = vector_registers(f.target);
+  EXPECT_EQ(unused_field(c, p.op, f.target.backend), "");
   EXPECT_EQ(c.lanes, lanes);
   EXPECT_GE(c.register_m, 1);
   EXPECT_GE(c.register_n, 1);
@@ -43,6 +45,8 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
     EXPECT_LE(c.register_m * c.register_n + std::min(c.register_m, c.register_n) + 1, registers);
     EXPECT_EQ(p.trans_b, 1);
     EXPECT_EQ(p.trans_a, 0);
+    EXPECT_EQ(c.group_n > 0, c.tile_k > 0);
+    EXPECT_EQ(c.group_n % c.register_n, 0);
     if (c.kernel == KernelKind::kDot)
       EXPECT_GE(c.tile_m, p.m_hi);
     else

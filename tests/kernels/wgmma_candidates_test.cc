@@ -144,7 +144,7 @@ TEST(WgmmaCandidates, LegalPlansKeepDeviceLimits) {
             in.threads = f.threads, in.swap = f.swap != 0;
             in.cluster_m = f.cluster_m, in.cluster_n = f.cluster_n, in.cluster_k = f.cluster_k;
             in.a_k_major = !c.trans_a, in.b_k_major = c.trans_b;
-            in.plain_store = f.split == kNoSplit;
+            in.plain_store = f.plain_store != 0;
             const WgmmaShape s(in);
             EXPECT_EQ(s.defect(), "");
             EXPECT_LE(s.shared_bytes, h200().fact_or("shared_memory_bytes", 0));
@@ -170,6 +170,29 @@ TEST(WgmmaCandidates, LegalPlansKeepDeviceLimits) {
             if (HasFailure()) return;
           }
         }
+}
+
+TEST(WgmmaCandidates, StoreDPlainlyIfTheEpilogueIsCheapAndKIsNotSplit) {
+  const auto plain = [](const ProblemClass& c, bool split) {
+    std::set<int32_t> found;
+    for (const RankedPlan& r : legal(c))
+      if ((r.plan.config.split != kNoSplit) == split) found.insert(r.plan.config.plain_store);
+    return found;
+  };
+  const std::set<int32_t> no = {0}, yes = {1};
+  ProblemClass c = aligned_class(16, 4096, 4096);
+  EXPECT_EQ(plain(c, false), yes);
+  EXPECT_EQ(plain(c, true), no);
+  c.bias = DType::kF16, c.activation = Activation::kRelu;
+  EXPECT_EQ(plain(c, false), yes);
+  for (const Activation a : {Activation::kGelu, Activation::kGeluTanh, Activation::kSilu}) {
+    c.activation = a;
+    EXPECT_EQ(plain(c, false), no);
+  }
+  c.activation = Activation::kNone, c.residual = DType::kF16;
+  EXPECT_EQ(plain(c, false), no);
+  c.residual = DType::kNone, c.d = DType::kF32;
+  EXPECT_EQ(plain(c, false), no);
 }
 
 TEST(WgmmaCandidates, RejectionsGiveReasons) {

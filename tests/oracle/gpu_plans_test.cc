@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "core/kernel_fields.h"
 #include "core/recipe.h"
 #include "oracle/oracle.h"
 #include "tests/kernels/device_files.h"
@@ -44,6 +45,8 @@ std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& 
     bool wrong;
     const char* what;
   } const checks[] = {
+      {!unused_field(plan.config, c.op, facts.target.backend).empty(),
+       "a field that the kernel does not use"},
       {f.tile_m < 1 || f.tile_n < 1 || f.tile_k < 1 || f.stages < 1, "empty tile"},
       {f.threads < 32 || f.threads % 32 != 0, "threads are not whole warps"},
       {f.threads > facts.fact_or("max_workgroup_size", 0), "too many threads for a workgroup"},

@@ -93,7 +93,7 @@ class DirectPricing {
     RegisterTile tile;
     int64_t lines, packed, depth;
     CpuFetch fetch;  // CompileConfig::prefetch
-    bool narrow;     // CompileConfig::narrow_passes
+    bool narrow;     // the last pass may be narrow
   };
   void append_depths(const RegisterTile& t, const CompileConfig& config, std::vector<RankedPlan>* out) const;
   void append_splits(const Shape& shape, const CompileConfig& config, std::vector<RankedPlan>* out) const;
@@ -160,7 +160,11 @@ CompileConfig DirectPricing::config_of(const Shape& shape, CompileConfig config)
   config.tile_n = static_cast<int32_t>(of_a_ ? shape.packed : shape.lines);
   config.tile_k = static_cast<int32_t>(shape.depth);
   config.prefetch = static_cast<int32_t>(shape.fetch);
-  config.narrow_passes = shape.narrow;
+  if (shape.narrow) {
+    const int64_t width = of_a_ ? config.register_n : config.register_m;
+    const int64_t least = of_a_ ? 1 : least_rows(context_.problem, config.tile_m);
+    config.narrow_passes = static_cast<int32_t>(least_narrow_pass(shape.packed, width, least, rates_.lanes));
+  }
   if (kernel_ == KernelKind::kDirect)
     config.piece = static_cast<int32_t>(finished_piece(shape.lines, shape.tile.lines, rates_.lanes));
   return config;

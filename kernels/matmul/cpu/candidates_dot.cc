@@ -331,6 +331,7 @@ void append_blocks(const Streamed& d, const RegisterTile& t, CompileConfig confi
     return;
   config.tile_k = depth;
   config.prefetch = static_cast<int32_t>(fetch);
+  config.group_n = static_cast<int32_t>(round_up(dot_group_columns(fetch), t.columns));
   if (spread) config.pace = pace_of(rates, s, t, config.unroll_k);
   // Rows in only two blocks gain little.
   constexpr double kTwoParts = 0.9;

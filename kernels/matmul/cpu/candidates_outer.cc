@@ -1,5 +1,4 @@
-// Candidates of "outer" (CPU matmul for few rows of A and weights stored K by N) and of "bytes" (weights in
-// blocks, A rounded to bytes). Both stream B once.
+// Candidates of "outer": CPU matmul for few rows of A and weights stored K by N, which are streamed once.
 #include <cmath>
 #include <functional>
 

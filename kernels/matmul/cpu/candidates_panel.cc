@@ -123,7 +123,10 @@ CompileConfig PanelPricing::config_of(const PanelShape& p) const {
   c.register_n = transposed_ ? p.register_rows : p.register_columns;
   if (!p.whole) c.prefetch_lines = kPanelLines;
   if (fetches_block(p)) c.prefetch = static_cast<int32_t>(CpuFetch::kSpread);
-  c.narrow_passes = transposed_ && has_narrow_passes(p.register_columns / rates_.lanes, CpuFetch::kNoChoice);
+  if (transposed_ && has_narrow_passes(p.register_columns / rates_.lanes, CpuFetch::kNoChoice)) {
+    const int64_t least = least_rows(context_.problem, c.tile_m);
+    c.narrow_passes = static_cast<int32_t>(least_narrow_pass(c.tile_m, c.register_m, least, rates_.lanes));
+  }
   return c;
 }
 

@@ -87,7 +87,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.pace = config.pace();
   t.prefetch_lines = config.prefetch_lines(), t.chains = config.chains(), t.piece = config.piece();
   t.copy_rows = config.copy_rows() != 0, t.copy_ahead = config.copy_ahead() != 0;
-  t.narrow_passes = config.narrow_passes() != 0;
+  t.narrow_passes = config.narrow_passes(), t.group_columns = config.group_n();
   t.a_in_place = kernel.has(kReadsInPlace) || (is_amx(kernel.kind) && !t.copy_rows);
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
   if (kernel.has(kTakesPackedB)) {
@@ -160,39 +160,31 @@ void finish_in_pieces(Emit& e, const TileProgram& p, const ProductsSink& sink, c
   };
 }
 
-// How a kernel is emitted.
+// How a kernel is emitted. The fields that it uses are in src/core/kernel_fields.cc.
 struct CpuForm {
   KernelKind kind;
-  const char* fields;  // of KernelConfig, beside kCommonFields; every other one has its initial value
   std::string (*refusal)(const CpuTile& t);
   int64_t (*packing_elements)(const CpuTile& t);  // null: none
   void (*emit)(Emit& e, const CpuTile& t);
 };
-constexpr char kCommonFields[] = "tile_m tile_n tile_k register_m register_n lanes split";
 constexpr CpuForm kForms[] = {
-    {KernelKind::kDot, "unroll_k prefetch pace copy_rows", dot_refusal, dot_packing_elements, emit_dot},
-    {KernelKind::kDotT, "unroll_k prefetch pace copy_rows", dot_refusal, dot_packing_elements, emit_dot},
-    {KernelKind::kOuter, "unroll_k prefetch pace store_directly", outer_refusal, nullptr, emit_outer},
-    {KernelKind::kPanel, "copy_ahead prefetch_lines prefetch store_directly", panel_refusal,
-     panel_packing_elements, emit_panel},
-    {KernelKind::kPanelT, "copy_ahead narrow_passes prefetch_lines prefetch", panel_refusal,
-     panel_packing_elements, emit_panel},
-    {KernelKind::kDirect, "unroll_k prefetch narrow_passes chains piece", panel_refusal,
-     panel_packing_elements, emit_panel},
-    {KernelKind::kDirectA, "unroll_k prefetch narrow_passes chains store_directly", panel_refusal,
-     panel_packing_elements, emit_panel},
-    {KernelKind::kDirectPacked, "unroll_k prefetch narrow_passes chains", panel_refusal,
-     panel_packing_elements, emit_panel},
-    {KernelKind::kPacked, "pace prefetch_lines copy_ahead", panel_refusal, panel_packing_elements,
-     emit_panel},
-    {KernelKind::kUkernel, "", panel_refusal, panel_packing_elements, emit_panel},
-    {KernelKind::kBytes, "prefetch", bytes_refusal, bytes_packing_elements, emit_bytes},
-    {KernelKind::kBytesPacked, "prefetch", bytes_refusal, bytes_packing_elements, emit_bytes},
-    {KernelKind::kAmxBytes, "prefetch", amx_bytes_refusal, amx_bytes_packing_elements, emit_amx_bytes},
-    {KernelKind::kAmxBytesPacked, "prefetch", amx_bytes_refusal, amx_bytes_packing_elements, emit_amx_bytes},
-    {KernelKind::kAmx, "prefetch copy_rows", amx_refusal, amx_packing_elements, emit_amx},
-    {KernelKind::kAmxT, "prefetch copy_rows piece", amx_refusal, amx_packing_elements, emit_amx},
-    {KernelKind::kAmxPacked, "prefetch copy_rows", amx_refusal, amx_packing_elements, emit_amx},
+    {KernelKind::kDot, dot_refusal, dot_packing_elements, emit_dot},
+    {KernelKind::kDotT, dot_refusal, dot_packing_elements, emit_dot},
+    {KernelKind::kOuter, outer_refusal, nullptr, emit_outer},
+    {KernelKind::kPanel, panel_refusal, panel_packing_elements, emit_panel},
+    {KernelKind::kPanelT, panel_refusal, panel_packing_elements, emit_panel},
+    {KernelKind::kDirect, panel_refusal, panel_packing_elements, emit_panel},
+    {KernelKind::kDirectA, panel_refusal, panel_packing_elements, emit_panel},
+    {KernelKind::kDirectPacked, panel_refusal, panel_packing_elements, emit_panel},
+    {KernelKind::kPacked, panel_refusal, panel_packing_elements, emit_panel},
+    {KernelKind::kUkernel, panel_refusal, panel_packing_elements, emit_panel},
+    {KernelKind::kBytes, bytes_refusal, bytes_packing_elements, emit_bytes},
+    {KernelKind::kBytesPacked, bytes_refusal, bytes_packing_elements, emit_bytes},
+    {KernelKind::kAmxBytes, amx_bytes_refusal, amx_bytes_packing_elements, emit_amx_bytes},
+    {KernelKind::kAmxBytesPacked, amx_bytes_refusal, amx_bytes_packing_elements, emit_amx_bytes},
+    {KernelKind::kAmx, amx_refusal, amx_packing_elements, emit_amx},
+    {KernelKind::kAmxT, amx_refusal, amx_packing_elements, emit_amx},
+    {KernelKind::kAmxPacked, amx_refusal, amx_packing_elements, emit_amx},
 };
 static_assert(emits_every_kernel(kForms, Op::kMatmul, kOnCpu));
 
@@ -202,21 +194,10 @@ const CpuForm* form_of(KernelKind kind) {
   return nullptr;
 }
 
-bool lists(StringRef fields, StringRef name) {
-  llvm::SmallVector<StringRef> names;
-  fields.split(names, ' ');
-  return llvm::is_contained(names, name);
-}
-
 // Why the form cannot follow the config, "" if it can. `b`: of the payload; `has_sink`: whether products may go
 // somewhere else than to scratch.
 std::string refusal(const CpuForm& form, const KernelRow& kernel, ir::KernelConfigAttr config,
                     const CpuTile& t, const View& b, bool has_sink) {
-  for (const ConfigField& f : kConfigFields)
-    if (config.getConfig().*f.member != f.initial && !lists(kCommonFields, f.name) &&
-        !lists(form.fields, f.name))
-      return absl::StrCat("does not use ", f.name, ", which is ", config.getConfig().*f.member,
-                          " instead of ", f.initial);
   if (CpuBlocks::holds(b) && !kernel.has(kTakesBlocks)) return "does not support B in blocks";
   if (t.a.k_contiguous && !kernel.has(kTakesOpenLayout))
     return "does not support layouts that are known only at launch";

@@ -32,8 +32,9 @@ struct CpuTile {
   bool a_k_contiguous, b_k_contiguous;
   bool a_in_place = false;  // A is read in place, not packed or copied
   // These fields are those of KernelConfig.
-  bool narrow_passes = false, copy_rows = false, copy_ahead = false;
-  int64_t prefetch_lines = 0, chains = 1;
+  bool copy_rows = false, copy_ahead = false;
+  int64_t narrow_passes = 0, prefetch_lines = 0, chains = 1;
+  int64_t group_columns = 0;  // group_n
   // If not 0: B was packed in advance, in words of so many elements of K. Word w of column j is at element
   // b.offset + j / 16 * 16 * packed_depth + (w * 16 + j % 16) * packed_word.
   int64_t packed_word = 0;

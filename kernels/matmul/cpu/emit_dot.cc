@@ -8,6 +8,7 @@
 // power of two apart share cache sets and are evicted. Sums wait in scratch memory between blocks, so the
 // numbers are the same. Either every pass over the rows takes the whole group, whose columns stay in L2
 // meanwhile, or all passes take one tile of columns after the other (CpuFetch::kSpread).
+#include "absl/strings/str_cat.h"
 #include "base/dtype.h"
 #include "kernels/matmul/cpu/emit.h"
 #include "kernels/matmul/cpu/emit_blocks.h"
@@ -19,7 +20,6 @@ using namespace mlir;
 
 constexpr int64_t kLineBytes = 64;
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
-int64_t group_columns(const CpuTile& t) { return round_up(dot_group_columns(t.fetch), t.register_columns); }
 int64_t copied_pitch(const CpuTile& t) {
   return round_up(t.most_depth, t.words.width()) / t.words.per_lane();
 }
@@ -79,7 +79,7 @@ class Dot {
 
   // With tile_k: loops over groups of columns, K blocks, rows of A, register tiles.
   void in_blocks() {
-    const int64_t kc = t.tile_k, group = group_columns(t);
+    const int64_t kc = t.tile_k, group = t.group_columns;
     pack_a();
     store_first();
     e.loop(e.idx(0), t.columns, group, [&](Value j0) {
@@ -270,7 +270,7 @@ class Dot {
   // [row][column of the group], a vector each.
   Value sums_base() { return e.idx(packed_words(t) + first_words(t)); }
   Value sum_at(Value i, Value c) {
-    return e.add(sums_base(), e.mul(e.add(e.mul(i, group_columns(t)), c), lanes));
+    return e.add(sums_base(), e.mul(e.add(e.mul(i, t.group_columns), c), lanes));
   }
   Value block_of_a(Value k0, Value i) {
     return e.add(e.mul(t.words.count(k0), padded_rows(t)), e.mul(i, t.tile_k / t.words.per_lane()));
@@ -316,7 +316,7 @@ class Dot {
     const int64_t kc = t.tile_k, share = ceil_div(rn, ceil_div(t.tile_rows, rm));
     Value same_group = e.less(e.add(k0, kc), t.depth);
     Value next_k = select(same_group, e.add(k0, kc), e.idx(0));
-    Value next_group = select(same_group, j0, e.add(j0, group_columns(t)));
+    Value next_group = select(same_group, j0, e.add(j0, t.group_columns));
     Value fetched_k = next_k, fetched = e.add(next_group, c);
     if (t.fetch == CpuFetch::kSpread) {
       Value on = e.add(c, round_up(kColumnsOn, rn)), same_block = e.less(on, columns);
@@ -375,7 +375,7 @@ class Dot {
 int64_t dot_packing_elements(const CpuTile& t) {
   if (t.tile_k == 0) return packed_words(t) + first_words(t);
   // The last column's vectors are read in groups of lanes.
-  return packed_words(t) + first_words(t) + (padded_rows(t) * group_columns(t) + t.lanes) * t.lanes;
+  return packed_words(t) + first_words(t) + (padded_rows(t) * t.group_columns + t.lanes) * t.lanes;
 }
 
 std::string dot_refusal(const CpuTile& t) {
@@ -383,6 +383,9 @@ std::string dot_refusal(const CpuTile& t) {
   if (t.fetch == CpuFetch::kNoChoice || t.fetch > CpuFetch::kFar ||
       (t.fetch == CpuFetch::kSpread && t.tile_k == 0))
     return "prefetch must be 1 to 5 or 7; 6 needs a tile_k";
+  if ((t.tile_k > 0) != (t.group_columns > 0) || t.group_columns % t.register_columns != 0)
+    return absl::StrCat("group_n ", t.group_columns, " must be a multiple of register_n ", t.register_columns,
+                        " if tile_k is set, and 0 otherwise");
   if (t.tile_k % t.words.width() != 0) return "tile_k is not a multiple of a vector's elements";
   if (t.copy_rows && (t.tile_k > 0 || CpuBlocks::holds(t.b)))
     return "copy_rows must be 0 if B is in blocks or tile_k is set, which packs A";

@@ -382,11 +382,6 @@ void call_inner_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Val
                 first, d, e.idx(t.ld)});
 }
 
-// The fewest vectors that a narrow pass can have.
-int64_t least_left(const CpuTile& t) {
-  return t.tile_columns > t.register_columns ? 1 : ceil_div(t.least_columns, t.lanes);
-}
-
 // The loops around the micro-kernel: K blocks, panels of rows, panels of columns.
 class PanelLoops {
  public:
@@ -498,7 +493,7 @@ class PanelLoops {
     const auto narrow = [&](int64_t vectors, const NextPanels* beside) {
       return [&, vectors, beside] { return pass(rows, whole, vectors, beside, fetching), Values{}; };
     };
-    for (int64_t vectors = least_left(t); vectors < nr / t.lanes; ++vectors)
+    for (int64_t vectors = t.narrow_passes; vectors < nr / t.lanes; ++vectors)
       e.when(e.equal(left, e.idx(vectors)), [&] {
         if (rows.next == nullptr || passes == 1)
           narrow(vectors, rows.next)();
@@ -553,6 +548,8 @@ std::string panel_refusal(const CpuTile& t) {
   if (t.packed_word && t.a_in_place && t.words.per_lane() > 1) return "multiplies only f32";
   if (t.tile_k <= 0 || t.tile_k % t.words.width() != 0)
     return "tile_k is not a positive multiple of a vector's elements";
+  if (t.narrow_passes > least_narrow_pass(t.tile_columns, nr, t.least_columns, t.lanes))
+    return absl::StrCat("narrow_passes ", t.narrow_passes, ": the last pass may have fewer vectors");
   if (t.ukernel && !t.is_one_block())
     return absl::StrCat("tile_k ", t.tile_k, " < K ", t.most_depth,
                         ": a ukernel needs all of K in one block");

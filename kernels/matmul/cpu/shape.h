@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <numeric>
 
+#include "core/problem.h"
+
 namespace lathe {
 
 // CompileConfig::prefetch: what software prefetches for every cache line read, beside the hardware. It is the
@@ -30,9 +32,9 @@ constexpr int64_t bytes_ahead(CpuFetch f) {
   return f == CpuFetch::kFar ? 5120 : fetches_near(f) || f == CpuFetch::kAhead ? 2048 : 0;
 }
 
-// Columns of a group of "dot" in K blocks. With kSpread every pass reads a tile's columns before the next
-// tile, so the group can be larger than L1 or L2 allow otherwise, and its sums come from L2. Without it B's
-// block of the group stays in L2 until all rows have used it.
+// CompileConfig::group_n of "dot" in K blocks, before it is rounded up to whole register tiles. With kSpread every
+// pass reads a tile's columns before the next tile, so the group can be larger than L1 or L2 allow otherwise, and
+// its sums come from L2. Without it B's block of the group stays in L2 until all rows have used it.
 constexpr int64_t dot_group_columns(CpuFetch f) { return f == CpuFetch::kSpread ? 132 : 48; }
 constexpr int64_t kColumnsOn = 6;  // the prefetch distance of "dot" with kSpread, in columns
 constexpr int64_t kTilesOn = 4;    // the prefetch distance of "outer", in register tiles
@@ -61,9 +63,19 @@ constexpr int64_t direct_chains(int64_t register_sums) { return register_sums < 
 // CompileConfig::unroll_k of "direct*": few accumulators leave room for two steps.
 constexpr int64_t direct_unroll(int64_t register_sums) { return register_sums <= 12 ? 2 : 1; }
 
-// CompileConfig::narrow_passes. Not if all passes share the prefetching, which assumes equal passes.
+// Whether the last pass may be narrow. Not if all passes share the prefetching, which assumes equal passes.
 constexpr bool has_narrow_passes(int64_t vectors, CpuFetch f) {
   return vectors > 1 && f != CpuFetch::kSpread;
+}
+// The fewest vectors that a narrow pass can have: CompileConfig::narrow_passes of such a kernel. `tile` and
+// `register_width`: packed lines of a task and of a pass; `least`: packed lines of a task, at least.
+constexpr int64_t least_narrow_pass(int64_t tile, int64_t register_width, int64_t least, int64_t lanes) {
+  return tile > register_width ? 1 : (least + lanes - 1) / lanes;
+}
+// The fewest rows of a tile of tile_m rows, as matmul's payload states it: M's lower bound, if the tile has all rows
+// of every M. matmul_argmax's payload states none.
+constexpr int64_t least_rows(const ProblemClass& c, int64_t tile_m) {
+  return c.op == Op::kMatmul && c.m_lo < c.m_hi && tile_m >= c.m_hi ? c.m_lo : 1;
 }
 
 // "amx_bytes": columns whose sums stay in L2 while all K blocks are added to them.

@@ -96,6 +96,7 @@ WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, i
   in.swap = r.swap != 0;
   in.a_k_major = c.trans_a == 0, in.b_k_major = c.trans_b != 0;
   in.compares = c.op == Op::kMatmulArgmax;
+  // gelu and silu are not cheap.
   in.plain_store = !in.compares && choice.split == kNoSplit && size_of(c.d) == 2 && c.c == DType::kNone &&
                    c.residual == DType::kNone &&
                    (c.activation == Activation::kNone || c.activation == Activation::kRelu);
@@ -235,6 +236,7 @@ CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& sh
   config.cluster_m = choice.cluster_m, config.cluster_n = choice.cluster_n;
   config.cluster_k = static_cast<int32_t>(shape.in.cluster_k);
   config.swap = r.swap;
+  config.plain_store = shape.in.plain_store;
   // A persistent workgroup loads its next tile while it stores the last; one that merges takes a single tile.
   // The grid fills the device because the class does not know the batch; idle workgroups end at once.
   const int32_t cluster = choice.cluster_m * choice.cluster_n;

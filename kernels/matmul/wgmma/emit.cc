@@ -9,7 +9,8 @@ using namespace mlir;
 
 namespace {
 
-// Whether D has 2-byte elements and a cheap epilogue that reads no operand but the bias.
+// Whether KernelConfig::plain_store is possible: D has 2-byte elements and a cheap epilogue that reads no operand of
+// D's size.
 bool stores_plainly(TileProgram& program) {
   if (!program.epilogue || program.output.element.getIntOrFloatBitWidth() != 16) return false;
   for (Value input : llvm::drop_begin(program.epilogue.getDpsInputs()))
@@ -28,7 +29,7 @@ WgmmaInput input_of(ir::KernelConfigAttr c, TileProgram& program) {
   in.element_bytes = element.getIntOrFloatBitWidth() / 8;
   in.promotes = in.element_bytes == 1 && isa<FloatType>(element);
   in.compares = program.argmax != nullptr;
-  in.plain_store = !in.compares && c.split() == kNoSplit && stores_plainly(program);
+  in.plain_store = c.plain_store() != 0;
   in.a_k_major = k_contiguous(program.contraction, 0);
   in.b_k_major = k_contiguous(program.contraction, 1);
   return in;
@@ -44,6 +45,9 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
     elements[i] = getElementTypeOrSelf(program.contraction.getDpsInputs()[i].getType());
   if (!multiplies_in_warpgroup(elements[0], elements[1])) return "wgmma does not support these operand types";
   if (!shape.defect().empty()) return shape.defect();
+  if (c.plain_store() && (shape.in.compares || c.split() != kNoSplit || !stores_plainly(program)))
+    return "plain_store needs 2-byte elements of D, a cheap epilogue without an operand of D's size, and one "
+           "split";
   const bool merges = c.split() == kMergeCluster || (c.split() == kMergeLast && !shape.in.compares);
   if (c.persistent() && merges) return "a persistent kernel cannot merge splits";
   if (c.cluster_m() * c.cluster_n() > 1 && !c.persistent())

@@ -30,9 +30,8 @@ struct WgmmaInput {
   int64_t element_bytes = 2;
   // fp8: each block of K is accumulated separately and added in f32, because its sums have fewer bits.
   bool promotes = false;
-  // D has 2-byte elements, the epilogue is cheap and reads no operand of D's size, and K is not split.
-  bool plain_store = false;
-  bool compares = false;  // matmul_argmax: accumulators are compared, not stored
+  bool plain_store = false;  // KernelConfig::plain_store
+  bool compares = false;     // matmul_argmax: accumulators are compared, not stored
 };
 
 struct WgmmaShape {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/cli/gguf_blocks.txt: blocks of every block format, and the values that PyPI's gguf package gives them.
+"""Writes gguf_blocks.txt: blocks of every block format, and the values that PyPI's gguf package gives them.
 
-    pip install gguf && python3 tests/cli/make_gguf_blocks.py > tests/cli/gguf_blocks.txt
+    pip install gguf && python3 tests/reference/make_gguf_blocks.py > tests/reference/gguf_blocks.txt
 
 A line is the format's name, the bytes of a block and the bits of its f32 values, in hexadecimal. Codes and the scales
 of groups are random. The f16 scales are in turn random, zero, subnormal, infinite and NaN; for mxfp4 the scale's byte is

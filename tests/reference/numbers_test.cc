@@ -12,7 +12,7 @@
 
 #include "reference/operand.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 namespace {
 
 float as_float(uint32_t bits) {
@@ -321,4 +321,4 @@ TEST(Normal, DependsOnlyOnTheSeed) {
 }
 
 }  // namespace
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -5,7 +5,7 @@
 
 #include "reference/judge.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 namespace {
 
 constexpr int64_t kBig = (int64_t{1} << 53) + 1;  // the smallest positive integer that a double cannot hold
@@ -193,4 +193,4 @@ TEST(EvaluateIntegers, SlackCoversBothResultsOfACloseComparison) {
 }
 
 }  // namespace
-}  // namespace lathe::cli
+}  // namespace lathe::reference

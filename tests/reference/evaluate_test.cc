@@ -7,7 +7,7 @@
 
 #include "reference/judge.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 namespace {
 
 // Makes an evaluator of `meaning`. The location of its op N is "p:N".
@@ -357,4 +357,4 @@ TEST(Evaluate, AppliesEveryComparisonPredicate) {
 }
 
 }  // namespace
-}  // namespace lathe::cli
+}  // namespace lathe::reference

@@ -179,6 +179,11 @@ TEST(Plan, ExplainsTheChoiceAndAllCandidates) {
   const size_t legal = explain["legal"];
   ASSERT_GE(legal, 1u);
   EXPECT_EQ(explain["candidates"][0]["config"], explain["config"]);
+  ASSERT_FALSE(explain["fields"].empty());
+  for (const Json& f : explain["fields"]) {
+    EXPECT_EQ(f["value"], explain["config"][f["name"].get<std::string>()]) << f;
+    EXPECT_FALSE(f["meaning"].get<std::string>().empty()) << f;
+  }
   double last = 0;
   for (size_t i = 0; i < explain["candidates"].size(); ++i) {
     const Json& candidate = explain["candidates"][i];

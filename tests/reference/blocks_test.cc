@@ -14,7 +14,7 @@
 #include "base/dtype.h"
 #include "reference/numbers.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 namespace {
 
 // The library and the reference describe the block formats separately.
@@ -106,4 +106,4 @@ TEST(Blocks, DecodeAsTheGgufPackageBitForBit) {
 }
 
 }  // namespace
-}  // namespace lathe::cli
+}  // namespace lathe::reference

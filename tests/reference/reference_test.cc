@@ -12,7 +12,7 @@
 #include "reference/matmul.h"
 #include "reference/matmul_argmax.h"
 
-namespace lathe::cli {
+namespace lathe::reference {
 namespace {
 
 MatmulRequest request(int64_t m, int64_t n, int64_t k) {
@@ -84,7 +84,7 @@ TEST_F(Reference, AcceptsRightResults) {
           r.misalign = static_cast<size_t>(layout);
           r.broadcast_b = layout == 3;
           const CheckResult result = check_matmul(r, compute(r, &random), &random);
-          EXPECT_TRUE(result.ok) << command_of(r) << ": " << result.what;
+          EXPECT_TRUE(result.ok) << cli::command_of(r) << ": " << result.what;
           EXPECT_EQ(result.checked, 2 * 5 * 7);
         }
       }
@@ -312,4 +312,4 @@ TEST(ArgmaxReference, TakesTheFirstNaNAndIndexZeroForMinusInfinity) {
 }
 
 }  // namespace
-}  // namespace lathe::cli
+}  // namespace lathe::reference
