@@ -84,6 +84,14 @@ class Blocks : public ConformanceTest, public testing::WithParamInterface<BlockP
     EXPECT_TRUE(result);
     failures_ += !result;
   }
+  void expect_packed(const MatmulCase& c) {
+    if (failures_ >= 8) return;
+    PackedRequest packed(device(), c, &random_);
+    packed.request().round_a(true);
+    const testing::AssertionResult result = packed.run(device());
+    EXPECT_TRUE(result);
+    failures_ += !result;
+  }
   Random random_ = random_stream(31);
   bool rounds_ =
       false;  // few rows of A are rounded to bytes: allowed, and the processor has the instructions
@@ -273,12 +281,7 @@ TEST_P(Blocks, Packed) {
     c.batch = turn % 3 == 0 ? 2 : 1;
     c.flush = turn % 2 ? Flush::kStart : Flush::kEnd;
     if (turn % 2) c.bias = LATHE_F32;
-    if (failures_ >= 8) return;
-    PackedRequest packed(device(), c, &random_);
-    packed.request().round_a(true);
-    const testing::AssertionResult result = packed.run(device());
-    EXPECT_TRUE(result);
-    failures_ += !result;
+    expect_packed(c);
   }
 }
 
@@ -293,9 +296,7 @@ TEST_P(Blocks, PackedEveryCandidate) {
     ASSERT_GT(count, 0u);
     for (size_t rank = 1; rank <= count; rank += 1 + count / 6) {
       c.candidate = static_cast<int32_t>(rank);
-      PackedRequest packed(device(), c, &random_);
-      packed.request().round_a(true);
-      EXPECT_TRUE(packed.run(device()));
+      expect_packed(c);
     }
   }
 }

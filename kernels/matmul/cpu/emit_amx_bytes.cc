@@ -36,9 +36,8 @@ struct AmxBytesLayout {
         pitch(minima + (f.has_minimum ? depth / f.block * kMinima * kSide : 0)),
         sums(tiles + column_tiles(f) * pitch),
         words(sums + 2 * kSumTiles * kTileWords) {}
-  static constexpr int64_t kSumTiles =
-      4;  // sums on their way from tiles to vectors; there are two such buffers
-  static constexpr int64_t kMinima = 5;  // vectors per block: four of pairs and their scale, or one
+  static constexpr int64_t kSumTiles = 4;  // in each of two buffers between tiles and vectors
+  static constexpr int64_t kMinima = 5;    // vectors per block: four of pairs and their scale, or one
   int64_t depth;
   RoundedRows rows;
   int64_t a;
@@ -100,7 +99,7 @@ class AmxBytes : ByteArithmetic {
   }
   void zero(int64_t tile) { call("llvm.x86.tilezero", {number(tile)}); }
 
-  // Palette 1. Tiles kA are the rows of A, kB columns of B, all others are sums (Intel SDM, LDTILECFG).
+  // Palette 1 (Intel SDM, LDTILECFG). Without planes the tiles of A (1 and 4) and B (2 and 5) have half the depth.
   void configure() {
     const bool whole = has_group_scales(f);
     uint8_t bytes[64] = {1};

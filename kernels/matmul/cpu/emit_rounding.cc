@@ -22,7 +22,8 @@ class Rounding : ByteArithmetic {
 
   void run(Value k0) {
     Value last_row = e.sub(t.rows, e.idx(1));
-    e.loop(e.idx(0), e.idx(round_up(t.tile_rows, t.register_rows)), 1, [&](Value i) {
+    Value padded_rows = e.mul(e.ceil_div(t.rows, e.idx(t.register_rows)), t.register_rows);
+    e.loop(e.idx(0), padded_rows, 1, [&](Value i) {
       Value row = e.add(e.add(t.a.offset, k0), e.mul(e.min(i, last_row), t.a.row_stride));
       e.loop(e.idx(0), groups, lanes, [&](Value g) { round_groups(i, row, g); });
     });
