@@ -184,6 +184,7 @@ std::string features_from_cpuid(const X86Registers& r) {
       {"bmi", saved(r.leaf7_ebx, 3, 0)},
       {"avx2", saved(r.leaf7_ebx, 5, kYmm)},
       {"bmi2", saved(r.leaf7_ebx, 8, 0)},
+      {"avxvnni", saved(r.leaf7_1_eax, 4, kYmm)},
       {"avx512f", saved(r.leaf7_ebx, 16, kZmm)},
       {"avx512dq", saved(r.leaf7_ebx, 17, kZmm)},
       {"avx512cd", saved(r.leaf7_ebx, 28, kZmm)},

@@ -71,6 +71,7 @@ struct NamedTarget {
 // One row per target. The AMD targets are in amd_targets.cc.
 constexpr NamedTarget kTargets[] = {
     {"x86-64-avx2", Backend::kCpu, "x86-64", kX86Avx2},
+    {"x86-64-avxvnni", Backend::kCpu, "x86-64", kX86AvxVnni},
     {"x86-64-avx512", Backend::kCpu, "x86-64", kX86Avx512},
     {"x86-64-avx512vnni", Backend::kCpu, "x86-64", kX86Avx512Vnni},
     {"x86-64-avx512bf16", Backend::kCpu, "x86-64", kX86Avx512Bf16},

@@ -41,7 +41,7 @@ inline bool has_dependent_launch(const Target& target) { return sm_version(targe
 absl::StatusOr<std::string> canonical_features(absl::string_view features);
 // The feature sets of x86-64, from the widest to the narrowest. A host gets the widest set that it supports
 // completely. So its target equals a named one, and it finds kernels that were compiled for that name.
-// Features that no kernel uses (AVX512-FP16, AVX-VNNI) are left out: they would give different keys to
+// Features that no kernel uses (AVX512-FP16, AVX-VNNI beside AVX-512) are left out: they would give different keys to
 // machines that run the same code.
 // clang-format off
 inline constexpr absl::string_view kX86Avx512Bf16 =
@@ -57,8 +57,10 @@ inline constexpr absl::string_view kX86Avx512Vnni =
 inline constexpr absl::string_view kX86Avx512 =
     "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx2 = "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
-inline constexpr absl::string_view kX86FeatureSets[] = {kX86Amx, kX86Avx512Bf16, kX86Avx512Vnni, kX86Avx512,
-                                                        kX86Avx2};
+inline constexpr absl::string_view kX86AvxVnni =
+    "+avx,+avx2,+avxvnni,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
+inline constexpr absl::string_view kX86FeatureSets[] = {kX86Amx,    kX86Avx512Bf16, kX86Avx512Vnni,
+                                                        kX86Avx512, kX86AvxVnni,    kX86Avx2};
 // The same for AArch64. Vectors have 128 bits in all sets. kArmSve2 adds the masked loads and stores that
 // NEON lacks, at the vector length that every implementation supports.
 inline constexpr absl::string_view kArmSve2 = "+bf16,+dotprod,+fullfp16,+neon,+sve,+sve2";
@@ -70,7 +72,7 @@ inline constexpr absl::string_view kArmFeatureSets[] = {kArmSve2, kArmBf16, kArm
 Json to_json(const Target& t);
 absl::StatusOr<Target> target_from_json(const Json& j);
 // Named targets:
-//   "x86-64-avx2", "x86-64-avx512", "x86-64-avx512vnni", "x86-64-avx512bf16",
+//   "x86-64-avx2", "x86-64-avxvnni" (Alder Lake), "x86-64-avx512", "x86-64-avx512vnni", "x86-64-avx512bf16",
 //   "x86-64-amx" (includes AVX512-BF16: Sapphire Rapids and later),
 //   "aarch64-neon" (Armv8.2, with f16 instructions), "aarch64-dotprod", "aarch64-bf16", "aarch64-sve2",
 //   "sm_75" ... "sm_90a", "gfx942", "gfx90a", "gfx1100" ...,

@@ -23,7 +23,9 @@ constexpr double kRoundCycles = 0.3;
 // How a target multiplies bytes with vectors.
 struct ByteRates {
   explicit ByteRates(const Target& target)
-      : has_vnni(target.has("avx512vnni")), lanes(has_vnni ? 16 : 8), rows(has_vnni ? 16 : 4) {}
+      : has_vnni(target.has("avx512vnni") || target.has("avxvnni")),
+        lanes(target.has("avx512vnni") ? 16 : 8),
+        rows(lanes == 16 ? 16 : 4) {}
   bool has_vnni;
   int32_t lanes;
   // Rows whose sums stay in registers beside a group's eight words of B.

@@ -75,6 +75,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   CpuTile t(CpuWords(e, element, config.lanes(), features.getValue()));
   t.a = a;
   t.b = b;
+  t.vnni = features.getValue().contains(config.lanes() == 16 ? "+avx512vnni" : "+avxvnni");
   t.a_k_contiguous = k_contiguous(op, 0);
   t.b_k_contiguous = k_contiguous(op, 1);
   t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;

@@ -377,13 +377,13 @@ class AmxBytes : ByteArithmetic {
 }  // namespace
 
 int64_t amx_bytes_packing_elements(const CpuTile& t) {
-  return AmxBytesLayout(t, ByteFormat(t.b.blocks, t.lanes)).words;
+  return AmxBytesLayout(t, ByteFormat(t.b.blocks, t.vnni)).words;
 }
 
 std::string amx_bytes_refusal(const CpuTile& t) {
   if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous || t.lanes != kSide)
     return "needs B in blocks, a K-contiguous A and 16 lanes";
-  const ByteFormat f(t.b.blocks, t.lanes);
+  const ByteFormat f(t.b.blocks, t.vnni);
   if (t.register_rows != kSide || t.register_columns != column_tiles(f) * kSide)
     return absl::StrCat("the register tile must be ", kSide, " x ", column_tiles(f) * kSide);
   if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";
@@ -392,6 +392,6 @@ std::string amx_bytes_refusal(const CpuTile& t) {
   return "";
 }
 
-void emit_amx_bytes(Emit& e, const CpuTile& t) { AmxBytes(e, t, ByteFormat(t.b.blocks, t.lanes)).run(); }
+void emit_amx_bytes(Emit& e, const CpuTile& t) { AmxBytes(e, t, ByteFormat(t.b.blocks, t.vnni)).run(); }
 
 }  // namespace lathe::emit

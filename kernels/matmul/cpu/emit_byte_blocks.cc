@@ -19,7 +19,7 @@ constexpr int64_t kMostWithoutVnni = std::numeric_limits<int16_t>::max() / (2 * 
 
 }  // namespace
 
-ByteFormat::ByteFormat(DType t, int64_t lanes)
+ByteFormat::ByteFormat(DType t, bool vnni)
     : layout(block_layout(t)),
       block(block_elements(t)),
       bytes(static_cast<int64_t>(size_of(t))),
@@ -31,7 +31,7 @@ ByteFormat::ByteFormat(DType t, int64_t lanes)
     lowest = *std::min_element(layout.table, layout.table + 16);
     highest = *std::max_element(layout.table, layout.table + 16);
   }
-  is_signed = lanes != kZmmLanes && highest - lowest > kMostWithoutVnni;
+  is_signed = !vnni && highest - lowest > kMostWithoutVnni;
   offset = is_signed ? 0 : -lowest;
   largest = is_signed ? std::max(-lowest, highest) : highest - lowest;
 }

@@ -13,7 +13,7 @@ namespace lathe::emit {
 
 // What "bytes" needs to know of a format. Sizes count elements.
 struct ByteFormat {
-  ByteFormat(DType t, int64_t lanes);
+  ByteFormat(DType t, bool vnni);
 
   static constexpr int64_t kGroup = 32;  // elements of K whose words are decoded together
   static constexpr int64_t kWords = kGroup / 4;

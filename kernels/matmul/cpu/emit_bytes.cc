@@ -126,9 +126,10 @@ class Bytes : ByteArithmetic {
       const bool last = w + 1 == (part + 1) * count;
       for (int64_t r = 0; r < chains; ++r) {
         Value a = word(e.add(i, r), e.add(e.mul(group, kWords), w));
-        if (lanes == kZmmLanes) {
-          exact[r] =
-              call("llvm.x86.avx512.vpdpbusd.512", i32s(), {exact[r], as_bytes(numbers[w]), as_bytes(a)});
+        if (t.vnni) {
+          const char* name =
+              lanes == kZmmLanes ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256";
+          exact[r] = call(name, i32s(), {exact[r], as_bytes(numbers[w]), as_bytes(a)});
           continue;
         }
         Value x = narrow_product(numbers[w], a);
@@ -200,19 +201,20 @@ class Bytes : ByteArithmetic {
 }  // namespace
 
 int64_t bytes_packing_elements(const CpuTile& t) {
-  const ByteFormat f(t.b.blocks, t.lanes);
+  const ByteFormat f(t.b.blocks, t.vnni);
   return rounded_rows(t, f).words + ByteBlock::kept_vectors(f) * t.lanes;
 }
 
 std::string bytes_refusal(const CpuTile& t) {
-  if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous || (t.lanes != kZmmLanes && t.lanes != kYmmLanes))
-    return "needs B in blocks, a K-contiguous A and 8 or 16 lanes";
+  if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous ||
+      ((t.lanes != kZmmLanes || !t.vnni) && t.lanes != kYmmLanes))
+    return "needs B in blocks, a K-contiguous A and 8 lanes, or 16 with AVX512-VNNI";
   if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";
   return "";
 }
 
 void emit_bytes(Emit& e, const CpuTile& t) {
-  const ByteFormat format(t.b.blocks, t.lanes);
+  const ByteFormat format(t.b.blocks, t.vnni);
   round_rows(e, t, format, rounded_rows(t, format), 0, e.idx(0), t.depth);
   Bytes(e, t, format).run();
 }

@@ -39,6 +39,9 @@ Target target_of(const X86Registers& r) { return {Backend::kCpu, "x86-64", featu
 // A host's target must equal the named target for such hosts, so that it finds entries made for that name.
 TEST(CpuFeatures, HostsEqualTheNamedTargets) {
   EXPECT_EQ(target_of(haswell()), *parse_target("x86-64-avx2"));
+  X86Registers alder_lake = haswell();
+  alder_lake.leaf7_1_eax |= bit(4);
+  EXPECT_EQ(target_of(alder_lake), *parse_target("x86-64-avxvnni"));
   EXPECT_EQ(target_of(skylake_server()), *parse_target("x86-64-avx512"));
   X86Registers sapphire_rapids = skylake_server();
   sapphire_rapids.leaf7_ebx |= bit(21) | bit(29);  // IFMA, SHA
@@ -187,6 +190,7 @@ TEST(CpuFeatures, HostAgreesWithProcCpuinfo) {
   const std::map<std::string, std::string> renamed = {{"bmi", "bmi1"},
                                                       {"lzcnt", "abm"},
                                                       {"avx512vnni", "avx512_vnni"},
+                                                      {"avxvnni", "avx_vnni"},
                                                       {"avx512bf16", "avx512_bf16"},
                                                       {"amx-bf16", "amx_bf16"},
                                                       {"amx-int8", "amx_int8"},
