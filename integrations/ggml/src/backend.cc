@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <string_view>
 
 #include "ggml-cpu.h"
 #include "statistics.h"
@@ -43,6 +44,20 @@ int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count
 
 bool is_computed(const ggml_tensor* node) {
   return (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && !ggml_op_is_empty(node->op);
+}
+
+// llama.cpp uses these operations only if they are on the CPU's device, like FLASH_ATTN_EXT in Backend::takes. The names
+// are compared because older releases of ggml lack some of them.
+bool is_left_to_cpu(ggml_op op) {
+  static const std::vector<bool> left = [] {
+    std::vector<bool> found(GGML_OP_COUNT);
+    for (int i = 0; i < GGML_OP_COUNT; ++i) {
+      const std::string_view name = ggml_op_name(static_cast<ggml_op>(i));
+      found[i] = name == "GATED_DELTA_NET" || name == "LIGHTNING_INDEXER" || name.substr(0, 7) == "DSV4_HC";
+    }
+    return found;
+  }();
+  return left[op];
 }
 
 // Whether Lathe can read the tensor's bytes: ggml's CPU backend has buffers with an order of their own, too.
@@ -89,15 +104,28 @@ bool takes(const ggml_tensor* op) {
     Weight* weight = weight_of(op->src[0]);
     if (weight != nullptr && read_product(op, &product) == nullptr) expect_rows(*weight, product.desc.m);
   }
-  return ggml_backend_dev_supports_op(cpu_device(), op);
+  return !is_left_to_cpu(op->op) && ggml_backend_dev_supports_op(cpu_device(), op);
 }
 
-ggml_backend_t Backend::create(ggml_backend_dev_t device) {
+ggml_backend_t Backend::create(const ggml_backend_device& device) {
   auto backend = std::unique_ptr<Backend>(new Backend);
   if (!backend->open()) return nullptr;
+  backend->device_ = device;
+  backend->device_.context = backend.get();
   ggml_backend_i iface = {};
   iface.get_name = name, iface.free = free_backend, iface.graph_compute = compute_graph;
-  return new ggml_backend{&guid, iface, device, backend.release()};
+  ggml_backend_dev_t own_device = &backend->device_;
+  return new ggml_backend{&guid, iface, own_device, backend.release()};
+}
+
+bool Backend::takes(const ggml_tensor* op) {
+  if (op->op == GGML_OP_FLASH_ATTN_EXT && !takes_attention_.load()) {
+    int64_t before = -1;
+    const int64_t rows = op->src[0]->ne[1];
+    if (first_rows_.compare_exchange_strong(before, rows) || before == rows) return false;
+    takes_attention_.store(true);
+  }
+  return lathe_ggml::takes(op);
 }
 
 bool Backend::open() {
@@ -145,6 +173,7 @@ bool Backend::is_translated(const ggml_cgraph& graph) const {
 
 ggml_status Backend::compute(ggml_cgraph* graph) {
   if (engine_ == nullptr) return GGML_STATUS_FAILED;
+  takes_attention_.store(true);
   engine_->warm_up();
   if (!is_translated(*graph) && !translate(*graph)) return GGML_STATUS_FAILED;
   team_.begin_graph();

@@ -19,13 +19,16 @@ namespace lathe_ggml {
 
 class Backend {
  public:
-  static ggml_backend_t create(ggml_backend_dev_t device);
+  // `device` is a copy of the device that the new backend reports; its context becomes the backend.
+  static ggml_backend_t create(const ggml_backend_device& device);
   static Backend& of(ggml_backend_t backend) { return *static_cast<Backend*>(backend->context); }
   ~Backend();
 
   void set_threads(int threads);
   void set_abort_callback(ggml_abort_callback callback, void* data);
   ggml_status compute(ggml_cgraph* graph);
+  // Whether this backend takes the operation now.
+  bool takes(const ggml_tensor* op);
 
  private:
   // A node of the graph that Lathe computes.
@@ -46,12 +49,18 @@ class Backend {
   static void take_time(ggml_tensor* node, int thread, int threads, void* backend);
   void add_stamp(const ggml_tensor* node, bool by_lathe);
 
+  ggml_backend_device device_ = {};
   ggml_backend_t cpu_ = nullptr;
   ggml_threadpool_t pool_ = nullptr;  // only if ggml was built without OpenMP
   int threads_ = 0;
   Engine* engine_ = nullptr;
   Team team_;
   std::atomic<bool> failed_{false};
+
+  // llama.cpp uses flash attention by default only if a first graph, which it never computes, has it on the CPU's
+  // device. So attention is refused until a graph with another number of rows comes, or until a graph is computed.
+  std::atomic<int64_t> first_rows_{-1};
+  std::atomic<bool> takes_attention_{false};
 
   // The translation of the last graph.
   uint64_t graph_ = 0;  // its uid; 0: none
@@ -71,7 +80,7 @@ class Backend {
   int64_t last_time_ = 0;
 };
 
-// Whether the backend takes the operation: by Lathe or by ggml's CPU backend.
+// Whether a backend can take the operation: by Lathe or by ggml's CPU backend.
 bool takes(const ggml_tensor* op);
 // ggml's CPU device; NULL if there is none.
 ggml_backend_dev_t cpu_device();

@@ -79,9 +79,10 @@ Miss miss_policy() {
   return weight_changes() == 0 ? Miss::kBlock : Miss::kBackground;
 }
 
-bool packing_pays(ggml_type) {
+bool packing_pays(ggml_type type) {
   static const char* const asked = std::getenv("LATHE_GGML_PACK");
-  return asked == nullptr || std::strcmp(asked, "0") != 0;
+  if (asked == nullptr || std::strcmp(asked, "") == 0) return is_block_format(type);
+  return std::strcmp(asked, "0") != 0;
 }
 
 Engine* Engine::of(int threads) {

@@ -26,7 +26,8 @@ enum class Miss {
 
 // $LATHE_GGML_MISS; else kBlock until a model's weights are known, because a test should run on Lathe.
 Miss miss_policy();
-// Whether weights of this type are packed ($LATHE_GGML_PACK: 0 never, 1 always if Lathe can).
+// Whether weights of this type are packed, if Lathe can pack them ($LATHE_GGML_PACK: 0 none, 1 all). By default those in
+// block formats: packing makes products of one row by f32, f16 and bf16 weights slower (docs/quantised-weights.md).
 bool packing_pays(ggml_type type);
 
 class Engine {

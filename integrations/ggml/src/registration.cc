@@ -42,16 +42,18 @@ ggml_backend_device_i device_interface() {
   return iface;
 }
 
-// The device of open backends. Its buffers are the CPU's, so ggml's CPU backend reads results without a copy. The
+// The device of an open backend. Its buffers are the CPU's, so ggml's CPU backend reads results without a copy. The
 // registered device differs only in its buffers: those are for weights.
-ggml_backend_dev_t compute_device(ggml_backend_reg_t reg) {
-  static ggml_backend_device device = [&] {
-    ggml_backend_device d = {device_interface(), reg, nullptr};
-    d.iface.get_buffer_type = [](ggml_backend_dev_t) { return ggml_backend_cpu_buffer_type(); };
-    d.iface.init_backend = [](ggml_backend_dev_t self, const char*) { return Backend::create(self); };
-    return d;
-  }();
-  return &device;
+ggml_backend_device compute_device(ggml_backend_reg_t reg) {
+  ggml_backend_device d = {device_interface(), reg, nullptr};
+  d.iface.get_buffer_type = [](ggml_backend_dev_t) { return ggml_backend_cpu_buffer_type(); };
+  d.iface.init_backend = [](ggml_backend_dev_t self, const char*) {
+    return Backend::create(compute_device(self->reg));
+  };
+  d.iface.supports_op = [](ggml_backend_dev_t self, const ggml_tensor* op) {
+    return static_cast<Backend*>(self->context)->takes(op);
+  };
+  return d;
 }
 ggml_backend_dev_t weight_device(ggml_backend_reg_t reg) {
   static ggml_backend_device device = [&] {
