@@ -189,6 +189,8 @@ const char* read_product(const ggml_tensor* node, Product* product) {
   }
   p.desc.m = rows.count;
   if ((why = set_layout(x, rows, LATHE_ROW_MAJOR, LATHE_COLUMN_MAJOR, &p.desc.a)) != nullptr) return why;
+  if (p.desc.b.packed_layout != 0 && is_block_format(w->type) && p.desc.a.layout == LATHE_COLUMN_MAJOR)
+    return "the weight is packed in blocks, and the activations are transposed";
   p.desc.d.leading_dimension = p.desc.n;
   if (p.desc.batch <= 1) p.desc.a.batch_stride = p.desc.b.batch_stride = p.desc.d.batch_stride = 0;
   return nullptr;

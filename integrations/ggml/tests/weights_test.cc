@@ -211,6 +211,7 @@ void keeps_other_tensors(const Lathe& lathe) {
 
 int main(int count, char** arguments) {
   if (count != 2) return std::fprintf(stderr, "usage: weights_test <libggml-lathe.so>\n"), 2;
+  setenv("LATHE_GGML_PACK", "1", 1);  // so that every type is packed, not only block formats
   ggml_backend_load_all();
   if (ggml_backend_dev_by_name("Lathe") == nullptr) ggml_backend_load(arguments[1]);
   Lathe lathe{};
