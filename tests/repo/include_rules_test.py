@@ -29,6 +29,7 @@ ALLOWED = {
     "src/reference": {"include"},
     "src/cli": {"include", "src/models", "src/reference"},
     "examples": {"include"},
+    "integrations": {"include"},
 }
 # In kernels/, candidate tables are part of liblathe, and everything else is part of the compiler library.
 CANDIDATE_TABLE = re.compile(r"^kernels/(.*/)?(candidates|families)[^/]*$")
