@@ -204,7 +204,7 @@ TEST(Manifest, RefusesClassesThatNoRequestCanHave) {
       {0, R"("a":"i8")", "\"a\": dtype i8 cannot be multiplied by q4_0"},
       {0, R"("op":"matmul_argmax","logits":"f32","d":"i32")", "\"b\": dtype q4_0 is not one of"},
       {0, R"("math":"tf32")", "tf32 does not apply to"},
-      {0, R"("packed_b":1)", "\"packed_b\""},
+      {0, R"("math":"strict","packed_b":1)", "packed q4_0 needs math int8"},
       {0, R"("a":"i32")", "i32 is not one of"},
       {1, R"("a":"f16","b":"f16")", "tf32 does not apply to"},
       {1, R"("b":"f16")", "tf32 does not apply to"},

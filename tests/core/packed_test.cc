@@ -32,16 +32,16 @@ TEST(PackedBlocks, LieSideBySideInPanelsOf16Columns) {
   EXPECT_EQ(row_of(DType::kMXFP4).codes_at % 4, 1);
   EXPECT_EQ(row_of(DType::kQ4_K).codes_at % 4, 0);
   for (DType t : block_formats()) {
-    const int64_t n = 20, blocks = 3, k = blocks * block_elements(t),
+    const int64_t n = 40, panels = 48, blocks = 3, k = blocks * block_elements(t),
                   bytes = static_cast<int64_t>(size_of(t));
     const int64_t pitch = (blocks + 1) * bytes, before = row_of(t).codes_at % 4;
     std::vector<uint8_t> b(static_cast<size_t>(n * pitch));
     for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<uint8_t>(i * 31 + i / 255 + 1);
     ASSERT_EQ(packed_layout_of(n), kColumns16);
-    ASSERT_EQ(packed_bytes(kColumns16, k, n, t), 32 * blocks * bytes) << name_of(t);
-    std::vector<uint8_t> packed(static_cast<size_t>(32 * blocks * bytes), 0xff);
+    ASSERT_EQ(packed_bytes(kColumns16, k, n, t), panels * blocks * bytes) << name_of(t);
+    std::vector<uint8_t> packed(static_cast<size_t>(panels * blocks * bytes), 0xff);
     pack(kColumns16, {b.data(), k, n, 1, (blocks + 1) * block_elements(t)}, t, packed.data());
-    for (int64_t column = 0; column < 32; ++column)
+    for (int64_t column = 0; column < panels; ++column)
       for (int64_t block = 0; block < blocks; ++block)
         for (int64_t at = 0; at < bytes; ++at) {
           const Piece p = piece_of(at, bytes, before);

@@ -144,6 +144,17 @@ TEST(Products, PackedWeightsNeedAColumnMajorMatmulOnTheCpu) {
     ProblemClass c = class_of(*p, op);
     c.packed_b = kColumns16;
     const bool legal = op == Op::kMatmul && is_packable(p->b);
+    if (is_blocks(p->b)) {  // they are multiplied as bytes only
+      EXPECT_EQ(field_of(c, Devices::kAll), "packed_b");
+      c.math = Math::kInt8;
+      EXPECT_EQ(field_of(c, Devices::kAll), "");
+      c.trans_a = 1;
+      EXPECT_THAT(find_defect(c, Devices::kAll).reason, HasSubstr("needs a ROW_MAJOR A"));
+      c.trans_a = 0;
+      c.determinism = Determinism::kBatchInvariant;
+      EXPECT_THAT(find_defect(c, Devices::kAll).reason, HasSubstr("does not support batch_invariant"));
+      c.determinism = Determinism::kFast;
+    }
     EXPECT_EQ(field_of(c, Devices::kAll), legal ? "" : "packed_b");
     EXPECT_FALSE(find_defect(c, Devices::kGpus).ok());
     c.trans_b = 0;
