@@ -198,7 +198,7 @@ TEST(CompilerTest, RefusesPassesAndGroupsThatTheTileDoesNotAllow) {
   EXPECT_NE(error().find("and 0 otherwise"), std::string::npos) << error();
 }
 
-TEST(CompilerTest, RefusesAPlainStoreWithAnEpilogueThatIsNotCheap) {
+TEST(CompilerTest, RefusesAWgmmaConfigThatTheKernelCannotFollow) {
   ProblemClass problem = matmul_class(100, 512, 256);
   problem.a = problem.b = problem.d = DType::kBF16;
   problem.alignment = Alignment::k16;
@@ -220,6 +220,8 @@ TEST(CompilerTest, RefusesAPlainStoreWithAnEpilogueThatIsNotCheap) {
   EXPECT_NE(error().find("'wgmma': plain_store needs"), std::string::npos) << error();
   c.plain_store = 0;
   EXPECT_EQ(error(), "");
+  c.register_m = 128, c.register_n = 64;
+  EXPECT_NE(error().find("a warpgroup computes 64 x 128 of D, not 128 x 64"), std::string::npos) << error();
 }
 
 // "direct_packed" takes only f32 and only whole panels.

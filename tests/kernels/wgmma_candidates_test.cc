@@ -145,6 +145,9 @@ TEST(WgmmaCandidates, LegalPlansKeepDeviceLimits) {
             in.cluster_m = f.cluster_m, in.cluster_n = f.cluster_n, in.cluster_k = f.cluster_k;
             in.a_k_major = !c.trans_a, in.b_k_major = c.trans_b;
             in.plain_store = f.plain_store != 0;
+            EXPECT_LE(f.register_m, f.tile_m);
+            EXPECT_LE(f.register_n, f.tile_n);
+            EXPECT_EQ(f.register_m * f.register_n * (f.threads / 128 - 1), f.tile_m * f.tile_n);
             const WgmmaShape s(in);
             EXPECT_EQ(s.defect(), "");
             EXPECT_LE(s.shared_bytes, h200().fact_or("shared_memory_bytes", 0));

@@ -228,8 +228,8 @@ CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& sh
   CompileConfig config;
   config.kernel = KernelKind::kWgmma;
   config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = static_cast<int32_t>(shape.in.tile_k);
-  config.register_m = static_cast<int32_t>(64 * shape.blocks),
-  config.register_n = static_cast<int32_t>(shape.q().width);
+  config.register_m = static_cast<int32_t>(shape.register_m());
+  config.register_n = static_cast<int32_t>(shape.register_n());
   config.threads = static_cast<int32_t>(shape.in.threads);
   config.stages = static_cast<int32_t>(shape.in.stages);
   config.split = choice.split;

@@ -45,6 +45,9 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
     elements[i] = getElementTypeOrSelf(program.contraction.getDpsInputs()[i].getType());
   if (!multiplies_in_warpgroup(elements[0], elements[1])) return "wgmma does not support these operand types";
   if (!shape.defect().empty()) return shape.defect();
+  if (c.register_m() != shape.register_m() || c.register_n() != shape.register_n())
+    return absl::StrCat("a warpgroup computes ", shape.register_m(), " x ", shape.register_n(), " of D, not ",
+                        c.register_m(), " x ", c.register_n());
   if (c.plain_store() && (shape.in.compares || c.split() != kNoSplit || !stores_plainly(program)))
     return "plain_store needs 2-byte elements of D, a cheap epilogue without an operand of D's size, and one "
            "split";

@@ -45,6 +45,10 @@ struct WgmmaShape {
   const WgmmaOperand& p() const { return in.swap ? b : a; }
   const WgmmaOperand& q() const { return in.swap ? a : b; }
 
+  // Rows and columns of D of a consumer.
+  int64_t register_m() const { return in.swap ? q().width : kRows * blocks; }
+  int64_t register_n() const { return in.swap ? kRows * blocks : q().width; }
+
   int64_t consumers = 0;     // warpgroups that multiply; one more copies
   int64_t blocks = 0;        // blocks of 64 rows of P for each consumer
   int64_t steps = 0;         // instructions along tile_k
