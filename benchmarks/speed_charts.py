@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Charts and tables of docs/cpu-speed.md and docs/gpu-speed.md, made from benchmarks/matmul-*.csv and cuda-h200.csv.
+"""Charts and tables of docs/cpu-speed.md, docs/gpu-speed.md and docs/gguf-speed.md, made from
+benchmarks/matmul-*.csv, cuda-h200.csv and gguf-*.csv.
 
     speed_charts.py [--check]
 
-Writes docs/cpu-<machine>.svg and docs/gpu-h200.svg, and prints the tables of the documents as Markdown. --check writes
-nothing: exit status 1 if a chart or a row of a table in docs/ differs from what the CSV files say.
+Writes docs/cpu-<machine>.svg, docs/gpu-h200.svg and docs/gguf-<machine>.svg, and prints the tables of the documents as
+Markdown. --check writes nothing: exit status 1 if a chart or a row of a table in docs/ differs from what the CSV files say.
 """
 import csv
 import math
@@ -25,6 +26,12 @@ GPU_FILE, GPU_TITLE = "cuda-h200", "NVIDIA H200"
 GPU_DTYPES = [("bf16", "bf16"), ("fp8", "f8_e4m3"), ("int8", "i8")]
 GPU_M = (1, 8, 16, 512, 2048, 8192)
 FIRST, BEST = "vs first", "vs best"
+
+GGUF_FILE, GGUF_TITLE = "gguf-emerald-rapids", "GGUF weights, Emerald Rapids"
+GGUF_32, GGUF_256 = "q4_0 q8_0 q4_1 q5_0 q5_1 iq4_nl mxfp4", "q4_k q5_k q6_k iq4_xs"
+# Panels of the chart: title, dtypes, threads.
+GGUF_PANELS = [("blocks of 32", GGUF_32, 1), ("blocks of 256", GGUF_256, 1),
+               ("blocks of 32, two threads", GGUF_32, 2), ("blocks of 256, two threads", GGUF_256, 2)]
 
 # Columns of the CSV files.
 PEER, PACKED_PEER, OWN = "vs best peer", "packed vs best peer", "vs own f32"
@@ -170,6 +177,20 @@ def gpu_weights_table():
     return lines
 
 
+def gguf_table():
+    """A row for each format: the ratio to the best peer with one thread, and the share of reading at M = 1."""
+    table = read(GGUF_FILE)
+    head = ["one thread", *(group[0] for group in GROUPS), "M = 1, of reading"]
+    lines = [markdown(head), "|" + "-|" * len(head)]
+    for dtype in (GGUF_32 + " " + GGUF_256).split():
+        points = points_of(table, PEER, 1, "nt", dtype, LAYER)
+        # SmolLM2's weights are small: reading one takes microseconds, too short to be a ceiling.
+        reading = [value for _, value, weight in points_of(table, READING, 1, "nt", dtype, LAYER)
+                   if not weight.startswith("smollm2")]
+        lines.append(markdown([f"`{dtype}`", *(cell(in_group(points, group)) for group in GROUPS), percent(reading)]))
+    return lines
+
+
 # Charts.
 
 WIDTH, LEFT, TOP, PANEL_WIDTH, PANEL_HEIGHT, GAP = 940, 56, 66, 156, 190, 20
@@ -289,6 +310,19 @@ def gpu_chart():
     return svg(TOP + 14 + PANEL_HEIGHT + 44, out)
 
 
+def gguf_chart():
+    table = read(GGUF_FILE)
+    panels = [(title, points_of(table, PEER, threads, "nt", dtypes, LAYER)) for title, dtypes, threads in GGUF_PANELS]
+    panels = [panel for panel in panels if panel[1]]
+    out = [title_at(24, f"{GGUF_TITLE}: time of the best peer over Lathe's (above 1x, Lathe is faster)"),
+           *legend(LEFT + 4, 44, [(GREY, "one weight in one format")], [(BLUE, "geometric mean")])]
+    low, high = powers_around([value for _, points in panels for _, value, _ in points])
+    for i, (title, points) in enumerate(panels):
+        axes = Axes(LEFT + i * (200 + GAP), TOP + 14, 200, low, high)
+        out += axes.frame(title, i == 0) + axes.dots(points, GREY) + axes.line(means_of(points), BLUE)
+    return svg(TOP + 14 + PANEL_HEIGHT + 44, out)
+
+
 def svg(height, elements):
     head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
             f'font-size="12">\n<rect width="{WIDTH}" height="{height}" fill="white"/>\n')
@@ -300,6 +334,7 @@ def made():
     for name, heading, parts in CHARTS:
         yield "cpu-speed.md", f"cpu-{name}.svg", chart_of(heading, parts), heading, [table_of(parts)]
     yield "gpu-speed.md", "gpu-h200.svg", gpu_chart(), GPU_TITLE, [gpu_table(), gpu_weights_table()]
+    yield "gguf-speed.md", "gguf-emerald-rapids.svg", gguf_chart(), GGUF_TITLE, [gguf_table()]
 
 
 def check():
