@@ -1,0 +1,223 @@
+#include "array.h"
+
+#include <cstring>
+
+namespace lathe_python {
+namespace {
+
+struct DtypeRow {
+  lathe_dtype dtype;
+  const char* name;
+  Block block;
+};
+const DtypeRow kDtypes[] = {
+    {LATHE_F32, "float32", {1, 4}},     {LATHE_F16, "float16", {1, 2}},
+    {LATHE_BF16, "bfloat16", {1, 2}},   {LATHE_I32, "int32", {1, 4}},
+    {LATHE_I64, "int64", {1, 8}},       {LATHE_I8, "int8", {1, 1}},
+    {LATHE_Q4_0, "q4_0", {32, 18}},     {LATHE_Q8_0, "q8_0", {32, 34}},
+    {LATHE_Q4_1, "q4_1", {32, 20}},     {LATHE_Q5_0, "q5_0", {32, 22}},
+    {LATHE_Q5_1, "q5_1", {32, 24}},     {LATHE_Q4_K, "q4_k", {256, 144}},
+    {LATHE_Q5_K, "q5_k", {256, 176}},   {LATHE_Q6_K, "q6_k", {256, 210}},
+    {LATHE_IQ4_NL, "iq4_nl", {32, 18}}, {LATHE_IQ4_XS, "iq4_xs", {256, 136}},
+    {LATHE_MXFP4, "mxfp4", {32, 17}},
+};
+
+// The dtype of a buffer's format character, or NONE. "l" has the size of a C long.
+lathe_dtype dtype_of_format(const char* format, Py_ssize_t item_bytes) {
+  if (format == nullptr) return LATHE_DTYPE_NONE;
+  if (*format == '<' || *format == '=' || *format == '@') ++format;
+  if (format[0] == '\0' || format[1] != '\0') return LATHE_DTYPE_NONE;
+  switch (*format) {
+    case 'f': return LATHE_F32;
+    case 'e': return LATHE_F16;
+    case 'b': return LATHE_I8;
+    case 'i':
+    case 'l':
+    case 'q': return item_bytes == 4 ? LATHE_I32 : item_bytes == 8 ? LATHE_I64 : LATHE_DTYPE_NONE;
+    default: return LATHE_DTYPE_NONE;
+  }
+}
+
+lathe_dtype dtype_of_dlpack(nb::dlpack::dtype dtype) {
+  const auto is = [&](nb::dlpack::dtype_code code, int bits) {
+    return dtype.code == static_cast<uint8_t>(code) && dtype.bits == bits && dtype.lanes == 1;
+  };
+  if (is(nb::dlpack::dtype_code::Float, 32)) return LATHE_F32;
+  if (is(nb::dlpack::dtype_code::Float, 16)) return LATHE_F16;
+  if (is(nb::dlpack::dtype_code::Bfloat, 16)) return LATHE_BF16;
+  if (is(nb::dlpack::dtype_code::Int, 8)) return LATHE_I8;
+  if (is(nb::dlpack::dtype_code::Int, 32)) return LATHE_I32;
+  if (is(nb::dlpack::dtype_code::Int, 64)) return LATHE_I64;
+  return LATHE_DTYPE_NONE;
+}
+
+std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+[[noreturn]] void wrong_dtype(const char* name, const std::string& found) {
+  value_error(
+      std::string(name) + " has dtype " + found +
+      ", but Lathe reads float32, float16, bfloat16 and int8 in native byte order. Convert it, for example "
+      "with .astype(numpy.float32)");
+}
+
+std::string tuple_of(const int64_t* values, int count) {
+  std::string text = "(";
+  for (int i = 0; i < count; ++i) text += (i == 0 ? "" : ", ") + std::to_string(values[i]);
+  return text + (count == 1 ? ",)" : ")");
+}
+
+}  // namespace
+
+void value_error(const std::string& message) { throw nb::value_error(message.c_str()); }
+
+int64_t element_bytes(lathe_dtype dtype) { return block_of(dtype).bytes; }
+
+Block block_of(lathe_dtype dtype) {
+  for (const DtypeRow& row : kDtypes)
+    if (row.dtype == dtype) return row.block;
+  return {1, 1};
+}
+
+const char* dtype_name(lathe_dtype dtype) {
+  for (const DtypeRow& row : kDtypes)
+    if (row.dtype == dtype) return row.name;
+  return "unknown";
+}
+
+lathe_dtype dtype_of_name(const std::string& name) {
+  for (const DtypeRow& row : kDtypes)
+    if (name == row.name) return row.dtype;
+  return LATHE_DTYPE_NONE;
+}
+
+void Array::read(nb::handle object, const char* name, bool writable) {
+  if (!read_buffer(object, name, writable)) read_dlpack(object, name, writable);
+}
+
+// False if the object has no buffer.
+bool Array::read_buffer(nb::handle object, const char* name, bool writable) {
+  if (!PyObject_CheckBuffer(object.ptr())) return false;
+  const int flags = PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+  if (PyObject_GetBuffer(object.ptr(), &view_, flags) == 0) {
+    dtype = dtype_of_format(view_.format, view_.itemsize);
+    if (dtype == LATHE_DTYPE_NONE)
+      wrong_dtype(name,
+                  nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string(view_.format));
+    take_layout(name, view_.ndim, view_.shape, view_.strides);
+    return true;
+  }
+  nb::python_error cause;  // takes the error, so that the calls below start without one
+  if (!nb::hasattr(object, "dtype") || !nb::hasattr(object, "view"))
+    value_error(std::string(name) + " cannot be read" + (writable ? " and written" : "") + ": " +
+                cause.what());
+  // NumPy has no buffer format for ml_dtypes.bfloat16, but shows the same memory as uint16.
+  const std::string type = text_of(object.attr("dtype"));
+  if (type != "bfloat16") {
+    if (writable && PyErr_GivenExceptionMatches(cause.value().ptr(), PyExc_ValueError))
+      value_error(std::string(name) + " is read-only or has dtype " + type + ": " + text_of(cause.value()));
+    wrong_dtype(name, type);
+  }
+  const nb::object words = object.attr("view")("uint16");
+  if (PyObject_GetBuffer(words.ptr(), &view_, flags) != 0) {
+    nb::python_error unreadable;
+    value_error(std::string(name) + ": " + text_of(unreadable.value()));
+  }
+  dtype = LATHE_BF16;
+  take_layout(name, view_.ndim, view_.shape, view_.strides);
+  return true;
+}
+
+void Array::read_dlpack(nb::handle object, const char* name, bool writable) {
+  if (!nb::hasattr(object, "__dlpack__"))
+    throw nb::type_error((std::string(name) + " is a " + text_of(object.type().attr("__name__")) +
+                          ". Lathe takes arrays with the buffer protocol or DLPack, such as NumPy arrays")
+                             .c_str());
+  if (nb::hasattr(object, "requires_grad") && nb::cast<bool>(nb::bool_(object.attr("requires_grad"))))
+    value_error(std::string(name) + " requires gradients, and Lathe computes none. Pass " + name +
+                ".detach()");
+  const auto take = [&](auto& array) {
+    if (!nb::try_cast(nb::borrow(object), array))
+      value_error(std::string(name) + ": DLPack cannot export this object" +
+                  (writable ? " for writing" : ""));
+    if (array.device_type() != nb::device::cpu::value)
+      value_error(std::string(name) + " is not in CPU memory. Copy it to the CPU first");
+    dtype = dtype_of_dlpack(array.dtype());
+    if (dtype == LATHE_DTYPE_NONE)
+      wrong_dtype(name,
+                  nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string("unknown"));
+    if (array.ndim() < 1 || array.ndim() > 3)
+      value_error(std::string(name) + " has " + std::to_string(array.ndim()) +
+                  " dimensions, but Lathe takes 1 to 3");
+    data = const_cast<void*>(static_cast<const void*>(array.data()));
+    ndim = static_cast<int>(array.ndim());
+    for (int i = 0; i < ndim; ++i) {
+      shape[i] = static_cast<int64_t>(array.shape(i));
+      stride[i] = array.stride(i);
+    }
+  };
+  if (writable)
+    take(dlpack_writable_);
+  else
+    take(dlpack_);
+}
+
+void Array::take_layout(const char* name, int dimensions, const Py_ssize_t* sizes,
+                        const Py_ssize_t* byte_strides) {
+  if (dimensions < 1 || dimensions > 3)
+    value_error(std::string(name) + " has " + std::to_string(dimensions) +
+                " dimensions, but Lathe takes 1 to 3: reshape it");
+  data = view_.buf;
+  ndim = dimensions;
+  const int64_t bytes = view_.itemsize;
+  for (int i = 0; i < dimensions; ++i) {
+    shape[i] = sizes[i];
+    if (sizes[i] > 1 && byte_strides[i] % bytes != 0)
+      value_error(std::string(name) +
+                  " has a stride that is not a whole number of elements. Pass "
+                  "numpy.ascontiguousarray(" +
+                  name + ")");
+    stride[i] = byte_strides[i] / bytes;
+  }
+}
+
+void Array::insert_dimension(int at) {
+  for (int i = ndim; i > at; --i) {
+    shape[i] = shape[i - 1];
+    stride[i] = stride[i - 1];
+  }
+  shape[at] = stride[at] = 1;
+  ++ndim;
+}
+
+std::string Array::describe() const {
+  return std::string(dtype_name(dtype)) + " of shape " + tuple_of(shape, ndim) + " and strides " +
+         tuple_of(stride, ndim) + " (in elements)";
+}
+
+void set_operand(lathe_operand& operand, const Array& array, const char* name, bool prefer_columns,
+                 bool row_major_only) {
+  const int row = array.ndim - 2, column = array.ndim - 1;
+  const int64_t rows = array.shape[row], columns = array.shape[column];
+  const int64_t down = array.stride[row], across = array.stride[column];
+  const bool empty = rows == 0 || columns == 0 || (row > 0 && array.shape[0] == 0);
+  const bool by_rows = (columns <= 1 || across == 1) && (rows <= 1 || down >= columns);
+  const bool by_columns = !row_major_only && (rows <= 1 || down == 1) && (columns <= 1 || across >= rows);
+  const bool batch_fits = array.ndim < 3 || array.shape[0] <= 1 || array.stride[0] >= 0;
+  if (!empty && (!(by_rows || by_columns) || !batch_fits))
+    value_error(std::string(name) + " is " + array.describe() + ", but Lathe reads matrices whose rows" +
+                (row_major_only ? "" : " or columns") +
+                " are contiguous, without negative strides. Pass numpy.ascontiguousarray(" + name + ")");
+  operand.data = array.data;
+  operand.dtype = array.dtype;
+  const bool columns_first = by_columns && (!by_rows || (prefer_columns && columns == 1 && rows > 1));
+  operand.layout = !empty && columns_first ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+  if (empty)
+    operand.leading_dimension = 0;
+  else if (columns_first)
+    operand.leading_dimension = columns > 1 ? across : 0;
+  else
+    operand.leading_dimension = rows > 1 ? down : 0;
+  operand.batch_stride = array.ndim == 3 && array.shape[0] > 1 && !empty ? array.stride[0] : 0;
+}
+
+}  // namespace lathe_python

@@ -1,0 +1,68 @@
+// An array of the caller: anything with the buffer protocol or DLPack, read without a copy.
+#pragma once
+
+#include <lathe/lathe.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <string>
+
+namespace lathe_python {
+
+namespace nb = nanobind;
+
+// A view of at most three dimensions. Shape and strides count elements. Keeps the caller's object alive. Reading,
+// and destroying a view that was read, need the GIL.
+class Array {
+ public:
+  Array() = default;
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  ~Array() {
+    if (view_.obj != nullptr) PyBuffer_Release(&view_);
+  }
+
+  // Throws ValueError, which names the argument `name`, if Lathe cannot read the object (write it, if `writable`).
+  void read(nb::handle object, const char* name, bool writable = false);
+  // Inserts a dimension of extent 1 in front of dimension `at`. The array has at most two dimensions.
+  void insert_dimension(int at);
+  // "float32 of shape (2, 3) and strides (3, 1)", for messages.
+  std::string describe() const;
+
+  void* data = nullptr;
+  lathe_dtype dtype = LATHE_DTYPE_NONE;
+  int ndim = 0;
+  int64_t shape[3] = {}, stride[3] = {};
+
+ private:
+  bool read_buffer(nb::handle object, const char* name, bool writable);
+  void read_dlpack(nb::handle object, const char* name, bool writable);
+  void take_layout(const char* name, int dimensions, const Py_ssize_t* sizes, const Py_ssize_t* byte_strides);
+
+  Py_buffer view_{};
+  nb::ndarray<nb::ro> dlpack_;
+  nb::ndarray<> dlpack_writable_;
+};
+
+// Bytes of one element of a dtype that is not a block format.
+int64_t element_bytes(lathe_dtype dtype);
+// "float32", "bfloat16", "q4_k", ...
+const char* dtype_name(lathe_dtype dtype);
+// The reverse; LATHE_DTYPE_NONE if the name is unknown.
+lathe_dtype dtype_of_name(const std::string& name);
+// Elements and bytes of a block; {1, bytes of an element} if the dtype has no blocks.
+struct Block {
+  int64_t elements, bytes;
+};
+Block block_of(lathe_dtype dtype);
+
+// Stores a matrix (the last two dimensions of `array`, and a batch before them) in `operand`. `prefer_columns`: a
+// single column is COLUMN_MAJOR. Throws ValueError if no leading dimension expresses the strides.
+void set_operand(lathe_operand& operand, const Array& array, const char* name, bool prefer_columns = false,
+                 bool row_major_only = false);
+
+[[noreturn]] void value_error(const std::string& message);
+
+}  // namespace lathe_python

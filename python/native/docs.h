@@ -1,0 +1,82 @@
+// The signatures and docstrings of the functions that lathe/__init__.py takes from the module as they are.
+#pragma once
+
+namespace lathe_python {
+
+inline constexpr const char* kMatmulDoc = R"(activation(alpha * a @ b + beta * out + bias) + residual
+
+a          (K,), (M, K) or (batch, M, K)
+b          (K,), (K, N), (batch, K, N), a PackedWeight or a QuantisedWeight. Pass a weight of shape (N, K) as weight.T
+out        where the result goes: rows contiguous, of float32, float16 or bfloat16 (of int8 products also int32)
+bias       (N,)
+activation "relu", "gelu", "gelu_tanh" or "silu"
+residual   an array of the result's shape
+beta       multiplies what out has before the call; 0 does not read it
+math       "strict", "tf32", "int8" or "bf16": arithmetic that may be less precise than float32
+determinism "fast", "run_to_run" or "batch_invariant"
+
+Returns out, or a new array of a's dtype (int32 if a is int8): of PyTorch if a is a tensor, else of NumPy. As in
+numpy.matmul, the dimension of a vector is missing in the result.
+
+Arguments are float32, float16, bfloat16 (ml_dtypes, or through DLPack) or int8 arrays in CPU memory, with the buffer
+protocol or DLPack. They are read without a copy. Sums are in float32, of int8 in int32.
+
+Raises ValueError for shapes, dtypes and strides that Lathe cannot read, TypeError for objects that are no arrays, and
+lathe.Error if the library refuses the request. The first call with a shape compiles a kernel or loads it from the cache
+directory. The GIL is released during the call, and any number of threads may call at once. No other thread may write
+the arrays meanwhile.)";
+inline constexpr const char* kMatmulSignature =
+    "def matmul(a: typing.Any, b: typing.Any, *, out: typing.Any = None, bias: typing.Any = None, "
+    "activation: str | None = None, residual: typing.Any = None, alpha: float = 1.0, beta: float = 0.0, "
+    "math: str | None = None, determinism: str | None = None) -> typing.Any";
+
+inline constexpr const char* kArgmaxDoc = R"(The column of each row's maximum, as int64.
+
+x       (N,) or (M, N), rows contiguous; float32, float16 or bfloat16
+values  True: return (indices, maxima), the maxima as float32
+
+Returns a NumPy array of shape () or (M,). The lowest index wins a tie, and the first NaN counts as the maximum. N must
+be at least 1 unless M is 0. Errors and threads: as for matmul.)";
+inline constexpr const char* kArgmaxSignature =
+    "def argmax(x: typing.Any, *, values: bool = False) -> typing.Any";
+
+inline constexpr const char* kMatmulArgmaxDoc =
+    R"(argmax(a @ b + bias) of each row, without storing the product: the output layer of greedy decoding.
+
+a             (K,) or (M, K)
+b             (K, N). Pass a weight of shape (N, K) as weight.T
+bias          (N,)
+logits_dtype  "float32", "float16" or "bfloat16": sums are rounded to it before they are compared. None: a's dtype
+values        True: return (indices, maxima), the maxima as float32
+
+Returns an int64 NumPy array of shape () or (M,). a and b are float32, float16 or bfloat16. Errors and threads: as for
+matmul.)";
+inline constexpr const char* kMatmulArgmaxSignature =
+    "def matmul_argmax(a: typing.Any, b: typing.Any, *, bias: typing.Any = None, logits_dtype: typing.Any = "
+    "None, "
+    "values: bool = False, math: str | None = None, determinism: str | None = None) -> typing.Any";
+
+inline constexpr const char* kPackDoc = R"(A copy of a weight in the order in which the kernels read it.
+
+weight   what matmul takes as b: (K, N), (batch, K, N) or a QuantisedWeight. Pass a weight of shape (N, K) as weight.T
+a_dtype  the dtype of the a that it will be multiplied by. None: the weight's dtype, float32 for block formats
+math     as for matmul, which uses it unless the call names another. None: "int8" for block formats, else "strict"
+
+Returns a PackedWeight, which keeps nothing of `weight`. docs/quantised-weights.md says when packing pays. Raises
+ValueError and lathe.Error as matmul does.)";
+inline constexpr const char* kPackSignature =
+    "def pack(weight: typing.Any, *, a_dtype: typing.Any = None, math: str | None = None) -> PackedWeight";
+
+inline constexpr const char* kSetMissPolicyDoc =
+    R"(What a call does whose kernel is not loaded yet, from now on and in every thread.
+
+policy  "block": compile it (the default). "fallback": run a generic kernel and compile in the background. "error":
+        raise lathe.Error with Status.MISS, so that nothing compiles after a warm-up)";
+inline constexpr const char* kSetMissPolicySignature = "def set_miss_policy(policy: str) -> None";
+
+inline constexpr const char* kStatisticsDoc =
+    "The counters of this process since its device was opened: {\"compiles\": ..., \"disk_hits\": ..., ...}. "
+    "lathe_statistics in include/lathe/lathe.h explains each.";
+inline constexpr const char* kStatisticsSignature = "def statistics() -> dict[str, int | float]";
+
+}  // namespace lathe_python

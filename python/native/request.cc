@@ -1,0 +1,331 @@
+#include "request.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+namespace lathe_python {
+namespace {
+
+struct Named {
+  const char* name;
+  int value;
+};
+const Named kActivations[] = {{"none", LATHE_ACTIVATION_NONE},
+                              {"relu", LATHE_ACTIVATION_RELU},
+                              {"gelu", LATHE_ACTIVATION_GELU},
+                              {"gelu_tanh", LATHE_ACTIVATION_GELU_TANH},
+                              {"silu", LATHE_ACTIVATION_SILU}};
+const Named kMath[] = {{"strict", LATHE_MATH_STRICT},
+                       {"tf32", LATHE_MATH_TF32},
+                       {"int8", LATHE_MATH_INT8},
+                       {"bf16", LATHE_MATH_BF16}};
+const Named kDeterminism[] = {{"fast", LATHE_DETERMINISM_FAST},
+                              {"run_to_run", LATHE_DETERMINISM_RUN_TO_RUN},
+                              {"batch_invariant", LATHE_DETERMINISM_BATCH_INVARIANT}};
+
+template <size_t kCount>
+int value_of(const Named (&names)[kCount], nb::handle name, const char* argument) {
+  if (name.is_none()) return 0;
+  const char* text = PyUnicode_Check(name.ptr()) ? PyUnicode_AsUTF8AndSize(name.ptr(), nullptr) : nullptr;
+  if (text == nullptr) PyErr_Clear();
+  std::string known;
+  for (const Named& one : names) {
+    if (text != nullptr && std::strcmp(text, one.name) == 0) return one.value;
+    known += std::string(known.empty() ? "" : ", ") + "'" + one.name + "'";
+  }
+  value_error(std::string(argument) + " is " + nb::cast<std::string>(nb::repr(name)) +
+              ", but must be None or one of " + known);
+}
+
+// NumPy's functions, found once. Pointers without a destructor: the interpreter may be gone when the process ends.
+struct NumPy {
+  PyObject* empty = nullptr;
+  PyObject* dtypes[7] = {};
+  PyObject* empty_like = nullptr;  // of lathe._results
+} numpy;
+
+PyObject* numpy_dtype(lathe_dtype dtype) {
+  PyObject*& found = numpy.dtypes[dtype];
+  if (found == nullptr)
+    found =
+        nb::object(nb::module_::import_("lathe._results").attr("dtype")(dtype_name(dtype))).release().ptr();
+  return found;
+}
+
+nb::object new_numpy(int ndim, const int64_t* shape, lathe_dtype dtype) {
+  if (numpy.empty == nullptr)
+    numpy.empty = nb::object(nb::module_::import_("numpy").attr("empty")).release().ptr();
+  const nb::object sizes = nb::steal(PyTuple_New(ndim));
+  for (int i = 0; i < ndim; ++i) PyTuple_SET_ITEM(sizes.ptr(), i, PyLong_FromLongLong(shape[i]));
+  PyObject* arguments[] = {nullptr, sizes.ptr(), numpy_dtype(dtype)};
+  PyObject* made =
+      PyObject_Vectorcall(numpy.empty, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  if (made == nullptr) throw nb::python_error();
+  return nb::steal(made);
+}
+
+// A new array: of NumPy, or of the library of `like` if that is no NumPy array and can make one (PyTorch).
+nb::object new_array(nb::handle like, int ndim, const int64_t* shape, lathe_dtype dtype) {
+  if (PyObject_CheckBuffer(like.ptr()) || !nb::hasattr(like, "new_empty"))
+    return new_numpy(ndim, shape, dtype);
+  if (numpy.empty_like == nullptr)
+    numpy.empty_like = nb::object(nb::module_::import_("lathe._results").attr("empty_like")).release().ptr();
+  nb::list sizes;
+  for (int i = 0; i < ndim; ++i) sizes.append(shape[i]);
+  return nb::handle(numpy.empty_like)(like, nb::tuple(sizes), dtype_name(dtype));
+}
+
+bool is_sum_dtype(lathe_dtype dtype) {
+  return dtype == LATHE_F32 || dtype == LATHE_F16 || dtype == LATHE_BF16;
+}
+
+}  // namespace
+
+WeightForm read_weight(lathe_operand& operand, Array& array, nb::handle b) {
+  WeightForm form;
+  const bool plain = PyObject_CheckBuffer(b.ptr());
+  if (!plain && nb::isinstance<PackedWeight>(b)) {
+    const auto& packed = *nb::inst_ptr<PackedWeight>(b);
+    form = {packed.n, packed.k, packed.batch, packed.batched ? 3 : 2, packed.math};
+    operand.packed_layout = packed.layout;
+    operand.batch_stride = packed.batch_stride;
+    operand.layout = LATHE_COLUMN_MAJOR;
+    operand.dtype = packed.dtype;
+    operand.data = const_cast<char*>(packed.data);
+    return form;
+  }
+  if (!plain && nb::isinstance<QuantisedWeight>(b)) {
+    const auto& weight = *nb::inst_ptr<QuantisedWeight>(b);
+    if (weight.dtype == LATHE_DTYPE_NONE)
+      value_error("b has dtype " + weight.dtype_text +
+                  ", which Lathe cannot multiply. docs/quantised-weights.md "
+                  "lists the block formats");
+    if (weight.k == 0) value_error("b has fewer than two dimensions");
+    form = {weight.n, weight.k, weight.batch, weight.batched ? 3 : 2, LATHE_MATH_STRICT};
+    operand.layout = LATHE_COLUMN_MAJOR;
+    operand.batch_stride = weight.batch > 1 ? weight.n * weight.k : 0;
+    operand.dtype = weight.dtype;
+    operand.data = const_cast<char*>(weight.data);
+    return form;
+  }
+  array.read(b, "b");
+  form.ndim = array.ndim;
+  if (array.ndim == 1) array.insert_dimension(1);
+  set_operand(operand, array, "b", true);
+  form.n = array.shape[array.ndim - 1];
+  form.k = array.shape[array.ndim - 2];
+  form.batch = array.ndim == 3 ? array.shape[0] : 1;
+  return form;
+}
+
+namespace {
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+void read_bias(Array& array, nb::handle bias, int64_t n, const void*& data, lathe_dtype& dtype) {
+  array.read(bias, "bias");
+  if (array.ndim != 1 || array.shape[0] != n)
+    value_error("bias is " + array.describe() + ", but must have one dimension of N = " + number(n) +
+                " elements");
+  if (n > 1 && array.stride[0] != 1)
+    value_error("bias is not contiguous. Pass numpy.ascontiguousarray(bias)");
+  data = array.data;
+  dtype = array.dtype;
+}
+
+void check_k(int64_t k_of_a, int64_t k_of_b) {
+  if (k_of_a != k_of_b)
+    value_error("a has K = " + number(k_of_a) + " columns, but b has K = " + number(k_of_b) +
+                " rows. A weight of shape (N, K) is passed as weight.T");
+}
+
+}  // namespace
+
+lathe_math math_of(nb::handle name) { return static_cast<lathe_math>(value_of(kMath, name, "math")); }
+
+lathe_dtype dtype_argument(nb::handle dtype, lathe_dtype otherwise) {
+  if (dtype.is_none()) return otherwise;
+  const std::string name =
+      nb::cast<std::string>(nb::module_::import_("lathe._results").attr("dtype_name")(dtype));
+  const lathe_dtype found = dtype_of_name(name);
+  if (found == LATHE_DTYPE_NONE) value_error("Lathe has no dtype '" + name + "'");
+  return found;
+}
+
+MatmulRequest::MatmulRequest(const ProductArguments& arguments) {
+  a_.read(arguments.a, "a");
+  const int a_ndim = a_.ndim;
+  if (a_.ndim == 1) a_.insert_dimension(0);
+  set_operand(desc.a, a_, "a");
+  const WeightForm b = read_weight(desc.b, b_, arguments.b);
+  desc.m = a_.shape[a_.ndim - 2];
+  desc.n = b.n;
+  desc.k = b.k;
+  check_k(a_.shape[a_.ndim - 1], b.k);
+  const int64_t a_batch = a_.ndim == 3 ? a_.shape[0] : 1;
+  if (a_batch != b.batch && a_batch != 1 && b.batch != 1)
+    value_error("a is a batch of " + number(a_batch) + " and b one of " + number(b.batch));
+  desc.batch = a_batch == 1 ? b.batch : a_batch;
+  desc.math = arguments.math.is_none() ? b.math : math_of(arguments.math);
+  if (!arguments.determinism.is_none())
+    desc.determinism =
+        static_cast<lathe_determinism>(value_of(kDeterminism, arguments.determinism, "determinism"));
+  // NumPy's rule: a vector's dimension is missing in the result.
+  if (a_ndim == 3 || b.ndim == 3) result_shape_[result_ndim_++] = desc.batch;
+  if (a_ndim > 1) result_shape_[result_ndim_++] = desc.m;
+  if (b.ndim > 1) result_shape_[result_ndim_++] = desc.n;
+  full_ndim_ = a_ndim == 3 || b.ndim == 3 ? 3 : 2;
+  inserted_at_ = a_ndim == 1 ? full_ndim_ - 2 : full_ndim_ - 1;
+  read_out(arguments);
+  read_epilogue(arguments);
+}
+
+void MatmulRequest::read_out(const ProductArguments& arguments) {
+  if (arguments.out.is_none()) {
+    if (arguments.beta != 0 && !arguments.describe_only)
+      value_error("beta needs out, whose elements it multiplies");
+    desc.d.dtype = desc.a.dtype == LATHE_I8 ? LATHE_I32 : desc.a.dtype;
+    if (arguments.describe_only) {
+      desc.d.batch_stride = desc.m * desc.n;
+      if (arguments.beta != 0) desc.c = desc.d;
+      return;
+    }
+    result = new_array(arguments.a, result_ndim_, result_shape_, desc.d.dtype);
+  } else {
+    result = nb::borrow(arguments.out);
+  }
+  if (result_ndim_ == 0) {
+    // A product of two vectors: an array without dimensions, of one element.
+    out_.read(result.attr("reshape")(1), "out", true);
+    out_.insert_dimension(0);
+  } else {
+    out_.read(result, "out", true);
+    bool same = out_.ndim == result_ndim_;
+    for (int i = 0; same && i < result_ndim_; ++i) same = out_.shape[i] == result_shape_[i];
+    if (!same) {
+      value_error("out is " + out_.describe() + ", but the result has M = " + number(desc.m) +
+                  ", N = " + number(desc.n) + ", batch = " + number(desc.batch) + " and " +
+                  number(result_ndim_) + " dimensions");
+    }
+  }
+  while (out_.ndim < full_ndim_) out_.insert_dimension(inserted_at_);
+  set_operand(desc.d, out_, "out", false, true);
+  if (arguments.beta != 0) desc.c = desc.d;
+}
+
+void MatmulRequest::read_epilogue(const ProductArguments& arguments) {
+  lathe_epilogue& epilogue = desc.epilogue;
+  epilogue.alpha = static_cast<float>(arguments.alpha);
+  epilogue.beta = static_cast<float>(arguments.beta);
+  if (!arguments.activation.is_none())
+    epilogue.activation =
+        static_cast<lathe_activation>(value_of(kActivations, arguments.activation, "activation"));
+  if (!arguments.bias.is_none()) read_bias(bias_, arguments.bias, desc.n, epilogue.bias, epilogue.bias_dtype);
+  if (arguments.residual.is_none()) return;
+  if (result_ndim_ == 0) value_error("a product of two vectors takes no residual");
+  residual_.read(arguments.residual, "residual");
+  bool same = residual_.ndim == result_ndim_;
+  for (int i = 0; same && i < result_ndim_; ++i) same = residual_.shape[i] == result_shape_[i];
+  if (!same)
+    value_error("residual is " + residual_.describe() + ", but must have the shape of the result, with M = " +
+                number(desc.m) + " and N = " + number(desc.n));
+  while (residual_.ndim < full_ndim_) residual_.insert_dimension(inserted_at_);
+  set_operand(epilogue.residual, residual_, "residual", false, true);
+}
+
+MatmulArgmaxRequest::MatmulArgmaxRequest(const ProductArguments& arguments, nb::handle logits_dtype,
+                                         bool want_values) {
+  a_.read(arguments.a, "a");
+  if (a_.ndim > 2)
+    value_error("a is " + a_.describe() + ", but matmul_argmax takes no batch: reshape it to (M, K)");
+  const bool vector = a_.ndim == 1;
+  if (a_.ndim == 1) a_.insert_dimension(0);
+  set_operand(desc.a, a_, "a");
+  const WeightForm b = read_weight(desc.b, b_, arguments.b);
+  if (b.ndim != 2) value_error("b must have two dimensions: (K, N)");
+  desc.m = a_.shape[0];
+  desc.n = b.n;
+  desc.k = b.k;
+  check_k(a_.shape[1], b.k);
+  desc.math = arguments.math.is_none() ? b.math : math_of(arguments.math);
+  desc.determinism =
+      static_cast<lathe_determinism>(value_of(kDeterminism, arguments.determinism, "determinism"));
+  desc.logits_dtype = dtype_argument(logits_dtype, is_sum_dtype(desc.a.dtype) ? desc.a.dtype : LATHE_F32);
+  if (!arguments.bias.is_none()) read_bias(bias_, arguments.bias, desc.n, desc.bias, desc.bias_dtype);
+  if (arguments.describe_only) return;
+  indices = new_numpy(1, &desc.m, LATHE_I64);
+  indices_.read(indices, "the result", true);
+  desc.indices = indices_.data;
+  if (want_values) {
+    values = new_numpy(1, &desc.m, LATHE_F32);
+    values_.read(values, "the result", true);
+    desc.values = static_cast<float*>(values_.data);
+  }
+  if (!vector) return;
+  indices = indices.attr("reshape")(nb::make_tuple());
+  if (want_values) values = values.attr("reshape")(nb::make_tuple());
+}
+
+ArgmaxRequest::ArgmaxRequest(nb::handle x, bool want_values, bool describe_only) {
+  x_.read(x, "x");
+  if (x_.ndim > 2)
+    value_error("x is " + x_.describe() + ", but argmax takes one or two dimensions: reshape it");
+  const bool vector = x_.ndim == 1;
+  if (x_.ndim == 1) x_.insert_dimension(0);
+  set_operand(desc.x, x_, "x", false, true);
+  desc.rows = x_.shape[0];
+  desc.n = x_.shape[1];
+  if (describe_only) return;
+  indices = new_numpy(1, &desc.rows, LATHE_I64);
+  indices_.read(indices, "the result", true);
+  desc.indices = indices_.data;
+  if (want_values) {
+    values = new_numpy(1, &desc.rows, LATHE_F32);
+    values_.read(values, "the result", true);
+    desc.values = static_cast<float*>(values_.data);
+  }
+  if (!vector) return;
+  indices = indices.attr("reshape")(nb::make_tuple());
+  if (want_values) values = values.attr("reshape")(nb::make_tuple());
+}
+
+PackedWeight::~PackedWeight() {
+  if (data != nullptr) munmap(const_cast<char*>(data), bytes);
+}
+
+QuantisedWeight::QuantisedWeight(nb::object source, const std::string& dtype_text_, nb::tuple shape_)
+    : dtype_text(dtype_text_), buffer(std::move(source)), shape(std::move(shape_)) {
+  dtype = dtype_of_name(dtype_text);
+  if (nb::len(shape) >= 2) {
+    batched = nb::len(shape) == 3;
+    if (nb::len(shape) > 3) value_error("a weight has at most three dimensions");
+    batch = batched ? nb::cast<int64_t>(shape[0]) : 1;
+    n = nb::cast<int64_t>(shape[batched ? 1 : 0]);
+    k = nb::cast<int64_t>(shape[batched ? 2 : 1]);
+  }
+  if (PyObject_GetBuffer(buffer.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  data = static_cast<const char*>(view.buf);
+  bytes = static_cast<size_t>(view.len);
+  if (dtype == LATHE_DTYPE_NONE || nb::len(shape) < 2) return;
+  const Block block = block_of(dtype);
+  const bool whole = n >= 0 && k > 0 && batch >= 0 && k % block.elements == 0;
+  const int64_t row = whole ? k / block.elements * block.bytes : 0;
+  int64_t wanted = 0;
+  if (!whole || __builtin_mul_overflow(row, n, &wanted) || __builtin_mul_overflow(wanted, batch, &wanted) ||
+      static_cast<size_t>(wanted) != bytes) {
+    PyBuffer_Release(&view);
+    value_error("a weight of dtype " + dtype_text + " and shape " + nb::cast<std::string>(nb::str(shape)) +
+                " has " +
+                (whole ? number(wanted) + " bytes" : "rows of whole blocks of " + number(block.elements)) +
+                ", but the buffer has " + number(static_cast<int64_t>(view.len)) + " bytes");
+  }
+}
+
+void release_numpy() {
+  Py_CLEAR(numpy.empty);
+  Py_CLEAR(numpy.empty_like);
+  for (PyObject*& dtype : numpy.dtypes) Py_CLEAR(dtype);
+}
+
+}  // namespace lathe_python

@@ -1,0 +1,96 @@
+// Descriptors from Python arguments.
+#pragma once
+
+#include <lathe/lathe.h>
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+
+#include "array.h"
+
+namespace lathe_python {
+
+// A weight that stands for `b`: packed, or in the blocks of a GGUF file. Keeps the memory alive.
+struct Weight {
+  int64_t n = 0, k = 0, batch = 1;
+  lathe_dtype dtype = LATHE_DTYPE_NONE;
+  const char* data = nullptr;
+  size_t bytes = 0;
+  bool batched = false;  // has a batch dimension, even of size 1
+};
+struct PackedWeight : Weight {
+  ~PackedWeight();
+  uint32_t layout = 0;
+  int64_t batch_stride = 0;
+  lathe_dtype a_dtype = LATHE_DTYPE_NONE;
+  lathe_math math = LATHE_MATH_STRICT;
+};
+struct QuantisedWeight : Weight {
+  QuantisedWeight(nb::object buffer, const std::string& dtype, nb::tuple shape);
+  ~QuantisedWeight() { PyBuffer_Release(&view); }
+  QuantisedWeight(const QuantisedWeight&) = delete;
+  std::string dtype_text;  // also of dtypes that Lathe cannot multiply
+  nb::object buffer;
+  Py_buffer view{};
+  nb::tuple shape;
+};
+
+// What an argument `b` says about a product.
+struct WeightForm {
+  int64_t n = 0, k = 0, batch = 1;
+  int ndim = 2;  // 1: a vector of K elements; 3: with a batch
+  lathe_math math = LATHE_MATH_STRICT;
+};
+// Reads `b`, an array or a weight, into `operand`. `array` must live as long as the operand is used.
+WeightForm read_weight(lathe_operand& operand, Array& array, nb::handle b);
+
+// The keyword arguments that the products share; None takes the default.
+struct ProductArguments {
+  nb::handle a, b, out, bias, activation, residual;
+  double alpha = 1.0, beta = 0.0;
+  nb::handle math, determinism;
+  // A request that only describes: no result is made, and out may be missing although beta is not 0.
+  bool describe_only = false;
+};
+
+// A matmul's descriptor and what its pointers need. `result` is out or a new array.
+struct MatmulRequest {
+  explicit MatmulRequest(const ProductArguments& arguments);
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  nb::object result;
+
+ private:
+  void read_out(const ProductArguments& arguments);
+  void read_epilogue(const ProductArguments& arguments);
+  Array a_, b_, out_, bias_, residual_;
+  int result_ndim_ = 0;
+  // Dimensions of D with those that NumPy's rule leaves out, and where one is missing.
+  int full_ndim_ = 2, inserted_at_ = 0;
+  int64_t result_shape_[3] = {};
+};
+
+struct MatmulArgmaxRequest {
+  MatmulArgmaxRequest(const ProductArguments& arguments, nb::handle logits_dtype, bool want_values);
+  lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
+  nb::object indices, values;
+
+ private:
+  Array a_, b_, bias_, indices_, values_;
+};
+
+struct ArgmaxRequest {
+  ArgmaxRequest(nb::handle x, bool want_values, bool describe_only = false);
+  lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
+  nb::object indices, values;
+
+ private:
+  Array x_, indices_, values_;
+};
+
+lathe_math math_of(nb::handle name);
+lathe_dtype dtype_argument(nb::handle dtype, lathe_dtype otherwise);
+// Forgets the functions of NumPy that request.cc holds; for the end of the process.
+void release_numpy();
+
+}  // namespace lathe_python
