@@ -127,7 +127,8 @@ void BytesPricing::append_task(CompileConfig config, Cycles cycles, std::vector<
 constexpr int32_t kTileColumns[] = {64, 128, 256, 512, 1024, 2048, 4096};
 
 void BytesPricing::enumerate_vectors(CompileConfig config, std::vector<RankedPlan>* out) const {
-  config.lanes = config.register_n = bytes_.lanes;
+  config.lanes = bytes_.lanes;
+  config.register_n = context_.problem.packed_b ? static_cast<int32_t>(kPackedColumns) : bytes_.lanes;
   config.prefetch = fetch();
   if (s_.m <= kStreamedMaxM) {
     const auto passes = static_cast<int32_t>(ceil_div(s_.m, bytes_.rows));

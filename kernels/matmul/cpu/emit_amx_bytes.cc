@@ -386,6 +386,8 @@ std::string amx_bytes_refusal(const CpuTile& t) {
   const ByteFormat f(t.b.blocks, t.vnni);
   if (t.register_rows != kSide || t.register_columns != column_tiles(f) * kSide)
     return absl::StrCat("the register tile must be ", kSide, " x ", column_tiles(f) * kSide);
+  if (t.packed_word && t.tile_columns % kPackedColumns != 0)
+    return "tile_n is not a multiple of the columns of a packed panel";
   if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";
   if (t.tile_k <= 0 || t.tile_k % f.block != 0)
     return "tile_k is not a positive multiple of a block's elements";

@@ -209,6 +209,8 @@ std::string bytes_refusal(const CpuTile& t) {
   if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous ||
       ((t.lanes != kZmmLanes || !t.vnni) && t.lanes != kYmmLanes))
     return "needs B in blocks, a K-contiguous A and 8 lanes, or 16 with AVX512-VNNI";
+  if (t.packed_word && t.tile_columns % kPackedColumns != 0)
+    return "tile_n is not a multiple of the columns of a packed panel";
   if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";
   return "";
 }
