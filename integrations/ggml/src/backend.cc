@@ -46,8 +46,8 @@ bool is_computed(const ggml_tensor* node) {
   return (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && !ggml_op_is_empty(node->op);
 }
 
-// llama.cpp uses these operations only if they are on the CPU's device, like FLASH_ATTN_EXT in Backend::takes. The names
-// are compared because older releases of ggml lack some of them.
+// llama.cpp uses these operations only if they are on the CPU's device, like FLASH_ATTN_EXT in Backend::takes. The
+// names are compared because older releases of ggml lack some of them.
 bool is_left_to_cpu(ggml_op op) {
   static const std::vector<bool> left = [] {
     std::vector<bool> found(GGML_OP_COUNT);
