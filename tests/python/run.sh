@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# usage: run.sh BUILD
+# usage: run.sh BUILD [WORK]
 # Builds the Python package against an installed copy of the build tree BUILD and runs its tests in a virtual
-# environment, BUILD/python-test/venv. Exit status 77: skipped, because the environment cannot be made.
+# environment, WORK/venv (WORK: BUILD/python-test). Exit status 77: skipped, because the environment cannot be made.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build=$1 work=$1/python-test
+build=$1 work=${2:-$1/python-test}
 python=$work/venv/bin/python
 skip() { printf 'skipped: %s\n' "$*"; exit 77; }
 
