@@ -1,5 +1,8 @@
 #include "array.h"
 
+#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
+#include <numpy/arrayobject.h>
+
 #include <cstring>
 
 namespace lathe_python {
@@ -38,6 +41,32 @@ lathe_dtype dtype_of_format(const char* format, Py_ssize_t item_bytes) {
   }
 }
 
+// bfloat16 is a type that ml_dtypes registers, so its number is found by name, once.
+int bfloat16_number = -1;
+
+bool is_bfloat16(const PyArray_Descr* descr) {
+  if (descr->type_num < NPY_USERDEF) return false;
+  if (descr->type_num == bfloat16_number) return true;
+  if (bfloat16_number >= 0) return false;
+  const std::string name =
+      nb::cast<std::string>(nb::str(nb::handle(reinterpret_cast<const PyObject*>(descr))));
+  if (name == "bfloat16") bfloat16_number = descr->type_num;
+  return name == "bfloat16";
+}
+
+lathe_dtype dtype_of_numpy(const PyArray_Descr* descr) {
+  if (!PyArray_ISNBO(descr->byteorder)) return LATHE_DTYPE_NONE;
+  switch (descr->type_num) {
+    case NPY_FLOAT: return LATHE_F32;
+    case NPY_HALF: return LATHE_F16;
+    case NPY_BYTE: return LATHE_I8;
+    case NPY_INT: return LATHE_I32;
+    case NPY_LONG: return sizeof(long) == 8 ? LATHE_I64 : LATHE_I32;
+    case NPY_LONGLONG: return LATHE_I64;
+    default: return is_bfloat16(descr) ? LATHE_BF16 : LATHE_DTYPE_NONE;
+  }
+}
+
 lathe_dtype dtype_of_dlpack(nb::dlpack::dtype dtype) {
   const auto is = [&](nb::dlpack::dtype_code code, int bits) {
     return dtype.code == static_cast<uint8_t>(code) && dtype.bits == bits && dtype.lanes == 1;
@@ -70,7 +99,15 @@ std::string tuple_of(const int64_t* values, int count) {
 
 void value_error(const std::string& message) { throw nb::value_error(message.c_str()); }
 
-int64_t element_bytes(lathe_dtype dtype) { return block_of(dtype).bytes; }
+int64_t element_bytes(lathe_dtype dtype) {
+  switch (dtype) {
+    case LATHE_I8: return 1;
+    case LATHE_F16:
+    case LATHE_BF16: return 2;
+    case LATHE_I64: return 8;
+    default: return 4;
+  }
+}
 
 Block block_of(lathe_dtype dtype) {
   for (const DtypeRow& row : kDtypes)
@@ -90,41 +127,57 @@ lathe_dtype dtype_of_name(const std::string& name) {
   return LATHE_DTYPE_NONE;
 }
 
-void Array::read(nb::handle object, const char* name, bool writable) {
-  if (!read_buffer(object, name, writable)) read_dlpack(object, name, writable);
+void import_numpy() {
+  if (_import_array() < 0) throw nb::python_error();
 }
 
-// False if the object has no buffer.
-bool Array::read_buffer(nb::handle object, const char* name, bool writable) {
-  if (!PyObject_CheckBuffer(object.ptr())) return false;
+nb::object new_numpy(int ndim, const int64_t* shape, lathe_dtype dtype) {
+  // Held until the process ends, because the interpreter may be gone when static objects are destroyed.
+  static PyArray_Descr* descriptors[LATHE_I8 + 1] = {};
+  PyArray_Descr*& descr = descriptors[dtype];
+  if (descr == nullptr) {
+    nb::object made = nb::module_::import_("lathe._results").attr("dtype")(dtype_name(dtype));
+    descr = reinterpret_cast<PyArray_Descr*>(made.release().ptr());
+  }
+  npy_intp sizes[3] = {};
+  for (int i = 0; i < ndim; ++i) sizes[i] = shape[i];
+  Py_INCREF(descr);  // the array takes this reference
+  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, sizes, nullptr, nullptr, 0, nullptr);
+  if (array == nullptr) throw nb::python_error();
+  return nb::steal(array);
+}
+
+void Array::read(nb::handle object, const char* name, bool writable) {
+  if (PyArray_Check(object.ptr())) return read_numpy(object, name, writable);
+  if (PyObject_CheckBuffer(object.ptr())) return read_buffer(object, name, writable);
+  read_dlpack(object, name, writable);
+}
+
+// Faster than NumPy's buffer, which makes a format string; and NumPy has no buffers of bfloat16.
+void Array::read_numpy(nb::handle object, const char* name, bool writable) {
+  auto* array = reinterpret_cast<PyArrayObject*>(object.ptr());
+  const PyArray_Descr* descr = PyArray_DESCR(array);
+  dtype = dtype_of_numpy(descr);
+  if (dtype == LATHE_DTYPE_NONE) wrong_dtype(name, text_of(object.attr("dtype")));
+  if (writable && !PyArray_ISWRITEABLE(array)) value_error(std::string(name) + " is read-only");
+  owner_ = nb::borrow(object);
+  data = PyArray_DATA(array);
+  take_layout(name, PyArray_NDIM(array), PyArray_DIMS(array), PyArray_STRIDES(array), element_bytes(dtype));
+}
+
+void Array::read_buffer(nb::handle object, const char* name, bool writable) {
   const int flags = PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
-  if (PyObject_GetBuffer(object.ptr(), &view_, flags) == 0) {
-    dtype = dtype_of_format(view_.format, view_.itemsize);
-    if (dtype == LATHE_DTYPE_NONE)
-      wrong_dtype(name,
-                  nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string(view_.format));
-    take_layout(name, view_.ndim, view_.shape, view_.strides);
-    return true;
-  }
-  nb::python_error cause;  // takes the error, so that the calls below start without one
-  if (!nb::hasattr(object, "dtype") || !nb::hasattr(object, "view"))
+  if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) {
+    nb::python_error cause;
     value_error(std::string(name) + " cannot be read" + (writable ? " and written" : "") + ": " +
-                cause.what());
-  // NumPy has no buffer format for ml_dtypes.bfloat16, but shows the same memory as uint16.
-  const std::string type = text_of(object.attr("dtype"));
-  if (type != "bfloat16") {
-    if (writable && PyErr_GivenExceptionMatches(cause.value().ptr(), PyExc_ValueError))
-      value_error(std::string(name) + " is read-only or has dtype " + type + ": " + text_of(cause.value()));
-    wrong_dtype(name, type);
+                text_of(cause.value()));
   }
-  const nb::object words = object.attr("view")("uint16");
-  if (PyObject_GetBuffer(words.ptr(), &view_, flags) != 0) {
-    nb::python_error unreadable;
-    value_error(std::string(name) + ": " + text_of(unreadable.value()));
-  }
-  dtype = LATHE_BF16;
-  take_layout(name, view_.ndim, view_.shape, view_.strides);
-  return true;
+  dtype = dtype_of_format(view_.format, view_.itemsize);
+  if (dtype == LATHE_DTYPE_NONE)
+    wrong_dtype(name,
+                nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string(view_.format));
+  data = view_.buf;
+  take_layout(name, view_.ndim, view_.shape, view_.strides, view_.itemsize);
 }
 
 void Array::read_dlpack(nb::handle object, const char* name, bool writable) {
@@ -162,13 +215,11 @@ void Array::read_dlpack(nb::handle object, const char* name, bool writable) {
 }
 
 void Array::take_layout(const char* name, int dimensions, const Py_ssize_t* sizes,
-                        const Py_ssize_t* byte_strides) {
+                        const Py_ssize_t* byte_strides, int64_t bytes) {
   if (dimensions < 1 || dimensions > 3)
     value_error(std::string(name) + " has " + std::to_string(dimensions) +
                 " dimensions, but Lathe takes 1 to 3: reshape it");
-  data = view_.buf;
   ndim = dimensions;
-  const int64_t bytes = view_.itemsize;
   for (int i = 0; i < dimensions; ++i) {
     shape[i] = sizes[i];
     if (sizes[i] > 1 && byte_strides[i] % bytes != 0)

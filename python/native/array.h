@@ -37,14 +37,22 @@ class Array {
   int64_t shape[3] = {}, stride[3] = {};
 
  private:
-  bool read_buffer(nb::handle object, const char* name, bool writable);
+  void read_numpy(nb::handle object, const char* name, bool writable);
+  void read_buffer(nb::handle object, const char* name, bool writable);
   void read_dlpack(nb::handle object, const char* name, bool writable);
-  void take_layout(const char* name, int dimensions, const Py_ssize_t* sizes, const Py_ssize_t* byte_strides);
+  void take_layout(const char* name, int dimensions, const Py_ssize_t* sizes, const Py_ssize_t* byte_strides,
+                   int64_t bytes);
 
+  nb::object owner_;
   Py_buffer view_{};
   nb::ndarray<nb::ro> dlpack_;
   nb::ndarray<> dlpack_writable_;
 };
+
+// Makes NumPy's C API usable; once, before anything else here. Throws if NumPy cannot be imported.
+void import_numpy();
+// A new NumPy array, rows contiguous. bfloat16 needs ml_dtypes.
+nb::object new_numpy(int ndim, const int64_t* shape, lathe_dtype dtype);
 
 // Bytes of one element of a dtype that is not a block format.
 int64_t element_bytes(lathe_dtype dtype);

@@ -322,6 +322,7 @@ void define_weights(nb::module_& module) {
 }  // namespace
 
 NB_MODULE(_core, module) {
+  import_numpy();
   define_weights(module);
   module.def("matmul", matmul, "a"_a.none(), "b"_a.none(), nb::kw_only(), "out"_a = nb::none(),
              "bias"_a = nb::none(), "activation"_a = nb::none(), "residual"_a = nb::none(), "alpha"_a = 1.0,
@@ -354,7 +355,6 @@ NB_MODULE(_core, module) {
   module.def("version", lathe_version);
   module.def("close_device", close_device);
   module.def("forget_device", forget_device);
-  module.def("release_numpy", release_numpy);
 }
 
 }  // namespace lathe_python

@@ -1,5 +1,8 @@
 #include "process.h"
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 namespace lathe_python {
 namespace {
 
@@ -50,7 +53,13 @@ Running::Running() {
 }
 
 Running::~Running() {
-  PyEval_RestoreThread(thread_);
+  try {
+    PyEval_RestoreThread(thread_);
+  } catch (abi::__forced_unwind&) {
+    // The interpreter is ending and ends this daemon thread. Unwinding would release Python's objects without the GIL,
+    // so the thread waits for the end of the process instead, as in Python 3.14.
+    for (;;) pause();
+  }
   --process.running;
 }
 

@@ -38,42 +38,13 @@ int value_of(const Named (&names)[kCount], nb::handle name, const char* argument
               ", but must be None or one of " + known);
 }
 
-// NumPy's functions, found once. Pointers without a destructor: the interpreter may be gone when the process ends.
-struct NumPy {
-  PyObject* empty = nullptr;
-  PyObject* dtypes[7] = {};
-  PyObject* empty_like = nullptr;  // of lathe._results
-} numpy;
-
-PyObject* numpy_dtype(lathe_dtype dtype) {
-  PyObject*& found = numpy.dtypes[dtype];
-  if (found == nullptr)
-    found =
-        nb::object(nb::module_::import_("lathe._results").attr("dtype")(dtype_name(dtype))).release().ptr();
-  return found;
-}
-
-nb::object new_numpy(int ndim, const int64_t* shape, lathe_dtype dtype) {
-  if (numpy.empty == nullptr)
-    numpy.empty = nb::object(nb::module_::import_("numpy").attr("empty")).release().ptr();
-  const nb::object sizes = nb::steal(PyTuple_New(ndim));
-  for (int i = 0; i < ndim; ++i) PyTuple_SET_ITEM(sizes.ptr(), i, PyLong_FromLongLong(shape[i]));
-  PyObject* arguments[] = {nullptr, sizes.ptr(), numpy_dtype(dtype)};
-  PyObject* made =
-      PyObject_Vectorcall(numpy.empty, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-  if (made == nullptr) throw nb::python_error();
-  return nb::steal(made);
-}
-
 // A new array: of NumPy, or of the library of `like` if that is no NumPy array and can make one (PyTorch).
 nb::object new_array(nb::handle like, int ndim, const int64_t* shape, lathe_dtype dtype) {
   if (PyObject_CheckBuffer(like.ptr()) || !nb::hasattr(like, "new_empty"))
     return new_numpy(ndim, shape, dtype);
-  if (numpy.empty_like == nullptr)
-    numpy.empty_like = nb::object(nb::module_::import_("lathe._results").attr("empty_like")).release().ptr();
   nb::list sizes;
   for (int i = 0; i < ndim; ++i) sizes.append(shape[i]);
-  return nb::handle(numpy.empty_like)(like, nb::tuple(sizes), dtype_name(dtype));
+  return nb::module_::import_("lathe._results").attr("empty_like")(like, nb::tuple(sizes), dtype_name(dtype));
 }
 
 bool is_sum_dtype(lathe_dtype dtype) {
@@ -320,12 +291,6 @@ QuantisedWeight::QuantisedWeight(nb::object source, const std::string& dtype_tex
                 (whole ? number(wanted) + " bytes" : "rows of whole blocks of " + number(block.elements)) +
                 ", but the buffer has " + number(static_cast<int64_t>(view.len)) + " bytes");
   }
-}
-
-void release_numpy() {
-  Py_CLEAR(numpy.empty);
-  Py_CLEAR(numpy.empty_like);
-  for (PyObject*& dtype : numpy.dtypes) Py_CLEAR(dtype);
 }
 
 }  // namespace lathe_python

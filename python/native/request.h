@@ -90,7 +90,5 @@ struct ArgmaxRequest {
 
 lathe_math math_of(nb::handle name);
 lathe_dtype dtype_argument(nb::handle dtype, lathe_dtype otherwise);
-// Forgets the functions of NumPy that request.cc holds; for the end of the process.
-void release_numpy();
 
 }  // namespace lathe_python

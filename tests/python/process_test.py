@@ -177,6 +177,21 @@ def test_metrics_are_written_at_exit(tmp_path):
     assert "dispatch_misses" in (tmp_path / "metrics").read_text()
 
 
+def test_the_process_may_end_while_daemon_threads_call():
+    program = """
+import threading, numpy, lathe
+a = numpy.ones((200, 200), 'f')
+def work():
+    while True:
+        lathe.matmul(a, a)
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+lathe.matmul(a, a)
+"""
+    done = run(program)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_wrong_environment_is_an_error():
     program = "import numpy, lathe\ntry: lathe.argmax(numpy.ones((1, 4), 'f'))\nexcept lathe.Error as e: print(e)"
     assert "LATHE_WORKERS" in run(program, LATHE_WORKERS="many").stdout

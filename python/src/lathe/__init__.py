@@ -24,4 +24,3 @@ __version__ = _core.version()
 
 _os.register_at_fork(after_in_child=_core.forget_device)
 _atexit.register(_core.close_device)  # writes the last metrics
-_atexit.register(_core.release_numpy)
