@@ -37,7 +37,8 @@ build_tools() {  # TARGET...
   [ "$(uname -m)" = x86_64 ] || flags=
   cmake -S "$llama" -B "$tools" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=ON \
     -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
-    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" >"$work/cmake.log" 2>&1 || { tail -n 20 "$work/cmake.log"; exit 1; }
+    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" >"$work/cmake.log" 2>&1 ||
+    { tail -n 20 "$work/cmake.log"; exit 1; }
   cmake --build "$tools" -j "$jobs" --target "$@" >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log"; exit 1; }
 }
 
