@@ -35,15 +35,17 @@ build_tools() {  # TARGET...
   say "building llama.cpp: $*"
   local flags="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
   [ "$(uname -m)" = x86_64 ] || flags=
-  cmake -S "$llama" -B "$tools" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=ON -DLLAMA_BUILD_SERVER=OFF \
-    -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
-    >"$work/cmake.log" 2>&1 || { tail -n 20 "$work/cmake.log"; exit 1; }
+  cmake -S "$llama" -B "$tools" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=ON \
+    -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
+    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" >"$work/cmake.log" 2>&1 ||
+    { tail -n 20 "$work/cmake.log"; exit 1; }
   cmake --build "$tools" -j "$jobs" --target "$@" >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log"; exit 1; }
 }
 
 build_backend() {
   say "building the backend"
-  cmake -S "$here" -B "$backend" -DGGML_DIR="$llama" -DLATHE_DIR="$lathe" -DGGML_LIBRARY_DIR="$tools/bin" >"$work/cmake.log" 2>&1 ||
+  cmake -S "$here" -B "$backend" -DGGML_DIR="$llama" -DLATHE_DIR="$lathe" -DGGML_LIBRARY_DIR="$tools/bin" \
+    >"$work/cmake.log" 2>&1 ||
     { tail -n 20 "$work/cmake.log"; exit 1; }
   cmake --build "$backend" -j "$jobs"
 }
@@ -62,7 +64,8 @@ test_op() {  # OPERATION
 
 run_tests() {
   say "weights: every type, pieces, parts, refusals"
-  "$backend/weights_test" "$backend/libggml-lathe.so"
+  "$backend/weights_test" "$backend/libggml-lathe.so" 2>"$work/weights.log" ||
+    { tail -n 5 "$work/weights.log"; exit 1; }
   say "test-backend-ops"
   test_op ARGMAX
   LATHE_GGML_VERBOSE=1 test_op MUL_MAT
@@ -80,8 +83,8 @@ make_models() {
   fi
   local type
   for type in f16 bf16 q8_0 q4_0; do
-    [ -f "$models/$type.gguf" ] || "$tools/bin/llama-quantize" --allow-requantize "$models/q4_1.gguf" "$models/$type.gguf" \
-      "${type^^}" "$jobs" >"$work/quantize.log" 2>&1 || { tail -n 5 "$work/quantize.log"; exit 1; }
+    [ -f "$models/$type.gguf" ] || "$tools/bin/llama-quantize" --allow-requantize "$models/q4_1.gguf" \
+      "$models/$type.gguf" "${type^^}" "$jobs" >"$work/quantize.log" 2>&1 || { tail -n 5 "$work/quantize.log"; exit 1; }
   done
 }
 

@@ -31,8 +31,8 @@ def speed(tools, backend, model, threads, rounds):
     best = {}
     for _ in range(rounds):
         for side in sides:
-            text, _ = run(side, backend, f"{tools}/llama-bench", "-m", str(model), "-t", str(threads), "-p", "512", "-n", "64",
-                          "-r", "1", "-o", "json")
+            text, _ = run(side, backend, f"{tools}/llama-bench", "-m", str(model), "-t", str(threads), "-p", "512",
+                          "-n", "64", "-r", "1", "-o", "json")
             for row in json.loads(text):
                 key = side, "generation" if row["n_gen"] else "prompt"
                 best[key] = max(best.get(key, 0), row["avg_ts"])
@@ -61,8 +61,8 @@ def compare_text(tools, backend, models, text):
         found = []
         for side in sides:
             # The tool loads backends from outside only if an option names devices or buffers.
-            outputs = run(side, backend, f"{tools}/llama-perplexity", "-m", str(model), "-f", text, "-c", "512", "--chunks", "16",
-                          "-ot", "none=CPU")
+            outputs = run(side, backend, f"{tools}/llama-perplexity", "-m", str(model), "-f", text, "-c", "512",
+                          "--chunks", "16", "-ot", "none=CPU")
             found.append(float(re.search(r"Final estimate: PPL = ([0-9.]+)", "".join(outputs)).group(1)))
         difference = found[1] / found[0] - 1
         print(f"| {model.stem} | {found[0]:.4f} | {found[1]:.4f} | {100 * difference:+.3f} % |", flush=True)

@@ -122,6 +122,7 @@ void Engine::warm_up() {
   const std::lock_guard<std::mutex> lock(warm_up_mutex_);
   const uint64_t changes = weight_changes();
   if (changes == warmed_) return;
+  const bool first = warmed_ == 0;
   warmed_ = changes;
   lathe_manifest* manifest = nullptr;
   if (lathe_manifest_create(&manifest) != LATHE_OK) return;
@@ -135,7 +136,7 @@ void Engine::warm_up() {
   if (lathe_warmup(device_, manifest, &options, &report) != LATHE_OK) {
     std::fprintf(stderr, "lathe: the warm-up is not complete: %s\n", lathe_last_error());
   }
-  if (report.compiled + report.loaded > 0) {
+  if (report.compiled > 0 || (first && report.loaded > 0)) {
     std::fprintf(stderr,
                  "%slathe: %d kernels for %d weights and %d threads are ready after %.1f s "
                  "(%d compiled, %d from the cache)\n",
