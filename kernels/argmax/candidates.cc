@@ -140,7 +140,7 @@ double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileCo
   const int32_t group = config.threads / config.tile_m;
   const auto rows = static_cast<double>(representative_rows(c));
   const double length = representative_length(c), vector = config.register_n / config.unroll_k;
-  const double splits = config.split ? chunks(c, wanted, config.tile_n / config.unroll_k, config.tile_k) : 1;
+  const double splits = config.split ? chunks(c, wanted, config.tile_n / config.unroll_k, config.chunk) : 1;
   const double groups = std::ceil(rows / config.tile_m) * splits;
   const double resident = resident_of(rates, c.a, config);
   // Each round of a thread's loads waits for memory once. The warps of a scheduler compare their vectors one
@@ -190,7 +190,7 @@ void append_gpu_rows(const CandidateContext& context, CompileConfig config, doub
     }
     for (int32_t split : splits_of(context.facts.target, wanted)) {
       config.split = split;
-      config.tile_k = kMostRounds * config.tile_n;
+      config.chunk = kMostRounds * config.tile_n;
       if (config.tile_m > 1)
         out->push_back(
             rejected(config, absl::StrCat("a split needs one row per workgroup, not ", config.tile_m)));

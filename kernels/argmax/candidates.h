@@ -8,7 +8,7 @@ namespace lathe {
 // CPU "rows": register_n values along a row, or along a split of it, in flight as vectors of values and of columns.
 void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPlan>* out);
 // GPU "rows": tile_m rows per workgroup, or a chunk of one row. A thread has register_n elements in flight,
-// in unroll_k loads. A chunk has at most tile_k elements.
+// in unroll_k loads. A chunk has at most `chunk` elements.
 void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPlan>* out);
 
 // CPU: scans a whole row or a chunk of it. GPUs: the same, by a wave or by a workgroup.

@@ -93,7 +93,7 @@ Recipe argmax_recipe(const ProblemClass& c, const CompileConfig& config, const T
   if (config.split != kNoSplit) {
     // A chunk is a multiple of one load by each thread, so that loads stay aligned.
     if (!cpu) r.k_granularity = config.tile_n / config.unroll_k;
-    if (config.tile_k > 0) r.k_most = config.tile_k;
+    if (config.chunk > 0) r.k_most = config.chunk;
   }
   if (config.split == kMergeStep) {
     // An f32 value and an i32 column for each split of each row.

@@ -175,7 +175,7 @@ constexpr FieldUse kCpuRowFields[] = {
 constexpr FieldUse kGpuRowFields[] = {
     {"tile_m", "rows of a workgroup"},
     {"tile_n", "elements of a row that its threads take at a time"},
-    {"tile_k", "most elements of a chunk of a row; 0: rows are whole"},
+    {"chunk", "most elements of a chunk of a row; 0: rows are whole"},
     {"register_m", "rows of a thread"},
     {"register_n", "elements of a row of a thread at a time"},
     {"unroll_k", "loads that register_n is divided into"},

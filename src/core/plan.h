@@ -57,6 +57,8 @@ enum Split : int32_t {
   X(register_n, "", 0, 0, kMostTile)                                                                           \
   /* Steps along K per iteration, or loads in flight. */                                                       \
   X(unroll_k, "u", 1, 1, 1024)                                                                                 \
+  /* argmax on a GPU: most elements of a chunk of a row; 0: rows are whole. */                                 \
+  X(chunk, "chunk", 0, 0, kMostTile)                                                                           \
   /* CPU: f32 lanes of a vector. */                                                                            \
   X(lanes, "v", 1, 1, 1024)                                                                                    \
   /* GPU: threads of a workgroup. */                                                                           \

@@ -35,8 +35,7 @@ TEST(KernelFields, OneNameHasTheMeaningOfItsKernel) {
   };
   EXPECT_EQ(meaning(KernelKind::kMma, Op::kMatmul, Backend::kCuda, "tile_k"),
             "depth of a K block in shared memory");
-  EXPECT_EQ(meaning(KernelKind::kRows, Op::kArgmax, Backend::kCuda, "tile_k"),
-            "most elements of a chunk of a row; 0: rows are whole");
+  EXPECT_EQ(meaning(KernelKind::kRows, Op::kArgmax, Backend::kCuda, "tile_k"), "");
   EXPECT_EQ(meaning(KernelKind::kUkernel, Op::kArgmax, Backend::kCuda, "unroll_k"),
             "loads that register_n is divided into");
   EXPECT_EQ(meaning(KernelKind::kUkernel, Op::kMatmul, Backend::kCuda, "unroll_k"),

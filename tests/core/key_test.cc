@@ -19,7 +19,13 @@ ProblemClass base_class() {
   c.k = 11008;
   return c;
 }
-const CompileConfig kConfig = {{KernelKind::kOuter, 4, 512, 256, 4, 32, 2, 8, 1, 1}};
+const CompileConfig kConfig = [] {
+  CompileConfig c;
+  c.kernel = KernelKind::kOuter;
+  c.tile_m = 4, c.tile_n = 512, c.tile_k = 256, c.register_m = 4, c.register_n = 32;
+  c.unroll_k = 2, c.lanes = 8;
+  return c;
+}();
 const Target kTarget = {Backend::kCpu, "x86-64", "+avx2,+fma"};
 constexpr char kCodegen[] = "0123456789abcdef-llvm22.1.0";
 

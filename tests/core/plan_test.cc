@@ -9,7 +9,13 @@
 namespace lathe {
 namespace {
 
-CompileConfig panel() { return {{KernelKind::kPanel, 96, 512, 256, 6, 32, 4, 16, 1, 2, 0, 1}}; }
+CompileConfig panel() {
+  CompileConfig c;
+  c.kernel = KernelKind::kPanel;
+  c.tile_m = 96, c.tile_n = 512, c.tile_k = 256, c.register_m = 6, c.register_n = 32;
+  c.unroll_k = 4, c.lanes = 16, c.stages = 2, c.prefetch_lines = 1;
+  return c;
+}
 
 CompileConfig ukernel() {
   CompileConfig c = panel();
