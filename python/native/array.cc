@@ -169,6 +169,8 @@ void Array::read_buffer(nb::handle object, const char* name, bool writable) {
   const int flags = PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
   if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) {
     nb::python_error cause;
+    // JAX has no buffers of bfloat16. It exports read-only arrays as if they could be written.
+    if (!writable && nb::hasattr(object, "__dlpack__")) return read_dlpack(object, name, writable);
     value_error(std::string(name) + " cannot be read" + (writable ? " and written" : "") + ": " +
                 text_of(cause.value()));
   }

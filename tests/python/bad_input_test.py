@@ -1,6 +1,7 @@
 """What Lathe refuses, and how it says so."""
 
 import pickle
+import sys
 
 import lathe
 import numpy
@@ -43,6 +44,35 @@ def test_refuses_a_read_only_out():
     with pytest.raises(ValueError, match="out .*read-only"):
         lathe.matmul(A, B, out=out)
     lathe.matmul(A, numpy.frombuffer(B.tobytes(), numpy.float32).reshape(4, 5))  # inputs may be read-only
+
+
+def test_refuses_a_read_only_buffer_as_out():
+    with pytest.raises(ValueError, match="out cannot be read and written"):
+        lathe.matmul(A, B, out=memoryview(bytes(60)).cast("f", (3, 5)))
+
+
+class Immutable:
+    """An array of JAX: the buffer is read-only, and DLPack does not say so."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **arguments):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __buffer__(self, flags):  # Python 3.12
+        if flags & 1:
+            raise BufferError("read-only")
+        return memoryview(self.array)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="only Python 3.12 has classes with buffers")
+def test_refuses_an_immutable_array_as_out():
+    with pytest.raises(ValueError, match="out cannot be read and written: read-only"):
+        lathe.matmul(A, B, out=Immutable(numpy.empty((3, 5), numpy.float32)))
 
 
 @pytest.mark.parametrize("b", [None, 3, "text", [[1.0]], object()])

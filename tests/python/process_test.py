@@ -210,7 +210,8 @@ def test_a_compiler_process_works(tmp_path):
 
 
 def test_the_fallback_bundle_is_found(tmp_path):
-    program = ("import numpy, lathe; lathe.set_miss_policy('fallback'); print(lathe.matmul(numpy.ones((2, 2), 'f'), numpy.ones((2, 3), 'f')).sum(), "
+    program = ("import numpy, lathe; lathe.set_miss_policy('fallback'); "
+               "print(lathe.matmul(numpy.ones((2, 2), 'f'), numpy.ones((2, 3), 'f')).sum(), "
                "lathe.statistics()['fallback_runs'])")
     done = run(program, LATHE_CACHE_DIR=str(tmp_path))
     assert done.stdout == "12.0 1\n", done.stderr

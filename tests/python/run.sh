@@ -12,7 +12,8 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || skip "python3 i
 python3 -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
   skip "Python.h is missing (Debian: python3-dev)"
 mkdir -p "$work"
-[ -x "$work/venv/bin/pip" ] || python3 -m venv --clear "$work/venv" || skip "python3 -m venv fails (Debian: python3-venv)"
+[ -x "$work/venv/bin/pip" ] || python3 -m venv --clear "$work/venv" ||
+  skip "python3 -m venv fails (Debian: python3-venv)"
 "$python" -c 'import gguf, ml_dtypes, nanobind, numpy, pytest' 2>/dev/null ||
   "$work/venv/bin/pip" install -q --retries 1 --timeout 10 gguf ml_dtypes nanobind numpy pytest ||
   skip "pip cannot install gguf, ml_dtypes, nanobind, numpy and pytest"
