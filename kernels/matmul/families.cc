@@ -12,7 +12,8 @@ constexpr uint32_t kUkernels = set_of(K::kUkernel), kExternals = set_of(K::kExte
 constexpr KernelFamily kFamilies[] = {
     {Backend::kCpu, enumerate_matmul_dot, set_of(K::kDot, K::kDotT)},
     {Backend::kCpu, enumerate_matmul_outer, set_of(K::kOuter)},
-    {Backend::kCpu, enumerate_matmul_bytes, set_of(K::kBytes, K::kBytesPacked, K::kAmxBytes, K::kAmxBytesPacked)},
+    {Backend::kCpu, enumerate_matmul_bytes,
+     set_of(K::kBytes, K::kBytesPacked, K::kAmxBytes, K::kAmxBytesPacked)},
     {Backend::kCpu, enumerate_matmul_panel, set_of(K::kPanel, K::kPanelT)},
     {Backend::kCpu, enumerate_matmul_packed, set_of(K::kPacked)},
     {Backend::kCpu, enumerate_matmul_direct, set_of(K::kDirect, K::kDirectA, K::kDirectPacked)},

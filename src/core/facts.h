@@ -57,8 +57,7 @@ inline constexpr absl::string_view kX86Avx512Vnni =
 inline constexpr absl::string_view kX86Avx512 =
     "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx2 = "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
-inline constexpr absl::string_view kX86AvxVnni =
-    "+avx,+avx2,+avxvnni,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
+inline constexpr absl::string_view kX86AvxVnni = "+avx,+avx2,+avxvnni,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86FeatureSets[] = {kX86Amx,    kX86Avx512Bf16, kX86Avx512Vnni,
                                                         kX86Avx512, kX86AvxVnni,    kX86Avx2};
 // The same for AArch64. Vectors have 128 bits in all sets. kArmSve2 adds the masked loads and stores that
