@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "ggml_types.h"
 #include "huge_memory.h"
 #include "peer.h"
 
@@ -12,25 +13,6 @@ extern "C" void iqk_repack_tensor(ggml_tensor* tensor);
 namespace lathe::bench {
 namespace {
 
-struct NamedType {
-  const char* name;
-  ggml_type type;
-};
-constexpr NamedType kTypes[] = {
-    {"q8_0", GGML_TYPE_Q8_0},     {"q4_0", GGML_TYPE_Q4_0},  {"q4_1", GGML_TYPE_Q4_1},
-    {"q5_0", GGML_TYPE_Q5_0},     {"q5_1", GGML_TYPE_Q5_1},  {"q4_k", GGML_TYPE_Q4_K},
-    {"q5_k", GGML_TYPE_Q5_K},     {"q6_k", GGML_TYPE_Q6_K},  {"iq4_nl", GGML_TYPE_IQ4_NL},
-    {"iq4_xs", GGML_TYPE_IQ4_XS}, {"mxfp4", GGML_TYPE_MXFP4}};
-
-ggml_type type_of(const std::string& format) {
-  for (const NamedType& named : kTypes)
-    if (format == named.name) return named.type;
-  return GGML_TYPE_COUNT;
-}
-
-struct FreeContext {
-  void operator()(ggml_context* context) const { ggml_free(context); }
-};
 using Context = std::unique_ptr<ggml_context, FreeContext>;
 
 Context make_context(size_t tensors) {

@@ -96,25 +96,14 @@ constexpr FieldUse kAmxBytesFields[] = {kTileM,
                                         kLanes,
                                         {"prefetch", "a CpuFetch: the columns that come next"},
                                         kSplit};
-constexpr FieldUse kAmxFields[] = {kTileM,
-                                   kTileN,
-                                   kDepth,
-                                   {"register_m", "rows of D in AMX tiles of 16 by 16"},
-                                   {"register_n", "columns of D in AMX tiles of 16 by 16"},
-                                   kLanes,
-                                   {"prefetch", "a CpuFetch: the next panel of rows; 5: not"},
-                                   {"copy_rows", "1: the rows are copied first"},
-                                   kSplit};
-constexpr FieldUse kAmxTFields[] = {kTileM,
-                                    kTileN,
-                                    kDepth,
-                                    {"register_m", "rows of D in AMX tiles of 16 by 16"},
-                                    {"register_n", "columns of D in AMX tiles of 16 by 16"},
-                                    kLanes,
-                                    {"prefetch", "a CpuFetch: the next panel of rows; 5: not"},
-                                    {"copy_rows", "1: the rows are copied first"},
-                                    kPiece,
-                                    kSplit};
+constexpr FieldUse kAmxRows = {"register_m", "rows of D in AMX tiles of 16 by 16"};
+constexpr FieldUse kAmxColumns = {"register_n", "columns of D in AMX tiles of 16 by 16"};
+constexpr FieldUse kNextRows = {"prefetch", "a CpuFetch: the next panel of rows; 5: not"};
+constexpr FieldUse kCopyRows = {"copy_rows", "1: the rows are copied first"};
+constexpr FieldUse kAmxFields[] = {kTileM, kTileN,    kDepth,    kAmxRows, kAmxColumns,
+                                   kLanes, kNextRows, kCopyRows, kSplit};
+constexpr FieldUse kAmxTFields[] = {kTileM, kTileN,    kDepth,    kAmxRows, kAmxColumns,
+                                    kLanes, kNextRows, kCopyRows, kPiece,   kSplit};
 constexpr FieldUse kSimtFields[] = {kGroupM,
                                     kGroupN,
                                     kSharedDepth,

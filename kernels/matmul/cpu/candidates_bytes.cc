@@ -31,7 +31,7 @@ struct ByteRates {
   // Rows whose sums stay in registers beside a group's eight words of B.
   int32_t rows;
   // Instructions for a row and kGroup elements: with VNNI eight products of bytes, a conversion, a multiplication and an
-  // FMA; else each product takes two instructions more. A third is added, as measured at M = 16 on Emerald Rapids.
+  // FMA; else each product takes two instructions more. The count is raised by a third to fit Emerald Rapids at M = 16.
   double row_instructions() const { return has_vnni ? 14 : 32; }
 };
 

@@ -55,7 +55,7 @@ class AmxBytes : ByteArithmetic {
     configure();
     e.loop(e.idx(0), e.mul(e.idx(round_up(t.tile_rows, t.register_rows)), t.ld), kSide,
            [&](Value i) { e.store_vector(e.splat(f32s(), 0.0), t.accumulators, i); });
-    round_rows(e, t, f, at.rows, at.a, e.idx(0), t.depth);
+    round_rows(e, t, f, at.rows, at.a);
     // The sums of so many columns stay in L2 during all K blocks.
     e.loop(e.idx(0), t.columns, kAmxBytesColumns, [&](Value j0) {
       Value end = e.min(e.add(j0, kAmxBytesColumns), t.columns);

@@ -70,8 +70,8 @@ struct BlockColumns {
   Value distance(Emit& e, const ByteFormat& f, Value block) const;
 };
 
-// Prefetches from the columns from j on what they need for a group of 32 elements of each column: a part of one of
-// them in turn. Lanes of a packed panel prefetch their share of it.
+// Prefetches the columns from j on while group number `group` of other columns is decoded. Each group prefetches a part
+// of one column in turn. Of a packed panel it prefetches the same group of all columns; eight lanes, half of them.
 void prefetch_group(Emit& e, const CpuTile& t, const ByteFormat& f, Value j, Value group);
 
 // Decodes one block of as many neighbouring columns as there are lanes.

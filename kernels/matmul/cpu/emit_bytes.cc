@@ -217,7 +217,7 @@ std::string bytes_refusal(const CpuTile& t) {
 
 void emit_bytes(Emit& e, const CpuTile& t) {
   const ByteFormat format(t.b.blocks, t.vnni);
-  round_rows(e, t, format, rounded_rows(t, format), 0, e.idx(0), t.depth);
+  round_rows(e, t, format, rounded_rows(t, format), 0);
   Bytes(e, t, format).run();
 }
 

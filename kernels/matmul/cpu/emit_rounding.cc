@@ -11,20 +11,19 @@ constexpr int32_t kRoundingBits = 0x4b400000;  // 1.5 * 2^23, where the spacing 
 // Rounds rows of A.
 class Rounding : ByteArithmetic {
  public:
-  Rounding(Emit& emit, const CpuTile& tile, const ByteFormat& format, const RoundedRows& rows, int64_t first,
-           Value depth)
+  Rounding(Emit& emit, const CpuTile& tile, const ByteFormat& format, const RoundedRows& rows, int64_t first)
       : ByteArithmetic{{emit, tile.lanes}},
         t(tile),
         f(format),
         layout(rows),
         first(first),
-        groups(e.div(depth, e.idx(kGroup))) {}
+        groups(e.div(t.depth, e.idx(kGroup))) {}
 
-  void run(Value k0) {
+  void run() {
     Value last_row = e.sub(t.rows, e.idx(1));
     Value padded_rows = e.mul(e.ceil_div(t.rows, e.idx(t.register_rows)), t.register_rows);
     e.loop(e.idx(0), padded_rows, 1, [&](Value i) {
-      Value row = e.add(e.add(t.a.offset, k0), e.mul(e.min(i, last_row), t.a.row_stride));
+      Value row = e.add(t.a.offset, e.mul(e.min(i, last_row), t.a.row_stride));
       e.loop(e.idx(0), groups, lanes, [&](Value g) { round_groups(i, row, g); });
     });
   }
@@ -195,9 +194,8 @@ Value RoundedRows::bytes(Emit& e, Value i, Value group) const {
   return e.add(e.add(tile, step), e.add(line, e.mul(e.rem(group, e.idx(tile_groups)), kWords)));
 }
 
-void round_rows(Emit& e, const CpuTile& t, const ByteFormat& f, const RoundedRows& rows, int64_t first,
-                Value k0, Value depth) {
-  Rounding(e, t, f, rows, first, depth).run(k0);
+void round_rows(Emit& e, const CpuTile& t, const ByteFormat& f, const RoundedRows& rows, int64_t first) {
+  Rounding(e, t, f, rows, first).run();
 }
 
 }  // namespace lathe::emit

@@ -30,9 +30,7 @@ struct RoundedRows {
   Value bytes(Emit& e, Value i, Value group) const;
 };
 
-// Rounds all rows of A, from element `k0` of the tile's K on. `depth` is whole blocks, at most that of `rows`. The
-// rows begin at word `first` of the packing memory.
-void round_rows(Emit& e, const CpuTile& t, const ByteFormat& f, const RoundedRows& rows, int64_t first,
-                Value k0, Value depth);
+// Rounds all rows of A. The rounded rows begin at word `first` of the packing memory.
+void round_rows(Emit& e, const CpuTile& t, const ByteFormat& f, const RoundedRows& rows, int64_t first);
 
 }  // namespace lathe::emit
