@@ -2,6 +2,7 @@
 // implement it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/log.h"
 #include "core/args.h"
@@ -56,6 +58,30 @@ struct Launch {
 
 // The maximum number of workers of a launch.
 inline constexpr int32_t kMaxWorkers = 1024;
+
+// One of several launches that share the workers (CPU only). `first_task` belongs to the driver.
+struct MemberLaunch {
+  static constexpr size_t kMaxSteps = 8;
+
+  const LoadedKernel* kernel = nullptr;
+  LaunchConfig config;
+  Dims dims;
+  ArgumentBlock args;  // m, n, k, batch, splits and k_chunk are set
+  std::array<int64_t, kMaxSteps> first_task;
+};
+// Host code that runs before or after the launches: body(context, index) for index in [0, count), in parallel.
+struct HostStep {
+  void (*body)(void* context, int64_t index) = nullptr;
+  void* context = nullptr;
+  int64_t count = 0;
+};
+// Launches that run at the same time: each step of all members forms one set of tasks. `before` ends before the first
+// step begins, and `after` begins when the last one has ended.
+struct JointLaunch {
+  MemberLaunch* members = nullptr;
+  int64_t count = 0;
+  HostStep before, after;
+};
 
 // A slice of one phase of a launch, for callers with threads of their own (CPU only).
 struct Slice {
@@ -129,6 +155,16 @@ class Driver {
   // kUnavailable: an external library cannot do this launch, or failed before it wrote anything.
   virtual absl::Status launch(const Launch& launch) = 0;
   virtual absl::Status launch_slice(const Launch& launch, const Slice& slice) = 0;
+  // Runs several launches at the same time. CPU only. As launch(), except that no external library may be among them.
+  virtual absl::Status launch_jointly(const JointLaunch& /*launch*/) {
+    return absl::UnimplementedError("only the CPU runs several launches at once");
+  }
+  // Calls body(memory) with at least `bytes` of host memory, aligned to 64 bytes, that the driver keeps for later
+  // calls. CPU only. kResourceExhausted: there is no memory.
+  virtual absl::Status with_host_memory(size_t /*bytes*/,
+                                        absl::FunctionRef<absl::Status(char* memory)> /*body*/) {
+    return absl::UnimplementedError("only the CPU lends host memory");
+  }
   // Describes launch() of this kernel as plain task calls, for a launch without a stream and workspace.
   virtual CallerTasks caller_tasks(const LoadedKernel& /*kernel*/, const LaunchConfig& /*config*/,
                                    const Dims& /*dims*/) const {

@@ -486,5 +486,6 @@ LATHE_API lathe_status lathe_plan_run_matmul_argmax_slice(lathe_plan* plan,
 #include "lathe/tune.h"
 
 #include "lathe/elementwise.h"
+#include "lathe/grouped.h"
 
 #endif /* LATHE_LATHE_H */

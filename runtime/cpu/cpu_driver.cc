@@ -12,6 +12,7 @@
 #include "runtime/cpu/cpu_facts.h"
 #include "runtime/cpu/cpu_kernel.h"
 #include "runtime/cpu/host_memory.h"
+#include "runtime/cpu/joint_launch.h"
 #include "runtime/cpu/object_loader.h"
 #include "runtime/cpu/slab_pool.h"
 #include "runtime/cpu/worker_pool.h"
@@ -68,6 +69,28 @@ struct ParallelStep {
   }
 };
 
+// Holds the pool for a whole launch, so that its steps follow each other without a gap. Null: does nothing.
+class PoolClaim {
+ public:
+  explicit PoolClaim(WorkerPool* pool) : pool_(pool != nullptr && pool->try_enter() ? pool : nullptr) {}
+  ~PoolClaim() {
+    if (pool_ != nullptr) pool_->leave();
+  }
+  PoolClaim(const PoolClaim&) = delete;
+  PoolClaim& operator=(const PoolClaim&) = delete;
+  bool held() const { return pool_ != nullptr; }
+
+ private:
+  WorkerPool* const pool_;
+};
+
+// Scratch memory of the tasks of a launch, and whether several workers run them.
+struct TaskMemory {
+  char* scratch;
+  size_t scratch_stride;
+  bool parallel;
+};
+
 class CpuDriver final : public Driver {
  public:
   CpuDriver(DeviceFacts facts, int32_t workers, int32_t processors, const DriverOptions& options)
@@ -84,6 +107,8 @@ class CpuDriver final : public Driver {
   }
   absl::Status launch(const Launch& launch) override;
   absl::Status launch_slice(const Launch& launch, const Slice& slice) override;
+  absl::Status launch_jointly(const JointLaunch& launch) override;
+  absl::Status with_host_memory(size_t bytes, absl::FunctionRef<absl::Status(char*)> body) override;
   CallerTasks caller_tasks(const LoadedKernel& kernel, const LaunchConfig& config,
                            const Dims& dims) const override;
   size_t workspace_bytes(const LoadedKernel&, const LaunchConfig& config, int32_t workers) const override {
@@ -100,6 +125,10 @@ class CpuDriver final : public Driver {
   absl::Status check_workspace(const Launch& launch, size_t needed) const;
   absl::Status run_parallel(const Launch& launch, const CpuKernel& kernel, const int64_t* counts,
                             const ArgumentBlock& args, size_t scratch_stride);
+  // Runs the tasks on all workers. Call with the pool claimed. An error says what the caller's parallel-for did.
+  absl::Status run_tasks(const TaskSet& tasks);
+  absl::Status run_shared(CpuTask task, void* tasks, int64_t count, const TaskMemory& memory);
+  absl::Status run_host_step(const HostStep& step, const TaskMemory& memory);
 
   DeviceFacts facts_;
   const int32_t workers_;
@@ -155,16 +184,9 @@ absl::Status CpuDriver::launch(const Launch& launch) {
   if (most > WorkerPool::kMaxTasks)
     return refusal(launch, absl::StrCat("a step has ", most, " tasks, at most ", WorkerPool::kMaxTasks));
 
-  // Hold the pool for the whole launch, so that its steps follow each other without a gap.
   bool parallel = most > 1 && workers_ > 1;
-  bool entered = false;
-  if (parallel && !parallel_for_) parallel = entered = pool_.try_enter();
-  struct Leave {
-    WorkerPool* pool;
-    ~Leave() {
-      if (pool != nullptr) pool->leave();
-    }
-  } leave{entered ? &pool_ : nullptr};
+  const PoolClaim claim(parallel && !parallel_for_ ? &pool_ : nullptr);
+  if (parallel && !parallel_for_) parallel = claim.held();
 
   char* memory = static_cast<char*>(launch.workspace);
   SlabPool::Slab slab;
@@ -229,23 +251,94 @@ absl::Status CpuDriver::run_parallel(const Launch& launch, const CpuKernel& kern
       LATHE_RETURN_IF_ERROR(kernel.steps()[i].external->run(args, {external_threads()}));
       continue;
     }
-    const TaskSet tasks{kernel.steps()[i].task, &args, counts[i], static_cast<char*>(args.scratch),
-                        scratch_stride};
-    if (tasks.count == 1) {
-      tasks.task(&args, 0);  // args.scratch is worker 0's
-    } else if (tasks.count > 1 && !parallel_for_) {
-      pool_.run(tasks);
-    } else if (tasks.count > 1) {
-      ParallelStep step{tasks, workers_};
-      const CallersEnvironment lent;
-      parallel_for_(tasks.count, ParallelStep::body, &step);
-      if (step.broken.load(std::memory_order_relaxed)) {
-        return refusal(launch, absl::StrCat("the caller's parallel-for passed a worker outside [0, ",
-                                            workers_, ") or an index outside [0, ", tasks.count, ")"));
-      }
+    const absl::Status status = run_tasks(
+        {kernel.steps()[i].task, &args, counts[i], static_cast<char*>(args.scratch), scratch_stride});
+    if (!status.ok()) return refusal(launch, status.message());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuDriver::run_tasks(const TaskSet& tasks) {
+  if (tasks.count == 1) {
+    tasks.task(tasks.args, 0);  // args->scratch is worker 0's
+  } else if (tasks.count > 1 && !parallel_for_) {
+    pool_.run(tasks);
+  } else if (tasks.count > 1) {
+    ParallelStep step{tasks, workers_};
+    const CallersEnvironment lent;
+    parallel_for_(tasks.count, ParallelStep::body, &step);
+    if (step.broken.load(std::memory_order_relaxed)) {
+      return absl::InvalidArgumentError(absl::StrCat("the caller's parallel-for passed a worker outside [0, ",
+                                                     workers_, ") or an index outside [0, ", tasks.count,
+                                                     ")"));
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CpuDriver::launch_jointly(const JointLaunch& launch) {
+  for (int64_t i = 0; i < launch.count; ++i) {
+    MemberLaunch& member = launch.members[i];
+    Launch one;
+    one.kernel = member.kernel;
+    one.args = &member.args;
+    one.dims = member.dims;
+    LATHE_RETURN_IF_ERROR(check(one));
+    for (const CpuKernel::CompiledStep& step : static_cast<const CpuKernel*>(member.kernel)->steps())
+      if (step.external != nullptr) return refusal(one, "an external library cannot join other launches");
+  }
+  const JointTasks tasks = count_joint_tasks(launch);
+  if (tasks.most > WorkerPool::kMaxTasks)
+    return absl::InvalidArgumentError(
+        absl::StrCat("cpu: a step has ", tasks.most, " tasks, at most ", WorkerPool::kMaxTasks));
+
+  bool parallel = tasks.most > 1 && workers_ > 1;
+  const PoolClaim claim(parallel && !parallel_for_ ? &pool_ : nullptr);
+  if (parallel && !parallel_for_) parallel = claim.held();
+  const size_t bytes =
+      tasks.shared_bytes + tasks.scratch_stride * static_cast<size_t>(parallel ? workers_ : 1);
+  SlabPool::Slab slab;
+  if (bytes != 0) {
+    slab = slabs_.take(bytes);
+    if (slab.data() == nullptr)
+      return absl::ResourceExhaustedError(
+          absl::StrCat("cpu: no memory for a workspace of ", bytes, " bytes"));
+  }
+  char* const memory = static_cast<char*>(slab.data());
+  share_workspace(launch, memory);
+  const TaskMemory scratch = {tasks.scratch_stride != 0 ? memory + tasks.shared_bytes : nullptr,
+                              tasks.scratch_stride, parallel};
+  LATHE_RETURN_IF_ERROR(run_host_step(launch.before, scratch));
+  for (size_t s = 0; s < tasks.steps; ++s) {
+    JointStep step{&tasks, s};
+    LATHE_RETURN_IF_ERROR(run_shared(JointStep::run, &step, tasks.counts[s], scratch));
+  }
+  return run_host_step(launch.after, scratch);
+}
+
+absl::Status CpuDriver::run_host_step(const HostStep& step, const TaskMemory& memory) {
+  HostTasks tasks{&step};
+  return run_shared(HostTasks::run, &tasks, step.count, memory);
+}
+
+absl::Status CpuDriver::run_shared(CpuTask task, void* tasks, int64_t count, const TaskMemory& memory) {
+  ArgumentBlock args;
+  args.workspace = tasks;
+  args.scratch = memory.scratch;
+  if (memory.parallel) {
+    const absl::Status status = run_tasks({task, &args, count, memory.scratch, memory.scratch_stride});
+    return status.ok() ? status : absl::InvalidArgumentError(absl::StrCat("cpu: ", status.message()));
+  }
+  for (int64_t index = 0; index < count; ++index) task(&args, index);
+  return absl::OkStatus();
+}
+
+absl::Status CpuDriver::with_host_memory(size_t bytes, absl::FunctionRef<absl::Status(char*)> body) {
+  if (bytes == 0) return body(nullptr);
+  const SlabPool::Slab slab = slabs_.take(bytes);
+  if (slab.data() == nullptr)
+    return absl::ResourceExhaustedError(absl::StrCat("cpu: no memory for ", bytes, " bytes"));
+  return body(static_cast<char*>(slab.data()));
 }
 
 absl::Status CpuDriver::launch_slice(const Launch& launch, const Slice& slice) {

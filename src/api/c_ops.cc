@@ -1,6 +1,7 @@
 // The C functions of each op. All ops have the same ones, so they are generated from the list of ops.
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
+#include "api/manifest_call.h"
 #include "api/tune_call.h"
 #include "dispatch/plan.h"
 #include "dispatch/warm.h"
@@ -81,24 +82,13 @@ absl::Status tune(const char* call, lathe_device* device, const Desc* desc, cons
   return lathe::tune(*device, {{request.key, request.dims.m, ""}}, &request.dims, c.options, c.report);
 }
 
-// `m_max`: the largest M to warm; kMaxDim if the op's rows are open.
 template <typename Desc>
 absl::Status add_to_manifest(absl::string_view call, lathe_manifest* manifest, const char* name,
                              const Desc* desc, int64_t m_max) {
   if (manifest == nullptr) return null_argument(call, "manifest");
-  // A manifest serves any device. So a request for it keeps the fields that some devices ignore, and K = 0.
-  const lathe::RequestContext any_device = {"any device", /*is_cpu=*/true, lathe::MissPolicy::kBlock, true};
   Request weight;
-  LATHE_RETURN_IF_ERROR(lathe::read_request(desc, Purpose::kWarm, any_device, nullptr, &weight));
-  if (m_max < 1 || m_max > lathe::kMaxDim) {
-    return absl::InvalidArgumentError(absl::StrCat(call, ": ", describe(weight), ": m_max ", m_max,
-                                                   " is not in [1, ", lathe::kMaxDim, "]"));
-  }
-  if (lathe::multiplies(weight.key.problem.op) && weight.dims.n == 0) return absl::OkStatus();
-  const lathe::ManifestEntry entry = lathe::entry_of(weight, m_max, name == nullptr ? "" : name);
-  LATHE_RETURN_IF_ERROR(lathe::check_class(entry.problem));
-  manifest->manifest.add(entry);
-  return absl::OkStatus();
+  LATHE_RETURN_IF_ERROR(lathe::read_request(desc, Purpose::kWarm, lathe::kAnyDevice, nullptr, &weight));
+  return lathe::add_weight(call, weight, m_max, name, &manifest->manifest);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <tuple>
 
 #include "absl/strings/str_format.h"
@@ -180,8 +181,9 @@ Sample choose_sample(const MatmulRequest& r, Normal* random) {
   return s;
 }
 
-Worst compare(const MatmulRequest& r, const MatmulData& data, const Sample& sample) {
-  Worst worst;
+// Calls visit(batch, row, column, expected) for each element of the sample.
+template <typename Visit>
+void expect(const MatmulRequest& r, const MatmulData& data, const Sample& sample, const Visit& visit) {
   const auto k = static_cast<size_t>(r.k);
   std::vector<float> a(sample.rows.size() * k), b(k);
   BlockColumn blocks;
@@ -201,13 +203,19 @@ Worst compare(const MatmulRequest& r, const MatmulData& data, const Sample& samp
         const int64_t row = sample.rows[i];
         Dot ab = dot(a.data() + i * k, b.data(), r.k);
         if (rounds_to_bytes(r)) ab.rounded = rounding_to_bytes(a.data() + i * k, blocks, r.k);
-        const Expected expected = epilogue(r, data, ab, batch, row, column);
-        const double got = data.d.at(batch, row, column);
-        const double fraction = fraction_of_bound(expected, got, r.out_dtype);
-        if (fraction >= worst.fraction) worst = {fraction, got, expected.value, batch, row, column};
+        visit(batch, row, column, epilogue(r, data, ab, batch, row, column));
       }
     }
   }
+}
+
+Worst compare(const MatmulRequest& r, const MatmulData& data, const Sample& sample) {
+  Worst worst;
+  expect(r, data, sample, [&](int64_t batch, int64_t row, int64_t column, const Expected& expected) {
+    const double got = data.d.at(batch, row, column);
+    const double fraction = fraction_of_bound(expected, got, r.out_dtype);
+    if (fraction >= worst.fraction) worst = {fraction, got, expected.value, batch, row, column};
+  });
   return worst;
 }
 
@@ -219,6 +227,18 @@ std::string describe_sample(const MatmulRequest& r, const Sample& s) {
 }
 
 }  // namespace
+
+std::vector<ExpectedElement> expected_elements(const MatmulRequest& r, const MatmulData& data) {
+  std::vector<ExpectedElement> elements(static_cast<size_t>(r.m * r.n));
+  Sample all{
+      {0}, std::vector<int64_t>(static_cast<size_t>(r.m)), std::vector<int64_t>(static_cast<size_t>(r.n))};
+  std::iota(all.rows.begin(), all.rows.end(), 0);
+  std::iota(all.columns.begin(), all.columns.end(), 0);
+  expect(r, data, all, [&](int64_t, int64_t row, int64_t column, const Expected& expected) {
+    elements[static_cast<size_t>(row * r.n + column)] = {expected.value, expected.bound};
+  });
+  return elements;
+}
 
 CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal* random) {
   CheckResult result;

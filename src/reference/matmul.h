@@ -56,6 +56,13 @@ struct MatmulData {
 // If A may be rounded to int8 (LATHE_MATH_INT8), half a scale for each element of A is added.
 CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal* random);
 
+// An element of the result in float64, and check_matmul's bound of its error.
+struct ExpectedElement {
+  double value = 0, bound = 0;
+};
+// The elements of the first matrix of the batch, row by row. For operands without NaN and infinity.
+std::vector<ExpectedElement> expected_elements(const MatmulRequest& r, const MatmulData& data);
+
 // The part of the bound of check_matmul that comes from the sum. `magnitude` is S.
 double sum_bound(const MatmulRequest& r, double magnitude);
 

@@ -60,7 +60,7 @@ struct Request {
   void* workspace = nullptr;  // the caller's
   size_t workspace_bytes = 0;
   bool workspace_is_zeroed = false;
-  Spans spans;                             // set for a matmul or argmax that will run
+  Spans spans;                             // of a matmul; of an argmax that will run
   const lathe_program* program = nullptr;  // elementwise: the caller's; valid during the call
 };
 
@@ -74,6 +74,9 @@ struct Request {
   }
 LATHE_OPS(LATHE_READER)
 #undef LATHE_READER
+// As read_matmul, for a product that is a part of a larger request: the message of an error lacks the request.
+absl::Status read_member_product(const lathe_matmul_desc& desc, Purpose purpose,
+                                 const RequestContext& context, Request* out);
 
 // "matmul f32 ..." and "matmul f32 ... on cpu", with the sizes that the caller gave.
 std::string describe(const Request& request);

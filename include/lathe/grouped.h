@@ -1,0 +1,85 @@
+/* Lathe: grouped products, for models with a mixture of experts. lathe/lathe.h includes this file and states the rules
+ * that hold everywhere. docs/grouped.md in the source tree explains how to use it. */
+#include "lathe/lathe.h" /* before the guard: lathe.h includes this file, then headers that need this file's types */
+
+#ifndef LATHE_GROUPED_H
+#define LATHE_GROUPED_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How rows are assigned to groups. `routing` is an i32 array in device memory, and it may differ in every call. */
+typedef enum lathe_grouping {
+  /* routing[G + 1]: group g has the rows routing[g] to routing[g + 1] - 1 of A and D. The values do not decrease and
+   * are in [0, M]. Rows before the first and after the last one are neither read nor written. */
+  LATHE_GROUPING_OFFSETS = 0,
+  /* routing[M]: the group of each row of A and D. A row with -1 is padding, which is neither read nor written. */
+  LATHE_GROUPING_ROW_IDS = 1,
+  /* routing[G]: the number of rows of each group, in [0, M]. A and D are batches of G matrices of M rows; rows from the
+   * count on are neither read nor written. */
+  LATHE_GROUPING_COUNTS = 2,
+  /* routing[M * used]: for each of M tokens, the groups of its `used` slots. Slot s of token t multiplies the row
+   * t * leading_dimension + s * batch_stride of A by B of its group. A batch_stride of 0 gives all slots of a token the
+   * same row. D's rows are found in the same way, or the slots are summed (router_weights). A slot with -1 is not used:
+   * its row of D is not written, and it adds nothing to a sum. */
+  LATHE_GROUPING_INDEXED = 3
+} lathe_grouping;
+
+/* D[row] = activation(alpha * A[row] B[g] + bias[g]) for each row that belongs to a group g, evaluated in f32 and
+ * rounded once, when it is stored. With router_weights, D[t] is the sum of those rows over the slots of token t, each
+ * times its weight, in f32 and in the order of the slots.
+ *
+ * CPU only in this version; UNSUPPORTED on GPUs. The call reads the routing, runs one lathe_matmul kernel per group with
+ * the group's true number of rows, and returns. Workers take tiles of all groups from one queue. So the classes of a
+ * grouped product are those of lathe_matmul with B's N and K, and lathe_manifest_add_grouped_matmul warms them up. Rows
+ * that are not evenly spaced are gathered first, and scattered afterwards; a group of one row is used where it lies.
+ *
+ * B[g] is a matrix of the batch b: K by N, any dtype and layout of lathe_matmul, packed layouts included (pack B with
+ * `batch` set to `groups`). A and D are ROW_MAJOR. D's dtype is one that lathe_matmul has for A and B; with router_weights
+ * it must be a float. Scales of an i8 A are one, or one per row of A; those of an i8 B are one per group,
+ * or one per group and column ([G][N]). A zero point of B has as many values, that of A one. The epilogue's bias has G * N
+ * elements ([G][N]); its beta must be 0 and its residual NULL.
+ *
+ * M, N, K, groups and used are in [0, 2^31 - 1], and so is M * used. If one of M, N, groups and `used` is 0, nothing
+ * happens. If K is 0, the rows of D are the epilogue of a zero product, and A and B may be NULL. INVALID_ARGUMENT, with
+ * nothing written: a routing value out of its range, a D that overlaps an input, and rows of D that overlap each other.
+ * Two slots of a token may have the same group. Only a lathe_workspace may be chained, and it is not used. */
+typedef struct lathe_grouped_matmul_desc {
+  size_t struct_size;
+  const lathe_chain* next;
+  int64_t m, n, k; /* of OFFSETS and ROW_IDS: M rows in all. COUNTS: at most M per group. INDEXED: M tokens */
+  int64_t groups;
+  int64_t used; /* INDEXED: slots per token. Otherwise 1 */
+  lathe_grouping grouping;
+  const int32_t* routing;
+  int64_t routing_stride; /* INDEXED: elements from a token's first slot to the next token's; 0: `used` */
+  const float* router_weights;    /* INDEXED: M by used, rows router_weights_stride apart; NULL: slots are not summed */
+  int64_t router_weights_stride;  /* 0: `used` */
+  lathe_operand a, b, d;
+  lathe_epilogue epilogue;
+  lathe_determinism determinism; /* of each row: see lathe_matmul */
+  lathe_miss_policy miss_policy;
+  lathe_math math;
+  uint32_t reserved; /* must be 0 */
+} lathe_grouped_matmul_desc;
+#define LATHE_GROUPED_MATMUL_DESC_INIT                                                                          \
+  {                                                                                                             \
+    sizeof(lathe_grouped_matmul_desc), NULL, 0, 0, 0, 0, 1, LATHE_GROUPING_OFFSETS, NULL, 0, NULL, 0,  \
+        LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT,     \
+        LATHE_EPILOGUE_INIT, LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT, LATHE_MATH_STRICT, 0                   \
+  }
+
+/* Runs a grouped product. On the CPU the stream must be NULL, and the call returns when the result is written. The costs
+ * beyond the products are reading the routing and one lookup per group. */
+LATHE_API lathe_status lathe_grouped_matmul(lathe_device* device, lathe_stream stream,
+                                            const lathe_grouped_matmul_desc* desc);
+/* Adds every class that groups of up to m_max rows need. As lathe_manifest_add_matmul: pointers are not read, but a NULL
+ * bias and NULL router_weights mean "none". The routing and M are ignored. */
+LATHE_API lathe_status lathe_manifest_add_grouped_matmul(lathe_manifest* manifest, const char* name,
+                                                         const lathe_grouped_matmul_desc* desc, int64_t m_max);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* LATHE_GROUPED_H */

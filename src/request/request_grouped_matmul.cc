@@ -1,0 +1,253 @@
+#include "request/request_grouped_matmul.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+namespace {
+
+absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentError(cause); }
+
+absl::Status check_header(const lathe_grouped_matmul_desc& d) {
+  if (d.reserved != 0) return absl::UnimplementedError("reserved is not 0");
+  if (raw(d.grouping) > LATHE_GROUPING_INDEXED)
+    return invalid(absl::StrCat("grouping ", raw(d.grouping), " is unknown"));
+  if (d.epilogue.beta != 0.0f)
+    return absl::UnimplementedError(
+        absl::StrCat("epilogue: beta ", d.epilogue.beta, " is not 0; a grouped product has no C"));
+  if (d.epilogue.residual.data != nullptr)
+    return absl::UnimplementedError("epilogue: a grouped product has no residual");
+  if (raw(d.a.layout) != LATHE_ROW_MAJOR) return absl::UnimplementedError("a: only ROW_MAJOR is supported");
+  return absl::OkStatus();
+}
+
+absl::Status check_sizes(const lathe_grouped_matmul_desc& d) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"m", d.m}, {"n", d.n}, {"k", d.k}, {"groups", d.groups}, {"used", d.used}};
+  for (const auto& [name, size] : sizes)
+    if (size < 0 || size > kMaxDim)
+      return invalid(absl::StrCat(name, " ", size, " is not in [0, ", kMaxDim, "]"));
+  const bool indexed = d.grouping == LATHE_GROUPING_INDEXED;
+  if (!indexed) {
+    if (d.used != 1) return invalid(absl::StrCat("used ", d.used, " must be 1, except with INDEXED"));
+    if (d.routing_stride != 0)
+      return invalid(absl::StrCat("routing_stride ", d.routing_stride, " must be 0, except with INDEXED"));
+    if (d.router_weights != nullptr) return invalid("router_weights must be NULL, except with INDEXED");
+  }
+  if (d.router_weights == nullptr && d.router_weights_stride != 0)
+    return invalid(
+        absl::StrCat("router_weights_stride ", d.router_weights_stride, " must be 0 without router_weights"));
+  const std::pair<const char*, int64_t> strides[] = {{"routing_stride", d.routing_stride},
+                                                     {"router_weights_stride", d.router_weights_stride}};
+  for (const auto& [name, stride] : strides)
+    if (stride != 0 && stride < d.used)
+      return invalid(absl::StrCat(name, " ", stride, " is neither 0 nor at least used ", d.used));
+  const int64_t slots = d.grouping == LATHE_GROUPING_COUNTS ? d.m * d.groups : d.m * d.used;
+  if (slots > kMaxDim)
+    return invalid(absl::StrCat(indexed ? "m * used is " : "m * groups is ", slots, ", more than ", kMaxDim));
+  return absl::OkStatus();
+}
+
+// Reads the class, B's distances and the epilogue as those of a batch of all groups' B, with every row of A.
+absl::Status read_member(const lathe_grouped_matmul_desc& d, Purpose purpose, const RequestContext& context,
+                         Request* out) {
+  lathe_matmul_desc member = LATHE_MATMUL_DESC_INIT;
+  member.next = d.next;
+  member.m = d.m;
+  member.n = d.n;
+  member.k = d.k;
+  member.batch = d.groups;
+  member.a = d.a;
+  member.a.batch_stride = 0;
+  member.b = d.b;
+  member.d = d.d;
+  if (d.router_weights != nullptr) member.d.dtype = LATHE_F32;
+  // D's real distances are checked by place_d(). These are of rows and matrices one after the other.
+  member.d.leading_dimension = 0;
+  member.d.batch_stride = d.m * d.n;
+  member.epilogue = d.epilogue;
+  member.determinism = d.determinism;
+  member.miss_policy = d.miss_policy;
+  member.math = d.math;
+  LATHE_RETURN_IF_ERROR(
+      read_member_product(member, purpose == Purpose::kRun ? Purpose::kPlan : purpose, context, out));
+  if (out->key.split_k != 0 || out->key.candidate != 0)
+    return absl::UnimplementedError("a lathe_tuning cannot be chained to a grouped product");
+  if (out->key.external != ExternalUse::kDefault)
+    return absl::UnimplementedError("a lathe_external cannot be chained to a grouped product");
+  out->workspace = nullptr;
+  out->workspace_bytes = 0;
+  return absl::OkStatus();
+}
+
+// The batch and rows of A or D, and how slots are numbered over them.
+Matrices matrices_of(const lathe_grouped_matmul_desc& d, int64_t columns, bool summed) {
+  switch (d.grouping) {
+    case LATHE_GROUPING_COUNTS: return {d.groups, d.m, columns};
+    case LATHE_GROUPING_INDEXED: return {summed ? 1 : d.used, d.m, columns};
+    default: return {1, d.m, columns};
+  }
+}
+SlotPlaces slot_places(lathe_grouping grouping, const Distances& apart, int64_t element_bytes) {
+  const int64_t line = apart.leading * element_bytes, matrix = apart.batch * element_bytes;
+  if (grouping == LATHE_GROUPING_COUNTS) return {matrix, line};
+  return {line, matrix};
+}
+
+absl::Status place(const OperandName& name, const lathe_operand& o, const Matrices& lines,
+                   lathe_grouping grouping, SlotPlaces* places, Region* region) {
+  Distances apart;
+  absl::Status why;
+  if (!place_operand(name, o, lines, {&apart.leading, &apart.batch, region}, &why)) return why;
+  *places = slot_places(grouping, apart, static_cast<int64_t>(size_of(static_cast<DType>(o.dtype))));
+  return absl::OkStatus();
+}
+
+absl::Status place_d(const lathe_grouped_matmul_desc& d, GroupedRequest* out, Region* region) {
+  if (out->is_summed() && !is_float(d.d.dtype)) return explain_dtype("d", d.d.dtype, kFloats);
+  if (raw(d.d.layout) != LATHE_ROW_MAJOR) return absl::UnimplementedError("d: only ROW_MAJOR is supported");
+  const OperandName name = {"d", "ldd", "m", "n"};
+  Distances apart;
+  absl::Status why;
+  if (!place_operand(name, d.d, matrices_of(d, d.n, out->is_summed()), {&apart.leading, &apart.batch, region},
+                     &why))
+    return why;
+  if (!disjoint_within(*region)) return explain_overlap(name, {&apart.leading, &apart.batch, region});
+  const auto bytes = static_cast<int64_t>(size_of(static_cast<DType>(d.d.dtype)));
+  out->d = slot_places(d.grouping, apart, bytes);
+  out->sum_row_bytes = apart.leading * bytes;
+  return absl::OkStatus();
+}
+
+absl::Status check_pointers(const lathe_grouped_matmul_desc& d, const GroupedRequest& r) {
+  if (r.member.reads_operands()) {
+    if (d.a.data == nullptr) return invalid("a is NULL");
+    if (d.b.data == nullptr) return invalid("b is NULL");
+  }
+  if (d.d.data == nullptr) return invalid("d is NULL");
+  if (d.routing == nullptr) return invalid("routing is NULL");
+  if (d.a.scale != nullptr && d.a.scale->data == nullptr) return invalid("a: scale: data is NULL");
+  if (d.b.scale != nullptr && d.b.scale->data == nullptr) return invalid("b: scale: data is NULL");
+  return absl::OkStatus();
+}
+
+// The number of scales or zero points of B of one group.
+int64_t channels(Scale s, int64_t n) { return s == Scale::kPerChannel ? n : int64_t{s == Scale::kPerTensor}; }
+
+absl::Status check_overlap(const lathe_grouped_matmul_desc& d, const GroupedRequest& r, const Region& a,
+                           const Region& of_d) {
+  const ProblemClass& c = r.member.key.problem;
+  const int64_t routing = d.grouping == LATHE_GROUPING_OFFSETS   ? d.groups + 1
+                          : d.grouping == LATHE_GROUPING_COUNTS  ? d.groups
+                          : d.grouping == LATHE_GROUPING_INDEXED ? (d.m - 1) * r.routing_stride + d.used
+                                                                 : d.m;
+  const int64_t weights = r.is_summed() ? (d.m - 1) * r.weights_stride + d.used : 0;
+  const bool reads = r.member.reads_operands();
+  const std::pair<const char*, Region> inputs[] = {
+      {"a", reads ? a : line_at(nullptr, 0)},
+      {"b", line_at(d.b.data, reads ? r.member.spans.b : 0)},
+      {"bias", line_at(r.bias, d.groups * r.bias_stride)},
+      {"routing", line_at(d.routing, routing * 4)},
+      {"router_weights", line_at(d.router_weights, weights * 4)},
+      {"the scale of a", line_at(r.member.args.scale_a,
+                                 c.scale_a == Scale::kPerChannel ? r.slots * 4 : channels(c.scale_a, 1) * 4)},
+      {"the scale of b", line_at(r.member.args.scale_b, d.groups * r.scale_b_stride)},
+      {"the zero point of a", line_at(r.member.args.zero_a, c.zero_a * int64_t{4})},
+      {"the zero point of b", line_at(r.member.args.zero_b, d.groups * r.zero_b_stride)}};
+  for (const auto& [name, region] : inputs)
+    if (!known_disjoint(of_d, region)) return invalid(absl::StrCat("d overlaps ", name));
+  return absl::OkStatus();
+}
+
+absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const RequestContext& context,
+                  void* stream, GroupedRequest* out) {
+  LATHE_RETURN_IF_ERROR(check_header(d));
+  if (!context.is_cpu) return absl::UnimplementedError("only the CPU has kernels for grouped products");
+  LATHE_RETURN_IF_ERROR(check_sizes(d));
+  LATHE_RETURN_IF_ERROR(read_member(d, purpose, context, &out->member));
+  Request& member = out->member;
+  const ProblemClass& c = member.key.problem;
+  if (d.router_weights != nullptr) out->sum = to_dtype(d.d.dtype);
+  out->grouping = d.grouping;
+  out->m = d.m;
+  out->groups = d.groups;
+  out->used = d.used;
+  out->inner = d.grouping == LATHE_GROUPING_COUNTS ? d.m : d.grouping == LATHE_GROUPING_INDEXED ? d.used : 1;
+  out->slots = d.grouping == LATHE_GROUPING_COUNTS ? d.m * d.groups : d.m * d.used;
+  out->routing = d.routing;
+  out->routing_stride = d.routing_stride == 0 ? d.used : d.routing_stride;
+  out->weights = d.router_weights;
+  out->weights_stride = d.router_weights_stride == 0 ? d.used : d.router_weights_stride;
+  out->nothing_to_do = member.nothing_to_do || d.used == 0;
+  Region a, of_d;
+  LATHE_RETURN_IF_ERROR(place(kOperandA, d.a, matrices_of(d, d.k, false), d.grouping, &out->a, &a));
+  LATHE_RETURN_IF_ERROR(place_d(d, out, &of_d));
+  if (purpose != Purpose::kRun) return absl::OkStatus();
+
+  if (stream != nullptr) return invalid("the stream is not NULL; the CPU has no streams");
+  if (out->nothing_to_do) return absl::OkStatus();
+  LATHE_RETURN_IF_ERROR(check_pointers(d, *out));
+  const auto block_bytes = static_cast<int64_t>(size_of(c.b));
+  out->b_stride = d.groups > 1 ? member.args.stride_b / block_elements(c.b) * block_bytes : 0;
+  out->bias_stride = c.bias == DType::kNone ? 0 : d.n * static_cast<int64_t>(size_of(c.bias));
+  out->scale_b_stride = channels(c.scale_b, d.n) * 4;
+  out->zero_b_stride = channels(c.zero_b, d.n) * 4;
+  out->bias = static_cast<const char*>(d.epilogue.bias);
+  LATHE_RETURN_IF_ERROR(check_overlap(d, *out, a, of_d));
+  if (member.reads_operands()) {
+    out->a_data = static_cast<const char*>(d.a.data);
+    out->b_data = static_cast<const char*>(d.b.data);
+  }
+  out->d_data = static_cast<char*>(d.d.data);
+  ArgumentBlock& args = member.args;
+  args.stride_a = args.stride_b = args.stride_d = 0;
+  args.n = static_cast<int32_t>(d.n);
+  args.k = static_cast<int32_t>(d.k);
+  args.batch = 1;
+  args.alpha = d.epilogue.alpha;
+  args.beta = 0.0f;
+  member.dims.batch = 1;
+  return absl::OkStatus();
+}
+
+std::string describe(const ProblemClass& c, int64_t m, int64_t n, int64_t k, int64_t groups, int64_t used) {
+  std::string text = absl::StrCat("grouped_", describe(c, Dims{m, n, k, 1}));
+  const std::string batch = " batch=1";
+  return text.replace(text.find(batch), batch.size(),
+                      absl::StrCat(" groups=", groups, used == 1 ? "" : absl::StrCat(" used=", used)));
+}
+
+[[gnu::cold]] std::string describe(const lathe_grouped_matmul_desc& d) {
+  ProblemClass c;
+  c.a = known_dtype(d.a.dtype);
+  c.b = known_dtype(d.b.dtype);
+  c.d = known_dtype(d.d.dtype);
+  c.trans_a = raw(d.a.layout) == LATHE_COLUMN_MAJOR;
+  c.trans_b = raw(d.b.layout) == LATHE_COLUMN_MAJOR;
+  c.packed_b = d.b.packed_layout != 0;
+  return describe(c, d.m, d.n, d.k, d.groups, d.used);
+}
+
+}  // namespace
+
+std::string describe(const GroupedRequest& r) {
+  return describe(r.member.key.problem, r.m, r.member.dims.n, r.member.dims.k, r.groups, r.used);
+}
+
+absl::Status read_grouped_matmul(const lathe_grouped_matmul_desc* desc, Purpose purpose,
+                                 const RequestContext& context, void* stream, GroupedRequest* out) {
+  if (desc == nullptr) return invalid("grouped_matmul: desc is NULL");
+  if (desc->struct_size != sizeof(lathe_grouped_matmul_desc)) {
+    return invalid(absl::StrCat("grouped_matmul: lathe_grouped_matmul_desc: struct_size ", desc->struct_size,
+                                " is not ", sizeof(lathe_grouped_matmul_desc)));
+  }
+  lathe_grouped_matmul_desc d = *desc;
+  if (purpose == Purpose::kWarm) d.m = 1;
+  const absl::Status status = read(d, purpose, context, stream, out);
+  if (status.ok()) return status;
+  return in_request(describe(d), context.device, status);
+}
+
+}  // namespace lathe

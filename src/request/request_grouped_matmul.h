@@ -1,0 +1,48 @@
+// Reads the descriptor of a grouped product: the class that its groups share, and where their rows lie.
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/grouped.h"
+#include "request/request.h"
+
+namespace lathe {
+
+// Where the rows of an operand lie. A slot is one use of a row; slots are numbered from 0. Slot s starts at
+// s / inner * outer_bytes + s % inner * inner_bytes.
+struct SlotPlaces {
+  int64_t outer_bytes, inner_bytes;
+};
+
+struct GroupedRequest {
+  // The product of one group: class, N, K and the arguments that all groups share. M, its bucket and the operands'
+  // addresses are those of no group yet. D is f32 if slots are summed.
+  Request member;
+  lathe_grouping grouping = LATHE_GROUPING_OFFSETS;
+  int64_t m = 0, groups = 0, used = 1;
+  int64_t slots = 0;  // COUNTS: groups * m. INDEXED: m * used. Otherwise m
+  int64_t inner = 1;  // COUNTS: m. INDEXED: used. Otherwise 1
+  SlotPlaces a, d;    // d: not used if slots are summed
+  const int32_t* routing = nullptr;
+  int64_t routing_stride = 0;  // elements, INDEXED only
+  const char *a_data = nullptr, *b_data = nullptr, *bias = nullptr;
+  char* d_data = nullptr;
+  // Bytes from one group's to the next group's.
+  int64_t b_stride = 0, bias_stride = 0, scale_b_stride = 0, zero_b_stride = 0;
+  // Sums over slots: null if slots are not summed. D then has rows of dtype `sum`, ldd elements apart.
+  const float* weights = nullptr;
+  int64_t weights_stride = 0;
+  DType sum = DType::kNone;
+  int64_t sum_row_bytes = 0;
+  bool nothing_to_do = false;
+
+  bool is_summed() const { return sum != DType::kNone; }
+};
+
+absl::Status read_grouped_matmul(const lathe_grouped_matmul_desc* desc, Purpose purpose,
+                                 const RequestContext& context, void* stream, GroupedRequest* out);
+
+// "grouped_matmul f32 a=n b=t m=7 n=4096 k=33 groups=8 used=2", with the sizes that the caller gave.
+std::string describe(const GroupedRequest& request);
+
+}  // namespace lathe

@@ -1,0 +1,401 @@
+// Grouped products: every grouping with random routing, dtypes, epilogues, packed and quantised weights, sums over slots,
+// strides, and routing that is refused.
+#include <gmock/gmock.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "device.h"
+#include "reference/grouped_matmul.h"
+
+namespace lathe::conformance {
+namespace {
+
+using reference::GroupedMatmulRequest;
+using testing::HasSubstr;
+
+constexpr lathe_grouping kGroupings[] = {LATHE_GROUPING_OFFSETS, LATHE_GROUPING_ROW_IDS,
+                                         LATHE_GROUPING_COUNTS, LATHE_GROUPING_INDEXED};
+
+std::string describe(const GroupedMatmulRequest& r) {
+  return absl::StrCat("grouping ", static_cast<int>(r.grouping), " m=", r.m, " n=", r.n, " k=", r.k,
+                      " groups=", r.groups, " used=", r.used, " ", name_of(r.dtype), " by ",
+                      name_of(r.weight_dtype()), " to ", name_of(r.out_dtype), " math ",
+                      static_cast<int>(r.math), r.packed ? " packed" : "", r.summed ? " summed" : "",
+                      r.bias ? " bias" : "", " padding=", r.padding);
+}
+
+// The operands of a request and its descriptor.
+class Grouped {
+ public:
+  Grouped(const GroupedMatmulRequest& request, reference::Normal* random) : request_(request) {
+    const reference::GroupedMatmulSpecs specs = reference::specs_of(request);
+    const auto make = [&](const reference::OperandSpec& spec, reference::Operand* out) {
+      if (!spec.exists()) return;
+      *out = reference::Operand(spec);
+      out->fill(request.fill, random);
+    };
+    make(specs.a, &data_.a);
+    make(specs.b, &data_.b);
+    make(specs.bias, &data_.bias);
+    data_.d = reference::Operand(specs.d);
+    data_.routing = reference::random_routing(request, random);
+    if (request.summed)
+      for (int64_t i = 0; i < request.m * request.used; ++i) data_.weights.push_back(random->next());
+    desc_.grouping = request.grouping;
+    desc_.m = request.m, desc_.n = request.n, desc_.k = request.k;
+    desc_.groups = request.groups;
+    desc_.used = request.used;
+    desc_.routing = data_.routing.data();
+    if (request.summed) desc_.router_weights = data_.weights.data();
+    desc_.a = operand(data_.a);
+    desc_.b = operand(data_.b);
+    desc_.d = operand(data_.d);
+    if (request.shared_rows) desc_.a.batch_stride = 0;
+    desc_.epilogue.alpha = request.alpha;
+    desc_.epilogue.activation = request.activation;
+    if (request.bias) {
+      desc_.epilogue.bias = address(data_.bias);
+      desc_.epilogue.bias_dtype = data_.bias.spec().dtype;
+    }
+    desc_.math = request.math;
+    desc_.determinism = request.determinism;
+  }
+
+  // Packs B, if the request says so, and runs.
+  lathe_status run(lathe_device* device) {
+    if (request_.packed)
+      if (const lathe_status status = pack(device); status != LATHE_OK) return status;
+    return lathe_grouped_matmul(device, nullptr, &desc_);
+  }
+  reference::CheckResult check(reference::Normal* random) const {
+    return reference::check_grouped_matmul(request_, data_, random);
+  }
+  lathe_grouped_matmul_desc& desc() { return desc_; }
+  reference::GroupedMatmulData& data() { return data_; }
+
+ private:
+  static void* address(reference::Operand& o) { return o.first_at(o.image().data()); }
+  static lathe_operand operand(reference::Operand& o) { return reference::describe(o.spec(), address(o)); }
+
+  lathe_status pack(lathe_device* device) {
+    lathe_matmul_desc product = LATHE_MATMUL_DESC_INIT;
+    product.m = 1, product.n = request_.n, product.k = request_.k, product.batch = request_.groups;
+    product.a = desc_.a;
+    product.b = desc_.b;
+    product.d = desc_.d;
+    product.a.batch_stride = 0;
+    product.d.leading_dimension = 0;
+    product.d.batch_stride = request_.n;
+    product.math = request_.math;
+    uint32_t layout = 0;
+    size_t bytes = 0;
+    if (const lathe_status s = lathe_packed_layout(device, &product, &layout, &bytes); s != LATHE_OK)
+      return s;
+    packed_.resize(bytes);
+    if (const lathe_status s = lathe_pack_weights(device, &product, layout, packed_.data(), bytes);
+        s != LATHE_OK)
+      return s;
+    const lathe_dtype b = request_.weight_dtype();
+    desc_.b.data = packed_.data();
+    desc_.b.packed_layout = layout;
+    desc_.b.leading_dimension = 0;
+    desc_.b.batch_stride =
+        static_cast<int64_t>(bytes / static_cast<size_t>(request_.groups) / bytes_of(b)) * elements_of(b);
+    return LATHE_OK;
+  }
+
+  GroupedMatmulRequest request_;
+  reference::GroupedMatmulData data_;
+  std::vector<uint8_t> packed_;
+  lathe_grouped_matmul_desc desc_ = LATHE_GROUPED_MATMUL_DESC_INIT;
+};
+
+class GroupedMatmul : public ConformanceTest {
+ protected:
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    if (IsSkipped()) return;
+    SKIP_UNLESS_CPU("grouped products run on the CPU only");
+  }
+  void expect(const GroupedMatmulRequest& request) {
+    if (failures_ >= 8) return;
+    SCOPED_TRACE(describe(request));
+    Grouped grouped(request, &random_);
+    const lathe_status status = grouped.run(device());
+    EXPECT_EQ(status, LATHE_OK) << lathe_last_error();
+    const reference::CheckResult result = grouped.check(&random_);
+    EXPECT_TRUE(result.ok) << result.what;
+    failures_ += status != LATHE_OK || !result.ok;
+  }
+  int64_t one_of(std::initializer_list<int64_t> values) {
+    return values.begin()[random_.below(static_cast<int64_t>(values.size()))];
+  }
+  GroupedMatmulRequest random_request(lathe_grouping grouping) {
+    GroupedMatmulRequest r;
+    r.grouping = grouping;
+    r.m = one_of({0, 1, 2, 5, 17, 40, 130});
+    r.n = one_of({1, 2, 31, 64, 100});
+    r.k = one_of({0, 1, 7, 64, 257});
+    r.groups = one_of({1, 2, 3, 8, 40});
+    r.padding = one_of({0, 0, 3});
+    r.fill = random_.below(2) != 0 ? reference::Fill::kIntegers : reference::Fill::kNormal;
+    if (grouping == LATHE_GROUPING_INDEXED) {
+      r.used = one_of({1, 2, 4, 8});
+      r.shared_rows = random_.below(2) != 0;
+    }
+    if (grouping == LATHE_GROUPING_COUNTS && r.groups > 8) r.m = std::min<int64_t>(r.m, 17);
+    return r;
+  }
+  reference::Normal random_{run_seed() ^ 77};
+
+ private:
+  int failures_ = 0;
+};
+
+TEST_F(GroupedMatmul, EveryGroupingWithRandomRouting) {
+  for (int i = 0; i < 60; ++i) expect(random_request(kGroupings[i % 4]));
+}
+
+TEST_F(GroupedMatmul, FloatsLayoutsAndEpilogues) {
+  constexpr lathe_dtype kFloats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
+  for (int i = 0; i < 36; ++i) {
+    GroupedMatmulRequest r = random_request(kGroupings[i % 4]);
+    r.dtype = kFloats[i / 4 % 3];
+    r.out_dtype = kFloats[random_.below(3)];
+    r.trans_b = random_.below(3) != 0;
+    r.bias = random_.below(2) != 0;
+    r.alpha = random_.below(2) != 0 ? 0.75f : 1.0f;
+    r.activation = static_cast<lathe_activation>(random_.below(LATHE_ACTIVATION_SILU + 1));
+    r.misalign = random_.below(2) != 0 ? bytes_of(r.dtype) : 0;
+    expect(r);
+  }
+}
+
+TEST_F(GroupedMatmul, SumsOverSlots) {
+  for (int i = 0; i < 24; ++i) {
+    GroupedMatmulRequest r = random_request(LATHE_GROUPING_INDEXED);
+    r.summed = true;
+    r.out_dtype = i % 3 == 0 ? LATHE_BF16 : i % 3 == 1 ? LATHE_F16 : LATHE_F32;
+    r.bias = random_.below(2) != 0;
+    r.n = one_of({1, 31, 300, 513});
+    expect(r);
+  }
+}
+
+TEST_F(GroupedMatmul, QuantisedAndPackedWeights) {
+  if (is_fallback()) GTEST_SKIP() << "generic kernels have no packed weights";
+  const std::pair<lathe_dtype, lathe_math> products[] = {
+      {LATHE_Q8_0, LATHE_MATH_INT8},  {LATHE_Q4_K, LATHE_MATH_INT8}, {LATHE_Q6_K, LATHE_MATH_STRICT},
+      {LATHE_MXFP4, LATHE_MATH_INT8}, {LATHE_Q4_0, LATHE_MATH_INT8}, {LATHE_BF16, LATHE_MATH_BF16}};
+  for (int i = 0; i < 36; ++i) {
+    GroupedMatmulRequest r = random_request(kGroupings[i % 4]);
+    const auto& [weights, math] = products[i / 4 % 6];
+    r.b_dtype = weights;
+    r.math = math;
+    r.k = elements_of(weights) * one_of({1, 2, 3});
+    r.packed = math == LATHE_MATH_INT8 && random_.below(2) != 0;
+    expect(r);
+  }
+}
+
+TEST_F(GroupedMatmul, BytesToExactSums) {
+  for (lathe_grouping grouping : kGroupings) {
+    GroupedMatmulRequest r = random_request(grouping);
+    r.m = 9;
+    r.dtype = LATHE_I8;
+    r.out_dtype = LATHE_I32;
+    expect(r);
+  }
+}
+
+// Scales of rows follow their rows through every grouping, and scales of columns their groups.
+TEST_F(GroupedMatmul, ScalesOfBytes) {
+  for (lathe_grouping grouping : kGroupings) {
+    GroupedMatmulRequest r = random_request(grouping);
+    r.m = 6, r.n = 5, r.k = 64, r.groups = 3;
+    r.padding = 0;
+    r.dtype = LATHE_I8;
+    r.out_dtype = LATHE_F32;
+    SCOPED_TRACE(describe(r));
+    Grouped grouped(r, &random_);
+    const int64_t rows = grouping == LATHE_GROUPING_COUNTS                      ? r.m * r.groups
+                         : grouping == LATHE_GROUPING_INDEXED && !r.shared_rows ? r.m * r.used
+                                                                                : r.m;
+    std::vector<float> of_a(static_cast<size_t>(rows)), of_b(static_cast<size_t>(r.groups * r.n));
+    for (float& x : of_a) x = static_cast<float>(1 + random_.below(8)) * 0.25f;
+    for (float& x : of_b) x = static_cast<float>(1 + random_.below(8)) * 0.5f;
+    lathe_scale a = LATHE_SCALE_INIT, b = LATHE_SCALE_INIT;
+    a.dtype = b.dtype = LATHE_F32;
+    a.granularity = b.granularity = LATHE_PER_CHANNEL;
+    a.data = of_a.data(), b.data = of_b.data();
+    grouped.desc().a.scale = &a;
+    grouped.desc().b.scale = &b;
+    ASSERT_LATHE_OK(grouped.run(device()));
+
+    const auto& data = grouped.data();
+    const auto expect_row = [&](int64_t group, int64_t a_batch, int64_t a_row, int64_t scale,
+                                int64_t d_batch) {
+      for (int64_t j = 0; j < r.n; ++j) {
+        int64_t sum = 0;
+        for (int64_t p = 0; p < r.k; ++p)
+          sum += data.a.integer_at(a_batch, a_row, p) * data.b.integer_at(group, p, j);
+        const double wanted = static_cast<double>(sum) * of_a[static_cast<size_t>(scale)] *
+                              of_b[static_cast<size_t>(group * r.n + j)];
+        EXPECT_FLOAT_EQ(data.d.at(d_batch, a_row, j), wanted) << "group " << group << " row " << a_row;
+      }
+    };
+    for (int64_t i = 0; i < r.m; ++i) {
+      if (grouping == LATHE_GROUPING_OFFSETS) {
+        for (int64_t g = 0; g < r.groups; ++g)
+          if (i >= data.routing[static_cast<size_t>(g)] && i < data.routing[static_cast<size_t>(g) + 1])
+            expect_row(g, 0, i, i, 0);
+      } else if (grouping == LATHE_GROUPING_ROW_IDS) {
+        if (data.routing[static_cast<size_t>(i)] >= 0)
+          expect_row(data.routing[static_cast<size_t>(i)], 0, i, i, 0);
+      } else if (grouping == LATHE_GROUPING_COUNTS) {
+        for (int64_t g = 0; g < r.groups; ++g)
+          if (i < data.routing[static_cast<size_t>(g)]) expect_row(g, g, i, g * r.m + i, g);
+      } else {
+        for (int64_t s = 0; s < r.used; ++s)
+          if (const int32_t g = data.routing[static_cast<size_t>(i * r.used + s)]; g >= 0)
+            expect_row(g, r.shared_rows ? 0 : s, i, r.shared_rows ? i : i * r.used + s, s);
+      }
+    }
+  }
+}
+
+// ggml keeps the slots of a token side by side: the distance of slots is a row, that of tokens all slots.
+TEST_F(GroupedMatmul, SlotsSideBySideAndWideRouting) {
+  constexpr int64_t kTokens = 7, kUsed = 3, kGroups = 5, kN = 20, kK = 33, kStride = 6;
+  std::vector<float> a(kTokens * kUsed * kK), b(kGroups * kN * kK), d(kTokens * kUsed * kN, -1.0f);
+  for (float& x : a) x = static_cast<float>(random_.below(9) - 4);
+  for (float& x : b) x = static_cast<float>(random_.below(9) - 4);
+  std::vector<int32_t> routing(kTokens * kStride,
+                               99);  // the elements between the slots of tokens are not read
+  for (int64_t t = 0; t < kTokens; ++t)
+    for (int64_t s = 0; s < kUsed; ++s)
+      routing[static_cast<size_t>(t * kStride + s)] = static_cast<int32_t>((t + s) % kGroups);
+  lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
+  desc.grouping = LATHE_GROUPING_INDEXED;
+  desc.m = kTokens, desc.n = kN, desc.k = kK, desc.groups = kGroups, desc.used = kUsed;
+  desc.routing = routing.data();
+  desc.routing_stride = kStride;
+  desc.a.data = a.data(), desc.b.data = b.data(), desc.d.data = d.data();
+  desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
+  desc.b.layout = LATHE_COLUMN_MAJOR;
+  desc.a.leading_dimension = kUsed * kK, desc.a.batch_stride = kK;
+  desc.b.batch_stride = kN * kK;
+  desc.d.leading_dimension = kUsed * kN, desc.d.batch_stride = kN;
+  ASSERT_LATHE_OK(lathe_grouped_matmul(device(), nullptr, &desc));
+  for (int64_t t = 0; t < kTokens; ++t) {
+    for (int64_t s = 0; s < kUsed; ++s) {
+      for (int64_t j = 0; j < kN; ++j) {
+        float sum = 0;
+        for (int64_t p = 0; p < kK; ++p)
+          sum += a[static_cast<size_t>((t * kUsed + s) * kK + p)] *
+                 b[static_cast<size_t>(((t + s) % kGroups * kN + j) * kK + p)];
+        EXPECT_EQ(d[static_cast<size_t>((t * kUsed + s) * kN + j)], sum) << t << " " << s << " " << j;
+      }
+    }
+  }
+}
+
+TEST_F(GroupedMatmul, ManyGroupsOfOneRowAndOneGroupOfAllRows) {
+  GroupedMatmulRequest r;
+  r.grouping = LATHE_GROUPING_ROW_IDS;
+  r.m = r.groups = 512;
+  r.n = 16;
+  r.k = 32;
+  Grouped grouped(r, &random_);
+  std::iota(grouped.data().routing.rbegin(), grouped.data().routing.rend(), 0);
+  ASSERT_LATHE_OK(grouped.run(device()));
+  EXPECT_TRUE(grouped.check(&random_).ok) << grouped.check(&random_).what;
+  r.m = 600;
+  r.groups = 3;
+  Grouped one(r, &random_);
+  std::fill(one.data().routing.begin(), one.data().routing.end(), 2);
+  ASSERT_LATHE_OK(one.run(device()));
+  EXPECT_TRUE(one.check(&random_).ok) << one.check(&random_).what;
+}
+
+// The bits of a row do not depend on how many rows its group has.
+TEST_F(GroupedMatmul, BatchInvariantRows) {
+  if (is_fallback()) GTEST_SKIP() << "generic kernels do not serve batch-invariant requests";
+  GroupedMatmulRequest r;
+  r.grouping = LATHE_GROUPING_ROW_IDS;
+  r.m = 40, r.n = 50, r.k = 700, r.groups = 2;
+  r.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
+  Grouped all(r, &random_);
+  std::fill(all.data().routing.begin(), all.data().routing.end(), 1);
+  ASSERT_LATHE_OK(all.run(device()));
+  std::vector<float> alone(static_cast<size_t>(r.n));
+  lathe_grouped_matmul_desc one = all.desc();
+  one.m = 1;
+  one.a.data = static_cast<float*>(one.a.data) + 23 * r.k;
+  one.d.data = alone.data();
+  ASSERT_LATHE_OK(lathe_grouped_matmul(device(), nullptr, &one));
+  for (int64_t j = 0; j < r.n; ++j)
+    EXPECT_EQ(alone[static_cast<size_t>(j)], static_cast<float>(all.data().d.at(0, 23, j))) << j;
+}
+
+TEST_F(GroupedMatmul, RefusesBadRoutingAndWritesNothing) {
+  const struct {
+    lathe_grouping grouping;
+    int32_t value;
+    const char* cause;
+  } cases[] = {{LATHE_GROUPING_OFFSETS, -1, "routing[1] is -1"},
+               {LATHE_GROUPING_OFFSETS, 7, "routing[1] is 7, but A has 6 rows"},
+               {LATHE_GROUPING_ROW_IDS, 3, "routing[1] is 3, but there are 3 groups"},
+               {LATHE_GROUPING_ROW_IDS, -2, "routing[1] is -2"},
+               {LATHE_GROUPING_COUNTS, 7, "routing[1] is 7, not in [0, 6]"},
+               {LATHE_GROUPING_COUNTS, -1, "routing[1] is -1"},
+               {LATHE_GROUPING_INDEXED, 3, "routing[1] is 3, but there are 3 groups"},
+               {LATHE_GROUPING_INDEXED, INT32_MIN, "routing[1] is -2147483648"}};
+  for (const auto& c : cases) {
+    GroupedMatmulRequest r;
+    r.grouping = c.grouping;
+    r.m = 6, r.n = 4, r.k = 8, r.groups = 3;
+    if (c.grouping == LATHE_GROUPING_INDEXED) r.used = 2;
+    Grouped grouped(r, &random_);
+    grouped.data().routing[0] = 0;
+    grouped.data().routing[1] = c.value;
+    EXPECT_EQ(grouped.run(device()), LATHE_INVALID_ARGUMENT);
+    EXPECT_THAT(lathe_last_error(), HasSubstr(c.cause));
+    EXPECT_THAT(lathe_last_error(), HasSubstr("grouped_matmul f32 a=n b=t m=6 n=4 k=8 groups=3"));
+    EXPECT_EQ(grouped.data().d.unwritten(), grouped.data().d.elements());
+  }
+}
+
+TEST_F(GroupedMatmul, WarmUpCoversEveryRouting) {
+  OpenDevice warmed(memory_only(2));
+  GroupedMatmulRequest r;
+  r.grouping = LATHE_GROUPING_INDEXED;
+  r.m = 50, r.n = 24, r.k = 40, r.groups = 6, r.used = 2;
+  r.bias = true;
+  Grouped grouped(r, &random_);
+  lathe_manifest* manifest = nullptr;
+  ASSERT_LATHE_OK(lathe_manifest_create(&manifest));
+  ASSERT_LATHE_OK(lathe_manifest_add_grouped_matmul(manifest, "experts", &grouped.desc(), 100));
+  ASSERT_LATHE_OK(lathe_warmup(warmed.get(), manifest, nullptr, nullptr));
+  lathe_manifest_destroy(manifest);
+  ASSERT_LATHE_OK(lathe_context_set_miss(warmed.context(), LATHE_MISS_ERROR, nullptr, nullptr));
+  EXPECT_LATHE_OK(grouped.run(warmed.get()));
+  EXPECT_TRUE(grouped.check(&random_).ok);
+  grouped.desc().n = 23;
+  EXPECT_EQ(lathe_grouped_matmul(warmed.get(), nullptr, &grouped.desc()), LATHE_MISS);
+}
+
+TEST_F(GroupedMatmul, PropagatesSpecialValues) {
+  for (int i = 0; i < 8; ++i) {
+    GroupedMatmulRequest r = random_request(kGroupings[i % 4]);
+    r.m = 9, r.k = 40;
+    r.fill = reference::Fill::kSpecial;
+    expect(r);
+  }
+}
+
+}  // namespace
+}  // namespace lathe::conformance
