@@ -67,7 +67,26 @@ bool is_readable(const ggml_tensor* t) {
          ggml_backend_buft_is_host(root->buffer->buft);
 }
 
-// Whether an operation other than MUL_MAT would read the packed data of `t`.
+// The operations that multiply by src[0], which may be packed.
+bool multiplies(const ggml_tensor* node) {
+  return node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID;
+}
+
+// Reads the node without its kernel. Returns why Lathe cannot express it, else NULL and the most rows per matrix.
+const char* read_rows(const ggml_tensor* node, int64_t* rows) {
+  if (node->op == GGML_OP_MUL_MAT_ID) {
+    lathe_grouped_matmul_desc desc;
+    const char* why = read_grouped(node, &desc);
+    *rows = desc.m;
+    return why;
+  }
+  Product product;
+  const char* why = read_product(node, &product);
+  *rows = product.desc.m;
+  return why;
+}
+
+// Whether an operation that does not multiply by it would read the packed data of `t`.
 bool is_packed_for_others(const ggml_tensor* t) {
   const ggml_tensor* root = t->view_src != nullptr ? t->view_src : t;
   if (root->buffer == nullptr || !is_weight_buffer_type(root->buffer->buft)) return false;
@@ -83,26 +102,24 @@ ggml_backend_dev_t cpu_device() { return ggml_backend_dev_by_type(GGML_BACKEND_D
 
 bool takes(const ggml_tensor* op) {
   if (ggml_op_is_empty(op->op)) return true;
-  const bool is_product = op->op == GGML_OP_MUL_MAT;
+  const bool is_product = multiplies(op);
   for (int i = is_product ? 1 : 0; i < GGML_MAX_SRC; ++i) {
     if (op->src[i] != nullptr && is_packed_for_others(op->src[i])) {
       count_refusal(op, "the operation would read a packed weight");
       return false;
     }
   }
-  if (is_product && is_packed_for_others(op->src[0])) {
-    Product product;
-    const char* why = read_product(op, &product);
-    count_refusal(op, why);
-    if (why != nullptr) return false;
-    if (Weight* weight = weight_of(op->src[0])) expect_rows(*weight, product.desc.m);
-    return true;
-  }
   if (is_product) {
-    // Weights that are stored as they are must be warmed up, too.
-    Product product;
+    const bool packed = is_packed_for_others(op->src[0]);
     Weight* weight = weight_of(op->src[0]);
-    if (weight != nullptr && read_product(op, &product) == nullptr) expect_rows(*weight, product.desc.m);
+    int64_t rows = 0;
+    const char* why = packed || weight != nullptr ? read_rows(op, &rows) : nullptr;
+    // Weights that are stored as they are must be warmed up, too.
+    if (why == nullptr && weight != nullptr) expect_rows(*weight, rows);
+    if (packed) {
+      count_refusal(op, why);
+      return why == nullptr;
+    }
   }
   return !is_left_to_cpu(op->op) && ggml_backend_dev_supports_op(cpu_device(), op);
 }
@@ -199,7 +216,7 @@ bool Backend::translate(const ggml_cgraph& graph) {
     const bool computed = is_computed(node);
     const bool by_lathe = computed && add_call(node);
     if (!by_lathe) {
-      if (computed && node->op == GGML_OP_MUL_MAT && is_packed_for_others(node->src[0])) {
+      if (computed && multiplies(node) && is_packed_for_others(node->src[0])) {
         GGML_LOG_ERROR("lathe: cannot multiply by the weight %s: %s\n", node->src[0]->name,
                        is_incomplete(node->src[0]) ? "its data is not complete" : lathe_last_error());
         return false;
@@ -228,6 +245,14 @@ bool Backend::add_call(ggml_tensor* node) {
     if (why == nullptr && is_incomplete(node->src[0])) return false;
     if (why == nullptr && !engine_->prepare(product)) why = "its kernel is not ready yet";
     call.request = product;
+  } else if (node->op == GGML_OP_MUL_MAT_ID) {
+    lathe_grouped_matmul_desc desc;
+    why = is_readable(node->src[0]) && is_readable(node->src[1])
+              ? read_grouped(node, &desc)
+              : "an operand is in a buffer of ggml's own order";
+    if (why == nullptr && is_incomplete(node->src[0])) return false;
+    if (why == nullptr) engine_->prepare(node, &desc);
+    call.request = desc;
   } else if (node->op == GGML_OP_ARGMAX) {
     lathe_argmax_desc desc;
     why = read_argmax(node, &desc);
@@ -262,10 +287,13 @@ void Backend::run_call(ggml_tensor*, int thread, int threads, void* user) {
   }
   backend.team_.lead(call.number, threads, [&] {
     lathe_device* const device = backend.engine_->device();
-    const auto* product = std::get_if<Product>(&call.request);
-    const lathe_status status =
-        product != nullptr ? run_product(device, *product)
-                           : lathe_argmax(device, nullptr, &std::get<lathe_argmax_desc>(call.request));
+    lathe_status status = LATHE_OK;
+    if (const auto* product = std::get_if<Product>(&call.request))
+      status = run_product(device, *product);
+    else if (const auto* grouped = std::get_if<lathe_grouped_matmul_desc>(&call.request))
+      status = lathe_grouped_matmul(device, nullptr, grouped);
+    else
+      status = lathe_argmax(device, nullptr, &std::get<lathe_argmax_desc>(call.request));
     if (status == LATHE_OK) return;
     if (!backend.failed_.exchange(true)) GGML_LOG_ERROR("lathe: %s\n", lathe_last_error());
   });

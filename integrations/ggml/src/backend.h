@@ -35,7 +35,7 @@ class Backend {
   struct Call {
     Backend* backend;
     int64_t number;  // from 1, in the order of the graph
-    std::variant<Product, lathe_argmax_desc> request;
+    std::variant<Product, lathe_grouped_matmul_desc, lathe_argmax_desc> request;
   };
 
   Backend() = default;

@@ -163,6 +163,11 @@ bool Engine::prepare(const lathe_argmax_desc& desc) {
   return ready;
 }
 
+void Engine::prepare(const ggml_tensor* node, lathe_grouped_matmul_desc* desc) const {
+  const bool wait = is_weight(node->src[0]) || miss_policy() == Miss::kBlock;
+  desc->miss_policy = wait ? LATHE_MISS_BLOCK : LATHE_MISS_FALLBACK;
+}
+
 void Engine::enqueue(const Product& product) {
   const std::lock_guard<std::mutex> lock(queue_mutex_);
   if (!queued_.insert(text_of(product.desc)).second) return;

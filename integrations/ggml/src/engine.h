@@ -47,6 +47,9 @@ class Engine {
   // Whether the kernel of `product` is ready. If not, follows the miss policy.
   bool prepare(const Product& product);
   bool prepare(const lathe_argmax_desc& desc);
+  // A grouped product needs the kernels that its routing asks for, which is not known yet. Those of weights are warmed
+  // up; those of other products follow the miss policy when they run.
+  void prepare(const ggml_tensor* node, lathe_grouped_matmul_desc* desc) const;
   // Grows when a kernel became ready in the background.
   uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
 

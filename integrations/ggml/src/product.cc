@@ -54,6 +54,14 @@ const char* check_types(const ggml_tensor* node) {
   return "Lathe has no kernels for this pair of types";
 }
 
+// Sets B to the matrices of `w`, which lie `matrix_bytes` apart.
+const char* place_weights(const ggml_tensor* w, lathe_operand* b, int64_t* matrix_bytes) {
+  *matrix_bytes = static_cast<int64_t>(w->nb[2]);
+  b->data = w->data;
+  if (const Weight* weight = packed_weight(w)) return place_packed(*weight, w, b, matrix_bytes);
+  return set_layout(w, {w->ne[1], static_cast<int64_t>(w->nb[1])}, LATHE_COLUMN_MAJOR, LATHE_ROW_MAJOR, b);
+}
+
 // Merges dimensions that follow each other without a gap, and drops those of one element. Returns how many are left.
 int merge(Extent* extents, int count) {
   int left = 0;
@@ -170,17 +178,12 @@ const char* read_product(const ggml_tensor* node, Product* product) {
   p.desc.n = w->ne[1], p.desc.k = w->ne[0];
   p.desc.math = math_of(node);
   p.desc.d.dtype = LATHE_F32;
-  p.desc.a.data = x->data, p.desc.b.data = w->data, p.desc.d.data = node->data;
+  p.desc.a.data = x->data, p.desc.d.data = node->data;
   p.of_weight = is_weight(w);
-  int64_t matrix_bytes = static_cast<int64_t>(w->nb[2]), plane_bytes = static_cast<int64_t>(w->nb[3]);
-  const char* why = nullptr;
-  if (const Weight* weight = packed_weight(w)) {
-    if ((why = place_packed(*weight, w, &p.desc.b, &matrix_bytes)) != nullptr) return why;
-    plane_bytes = matrix_bytes * w->ne[2];
-  } else if ((why = set_layout(w, {w->ne[1], static_cast<int64_t>(w->nb[1])}, LATHE_COLUMN_MAJOR,
-                               LATHE_ROW_MAJOR, &p.desc.b)) != nullptr) {
-    return why;
-  }
+  int64_t matrix_bytes = 0;
+  if (const char* why = place_weights(w, &p.desc.b, &matrix_bytes)) return why;
+  const int64_t plane_bytes =
+      p.desc.b.packed_layout != 0 ? matrix_bytes * w->ne[2] : static_cast<int64_t>(w->nb[3]);
   Extent rows{x->ne[1], static_cast<int64_t>(x->nb[1])};
   if (w->ne[2] * w->ne[3] == 1) {
     share_one_weight(node, &rows, &p);
@@ -188,7 +191,7 @@ const char* read_product(const ggml_tensor* node, Product* product) {
     batch_weights(node, &rows, matrix_bytes, plane_bytes, &p);
   }
   p.desc.m = rows.count;
-  if ((why = set_layout(x, rows, LATHE_ROW_MAJOR, LATHE_COLUMN_MAJOR, &p.desc.a)) != nullptr) return why;
+  if (const char* why = set_layout(x, rows, LATHE_ROW_MAJOR, LATHE_COLUMN_MAJOR, &p.desc.a)) return why;
   if (p.desc.b.packed_layout != 0 && is_block_format(w->type) && p.desc.a.layout == LATHE_COLUMN_MAJOR)
     return "the weight is packed in blocks, and the activations are transposed";
   p.desc.d.leading_dimension = p.desc.n;
@@ -208,6 +211,33 @@ lathe_status run_product(lathe_device* device, const Product& p) {
     }
   }
   return LATHE_OK;
+}
+
+const char* read_grouped(const ggml_tensor* node, lathe_grouped_matmul_desc* desc) {
+  const ggml_tensor *w = node->src[0], *x = node->src[1], *ids = node->src[2];
+  if (const char* why = check_types(node)) return why;
+  if (!whole_elements(w) || !whole_elements(x)) return "distances are not whole elements";
+  if (x->nb[0] != ggml_type_size(x->type) || node->nb[0] != sizeof(float) || ids->nb[0] != sizeof(int32_t))
+    return "rows are not contiguous";
+  const int64_t used = ids->ne[0], tokens = ids->ne[1];
+  if (x->ne[1] != 1 && x->ne[1] != used) return "several slots of a token share a row";
+  lathe_grouped_matmul_desc& d = *desc;
+  d = LATHE_GROUPED_MATMUL_DESC_INIT;
+  d.grouping = LATHE_GROUPING_INDEXED;
+  d.m = tokens, d.n = w->ne[1], d.k = w->ne[0], d.groups = w->ne[2], d.used = used;
+  d.routing = static_cast<const int32_t*>(ids->data);
+  d.routing_stride = tokens > 1 ? static_cast<int64_t>(ids->nb[1] / sizeof(int32_t)) : 0;
+  d.math = math_of(node);
+  int64_t matrix_bytes = 0;
+  if (const char* why = place_weights(w, &d.b, &matrix_bytes)) return why;
+  d.b.batch_stride = elements_in(w, matrix_bytes);
+  d.a.data = x->data, d.a.dtype = dtype_of(x->type);
+  d.a.leading_dimension = elements_in(x, static_cast<int64_t>(x->nb[2]));
+  d.a.batch_stride = x->ne[1] == 1 ? 0 : elements_in(x, static_cast<int64_t>(x->nb[1]));
+  d.d.data = node->data, d.d.dtype = LATHE_F32;
+  d.d.leading_dimension = elements_in(node, static_cast<int64_t>(node->nb[2]));
+  d.d.batch_stride = elements_in(node, static_cast<int64_t>(node->nb[1]));
+  return nullptr;
 }
 
 const char* read_argmax(const ggml_tensor* node, lathe_argmax_desc* desc) {

@@ -1,4 +1,4 @@
-// Reads a MUL_MAT or ARGMAX node of a ggml graph as calls of Lathe.
+// Reads a MUL_MAT, MUL_MAT_ID or ARGMAX node of a ggml graph as calls of Lathe.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -28,6 +28,9 @@ struct Product {
 const char* read_product(const ggml_tensor* node, Product* product);
 // The status of the first call that failed; lathe_last_error() then has the reason.
 lathe_status run_product(lathe_device* device, const Product& product);
+
+// MUL_MAT_ID: each token's rows by the matrices of its experts.
+const char* read_grouped(const ggml_tensor* node, lathe_grouped_matmul_desc* desc);
 
 const char* read_argmax(const ggml_tensor* node, lathe_argmax_desc* desc);
 
