@@ -245,6 +245,9 @@ class Manifest {
   void add(const lathe_argmax_desc& rows, const char* name = nullptr) {
     check(lathe_manifest_add_argmax(get(), name, &rows));
   }
+  void add(const lathe_grouped_matmul_desc& weight, int64_t m_max, const char* name = nullptr) {
+    check(lathe_manifest_add_grouped_matmul(get(), name, &weight, m_max));
+  }
   void add(const lathe_matmul_argmax_desc& weight, int64_t m_max, const char* name = nullptr) {
     check(lathe_manifest_add_matmul_argmax(get(), name, &weight, m_max));
   }
@@ -270,6 +273,9 @@ class Device {
 
   void run(const lathe_matmul_desc& desc, lathe_stream stream = nullptr) const {
     check(lathe_matmul(get(), stream, &desc));
+  }
+  void run(const lathe_grouped_matmul_desc& desc, lathe_stream stream = nullptr) const {
+    check(lathe_grouped_matmul(get(), stream, &desc));
   }
   void run(const lathe_argmax_desc& desc, lathe_stream stream = nullptr) const {
     check(lathe_argmax(get(), stream, &desc));

@@ -388,6 +388,32 @@ TEST_F(GroupedMatmul, WarmUpCoversEveryRouting) {
   EXPECT_EQ(lathe_grouped_matmul(warmed.get(), nullptr, &grouped.desc()), LATHE_MISS);
 }
 
+// The tasks of all groups go through the caller's parallel-for, on any of its workers.
+TEST_F(GroupedMatmul, RunsOnTheCallersThreads) {
+  struct Calls {
+    int64_t sets = 0, tasks = 0;
+    static void run(void* user, int64_t count, lathe_task_fn body, void* context) {
+      auto& calls = *static_cast<Calls*>(user);
+      ++calls.sets;
+      calls.tasks += count;
+      for (int64_t i = count; i-- > 0;) body(context, i, static_cast<int32_t>(i % 3));
+    }
+  } calls;
+  lathe_context_options options = memory_only(3);
+  options.parallel_for = Calls::run;
+  options.parallel_for_user = &calls;
+  OpenDevice lent(options);
+  for (lathe_grouping grouping : kGroupings) {
+    GroupedMatmulRequest r = random_request(grouping);
+    r.m = 40, r.n = 100, r.k = 64, r.groups = 5;
+    Grouped grouped(r, &random_);
+    ASSERT_LATHE_OK(grouped.run(lent.get()));
+    EXPECT_TRUE(grouped.check(&random_).ok) << grouped.check(&random_).what;
+  }
+  EXPECT_GE(calls.sets, 4);
+  EXPECT_GT(calls.tasks, calls.sets);
+}
+
 TEST_F(GroupedMatmul, PropagatesSpecialValues) {
   for (int i = 0; i < 8; ++i) {
     GroupedMatmulRequest r = random_request(kGroupings[i % 4]);

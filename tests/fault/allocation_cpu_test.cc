@@ -92,5 +92,43 @@ TEST_F(Allocation, LinkingACpuKernelSurvivesEveryFailure) {
   drop();
 }
 
+TEST_F(Allocation, AGroupedProductSurvivesEveryFailure) {
+  const std::string directory = cache();
+  const lathe_context_options options = c_options(directory);
+  lathe_context* context = nullptr;
+  lathe_device* device = nullptr;
+  ASSERT_EQ(lathe_context_create(&options, &context), LATHE_OK) << lathe_last_error();
+  ASSERT_EQ(lathe_device_open(context, "cpu", &device), LATHE_OK) << lathe_last_error();
+  // Rows 0 and 3 belong to group 1, rows 1, 2 and 4 to group 0: both are gathered and scattered.
+  const std::vector<int32_t> routing = {1, 0, 0, 1, 0};
+  const std::vector<float> a = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  const std::vector<float> b = {1, 1, 2, -1, 3, 0, 0, 5};  // [group][n][k]
+  std::vector<float> d(10), expected;
+  for (size_t i = 0; i < 5; ++i)
+    for (size_t j = 0; j < 2; ++j) {
+      const float* row = &b[static_cast<size_t>(routing[i]) * 4 + j * 2];
+      expected.push_back(a[i * 2] * row[0] + a[i * 2 + 1] * row[1]);
+    }
+  lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
+  desc.grouping = LATHE_GROUPING_ROW_IDS;
+  desc.m = 5, desc.n = 2, desc.k = 2, desc.groups = 2;
+  desc.routing = routing.data();
+  desc.a.data = const_cast<float*>(a.data()), desc.b.data = const_cast<float*>(b.data()),
+  desc.d.data = d.data();
+  desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
+  desc.b.layout = LATHE_COLUMN_MAJOR;
+  desc.b.batch_stride = 4;
+  const lathe_status first = lathe_grouped_matmul(device, nullptr, &desc);
+  if (first == LATHE_OK) {
+    try_allocations({"lathe_grouped_matmul", "loaded",
+                     [&] { return lathe_grouped_matmul(device, nullptr, &desc); },
+                     [&] { std::fill(d.begin(), d.end(), NAN); }, [&] { return d == expected; }});
+  }
+  lathe_device_close(device);
+  lathe_context_destroy(context);
+  if (first == LATHE_NOT_AVAILABLE) GTEST_SKIP() << "no compiler library";
+  EXPECT_EQ(first, LATHE_OK);
+}
+
 }  // namespace
 }  // namespace lathe::fault

@@ -1,0 +1,173 @@
+// Grouped products: the class that groups share, where their slots lie, and what is refused with which reason.
+#include "request/request_grouped_matmul.h"
+
+#include <gmock/gmock.h>
+
+#include <functional>
+
+namespace lathe {
+namespace {
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument, kUnsupported = absl::StatusCode::kUnimplemented;
+
+// 4 tokens of 2 slots each, 3 groups, N 6, K 8. Its memory is never read.
+struct Grouped {
+  lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
+  float a[512] = {}, b[512] = {}, d[512] = {}, bias[32] = {};
+  int32_t routing[512] = {};
+  float weights[512] = {};
+
+  Grouped() {
+    desc.grouping = LATHE_GROUPING_INDEXED;
+    desc.m = 4, desc.n = 6, desc.k = 8, desc.groups = 3, desc.used = 2;
+    desc.routing = routing;
+    desc.a.data = a, desc.b.data = b, desc.d.data = d;
+    desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
+    desc.b.layout = LATHE_COLUMN_MAJOR;
+    desc.b.batch_stride = 6 * 8;
+    desc.d.leading_dimension = 2 * 6, desc.d.batch_stride = 6;
+  }
+  Grouped(const Grouped&) = delete;
+  absl::Status read(GroupedRequest* r, Purpose purpose = Purpose::kRun, bool is_cpu = true) const {
+    RequestContext context;
+    context.device = is_cpu ? "cpu" : "cuda:0";
+    context.is_cpu = is_cpu;
+    return read_grouped_matmul(&desc, purpose, context, nullptr, r);
+  }
+};
+
+TEST(GroupedRequest, SharesTheClassOfOneGroup) {
+  Grouped g;
+  g.desc.epilogue.bias = g.bias;
+  g.desc.epilogue.bias_dtype = LATHE_F32;
+  GroupedRequest r;
+  ASSERT_TRUE(g.read(&r).ok()) << g.read(&r);
+  EXPECT_EQ(r.member.key.problem.op, Op::kMatmul);
+  EXPECT_EQ(r.member.key.problem.n, 6);
+  EXPECT_EQ(r.member.key.problem.k, 8);
+  EXPECT_EQ(r.member.key.problem.bias, DType::kF32);
+  EXPECT_EQ(r.member.args.batch, 1);
+  EXPECT_EQ(r.slots, 8);
+  EXPECT_EQ(r.b_stride, 6 * 8 * 4);
+  EXPECT_EQ(r.bias_stride, 6 * 4);
+  EXPECT_EQ(describe(r), "grouped_matmul f32 a=n b=t m=4 n=6 k=8 groups=3 used=2 bias=f32");
+}
+
+TEST(GroupedRequest, PlacesSlots) {
+  Grouped g;
+  GroupedRequest r;
+  ASSERT_TRUE(g.read(&r).ok()) << g.read(&r);
+  EXPECT_EQ(r.inner, 2);
+  EXPECT_EQ(r.a.outer_bytes, 8 * 4);
+  EXPECT_EQ(r.a.inner_bytes, 0);  // batch_stride 0: the slots of a token share its row
+  EXPECT_EQ(r.d.outer_bytes, 12 * 4);
+  EXPECT_EQ(r.d.inner_bytes, 6 * 4);
+
+  g.desc.grouping = LATHE_GROUPING_COUNTS;
+  g.desc.used = 1;
+  g.desc.a.batch_stride = 4 * 8;
+  g.desc.d.leading_dimension = 6, g.desc.d.batch_stride = 4 * 6;
+  GroupedRequest counts;
+  ASSERT_TRUE(g.read(&counts).ok()) << g.read(&counts);
+  EXPECT_EQ(counts.inner, 4);
+  EXPECT_EQ(counts.slots, 12);
+  EXPECT_EQ(counts.a.outer_bytes, 4 * 8 * 4);
+  EXPECT_EQ(counts.a.inner_bytes, 8 * 4);
+}
+
+TEST(GroupedRequest, SumsInF32) {
+  Grouped g;
+  g.desc.router_weights = g.weights;
+  g.desc.d.dtype = LATHE_BF16;
+  g.desc.d.leading_dimension = 7;
+  GroupedRequest r;
+  ASSERT_TRUE(g.read(&r).ok()) << g.read(&r);
+  EXPECT_EQ(r.member.key.problem.d, DType::kF32);
+  EXPECT_EQ(r.sum, DType::kBF16);
+  EXPECT_EQ(r.sum_row_bytes, 7 * 2);
+  EXPECT_EQ(r.weights_stride, 2);
+}
+
+TEST(GroupedRequest, NothingToDo) {
+  for (int64_t lathe_grouped_matmul_desc::*size :
+       {&lathe_grouped_matmul_desc::m, &lathe_grouped_matmul_desc::n, &lathe_grouped_matmul_desc::groups,
+        &lathe_grouped_matmul_desc::used}) {
+    Grouped g;
+    g.desc.*size = 0;
+    g.desc.a.data = g.desc.b.data = g.desc.d.data = nullptr;
+    GroupedRequest r;
+    ASSERT_TRUE(g.read(&r).ok()) << g.read(&r);
+    EXPECT_TRUE(r.nothing_to_do);
+  }
+}
+
+TEST(GroupedRequest, WarmUpIgnoresMAndPointers) {
+  Grouped g;
+  g.desc.m = -5;
+  g.desc.a.data = g.desc.b.data = g.desc.d.data = nullptr;
+  g.desc.routing = nullptr;
+  GroupedRequest r;
+  EXPECT_TRUE(g.read(&r, Purpose::kWarm).ok()) << g.read(&r, Purpose::kWarm);
+}
+
+TEST(GroupedRequest, RefusalsNameTheCause) {
+  const struct {
+    std::function<void(Grouped&)> change;
+    absl::StatusCode code;
+    const char* cause;
+  } cases[] = {
+      {[](Grouped& g) { g.desc.m = -1; }, kInvalid, "m -1 is not in [0, 2147483647]"},
+      {[](Grouped& g) { g.desc.groups = int64_t{1} << 31; }, kInvalid, "groups 2147483648 is not in"},
+      {[](Grouped& g) { g.desc.m = 1 << 30, g.desc.used = 4; }, kInvalid, "m * used is 4294967296"},
+      {[](Grouped& g) { g.desc.grouping = static_cast<lathe_grouping>(9); }, kInvalid,
+       "grouping 9 is unknown"},
+      {[](Grouped& g) { g.desc.grouping = LATHE_GROUPING_OFFSETS; }, kInvalid, "used 2 must be 1"},
+      {[](Grouped& g) { g.desc.routing_stride = 1; }, kInvalid,
+       "routing_stride 1 is neither 0 nor at least used 2"},
+      {[](Grouped& g) { g.desc.router_weights_stride = 4; }, kInvalid, "must be 0 without router_weights"},
+      {[](Grouped& g) { g.desc.routing = nullptr; }, kInvalid, "routing is NULL"},
+      {[](Grouped& g) { g.desc.a.data = nullptr; }, kInvalid, "a is NULL"},
+      {[](Grouped& g) { g.desc.b.data = nullptr; }, kInvalid, "b is NULL"},
+      {[](Grouped& g) { g.desc.d.data = nullptr; }, kInvalid, "d is NULL"},
+      {[](Grouped& g) { g.desc.d.data = g.a; }, kInvalid, "d overlaps a"},
+      {[](Grouped& g) { g.desc.d.data = g.b; }, kInvalid, "d overlaps b"},
+      {[](Grouped& g) { g.desc.d.data = g.routing; }, kInvalid, "d overlaps routing"},
+      {[](Grouped& g) { g.desc.router_weights = g.weights, g.desc.d.data = g.weights; }, kInvalid,
+       "d overlaps router_weights"},
+      {[](Grouped& g) { g.desc.d.batch_stride = 5; }, kInvalid, "d overlaps itself"},
+      {[](Grouped& g) { g.desc.a.leading_dimension = 7; }, kInvalid, "lda 7 < k 8"},
+      {[](Grouped& g) { g.desc.b.leading_dimension = 7; }, kInvalid, "ldb 7 < k 8"},
+      {[](Grouped& g) { g.desc.struct_size = 8; }, kInvalid, "struct_size 8"},
+      {[](Grouped& g) { g.desc.epilogue.beta = 1; }, kUnsupported, "beta 1 is not 0"},
+      {[](Grouped& g) { g.desc.epilogue.residual.data = g.bias; }, kUnsupported, "no residual"},
+      {[](Grouped& g) { g.desc.a.layout = LATHE_COLUMN_MAJOR; }, kUnsupported, "a: only ROW_MAJOR"},
+      {[](Grouped& g) { g.desc.d.layout = LATHE_COLUMN_MAJOR; }, kUnsupported, "d: only ROW_MAJOR"},
+      {[](Grouped& g) { g.desc.a.dtype = g.desc.b.dtype = LATHE_I32; }, kUnsupported, "a: dtype i32"},
+      {[](Grouped& g) { g.desc.router_weights = g.weights, g.desc.d.dtype = LATHE_I32; }, kUnsupported,
+       "d: dtype i32"},
+      {[](Grouped& g) { g.desc.reserved = 1; }, kUnsupported, "reserved is not 0"}};
+  for (const auto& c : cases) {
+    Grouped g;
+    c.change(g);
+    GroupedRequest r;
+    const absl::Status status = g.read(&r);
+    EXPECT_EQ(status.code(), c.code) << status << " instead of " << c.cause;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(c.cause));
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("grouped_matmul"));
+  }
+}
+
+TEST(GroupedRequest, RefusesGpusAndTuning) {
+  Grouped g;
+  GroupedRequest r;
+  EXPECT_EQ(g.read(&r, Purpose::kRun, /*is_cpu=*/false).code(), kUnsupported);
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  tuning.candidate = 2;
+  g.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  const absl::Status status = g.read(&r);
+  EXPECT_EQ(status.code(), kUnsupported);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("lathe_tuning"));
+}
+
+}  // namespace
+}  // namespace lathe
