@@ -35,6 +35,7 @@ std::string epilogue_refusal(const ExternalRow& row, const ProblemClass& c) {
   if (c.c != DType::kNone && (!row.adds_c || c.c != c.d)) return "needs C to have the dtype of D";
   if (c.bias != DType::kNone && !has(row.bias, c.bias) && !(has(row.bias, DType::kNone) && c.bias == c.d))
     return absl::StrCat("does not support bias ", name_of(c.bias));
+  if (c.combine != Combine::kAdd) return "does not multiply by a residual";
   if (c.residual != DType::kNone && !row.adds_residual) return "does not support a residual";
   return "";
 }

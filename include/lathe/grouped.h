@@ -26,9 +26,26 @@ typedef enum lathe_grouping {
   LATHE_GROUPING_INDEXED = 3
 } lathe_grouping;
 
+/* With a gate, B holds two weights for the same rows. The product's N columns are g and u, and D's N / 2 columns are
+ * gate(g) * u. */
+typedef enum lathe_gate {
+  LATHE_GATE_NONE = 0,
+  LATHE_GATE_SILU = 1,      /* silu(g) * u, as in Llama, Qwen, Mixtral and DeepSeek */
+  LATHE_GATE_GELU = 2,      /* gelu(g) * u, with erf */
+  LATHE_GATE_GELU_TANH = 3, /* gelu(g) * u, with tanh */
+  LATHE_GATE_RELU = 4,      /* relu(g) * u */
+  /* y * sigmoid(1.702 y) * (max(min(u, 7), -7) + 1) with y = min(g, 7), as in gpt-oss */
+  LATHE_GATE_CLAMPED = 5
+} lathe_gate;
+typedef enum lathe_gate_layout {
+  LATHE_GATE_HALVES = 0,     /* g is columns 0 to N / 2 - 1 of B, u the others. A packed B needs N / 2 % 16 == 0 */
+  LATHE_GATE_INTERLEAVED = 1 /* g is the even columns, u the odd ones. B must be COLUMN_MAJOR and not packed */
+} lathe_gate_layout;
+
 /* D[row] = activation(alpha * A[row] B[g] + bias[g]) for each row that belongs to a group g, evaluated in f32 and
  * rounded once, when it is stored. With router_weights, D[t] is the sum of those rows over the slots of token t, each
- * times its weight, in f32 and in the order of the slots.
+ * times its weight, in f32 and in the order of the slots. With a gate, AB + bias are g and u, the epilogue's activation must
+ * be NONE, B must not be i8, and u is kept in f32 until g is there.
  *
  * CPU only in this version; UNSUPPORTED on GPUs. The call reads the routing, runs one lathe_matmul kernel per group with
  * the group's true number of rows, and returns. Workers take tiles of all groups from one queue. So the classes of a
@@ -37,7 +54,7 @@ typedef enum lathe_grouping {
  *
  * B[g] is a matrix of the batch b: K by N, any dtype and layout of lathe_matmul, packed layouts included (pack B with
  * `batch` set to `groups`). A and D are ROW_MAJOR. D's dtype is one that lathe_matmul has for A and B; with router_weights
- * it must be a float. Scales of an i8 A are one, or one per row of A; those of an i8 B are one per group,
+ * or a gate it must be a float. Scales of an i8 A are one, or one per row of A; those of an i8 B are one per group,
  * or one per group and column ([G][N]). A zero point of B has as many values, that of A one. The epilogue's bias has G * N
  * elements ([G][N]); its beta must be 0 and its residual NULL.
  *
@@ -52,6 +69,9 @@ typedef struct lathe_grouped_matmul_desc {
   int64_t groups;
   int64_t used; /* INDEXED: slots per token. Otherwise 1 */
   lathe_grouping grouping;
+  lathe_gate gate;
+  lathe_gate_layout gate_layout; /* HALVES without a gate */
+  uint32_t reserved;             /* must be 0 */
   const int32_t* routing;
   int64_t routing_stride; /* INDEXED: elements from a token's first slot to the next token's; 0: `used` */
   const float* router_weights;    /* INDEXED: M by used, rows router_weights_stride apart; NULL: slots are not summed */
@@ -61,13 +81,13 @@ typedef struct lathe_grouped_matmul_desc {
   lathe_determinism determinism; /* of each row: see lathe_matmul */
   lathe_miss_policy miss_policy;
   lathe_math math;
-  uint32_t reserved; /* must be 0 */
+  uint32_t reserved2; /* must be 0 */
 } lathe_grouped_matmul_desc;
-#define LATHE_GROUPED_MATMUL_DESC_INIT                                                                          \
-  {                                                                                                             \
-    sizeof(lathe_grouped_matmul_desc), NULL, 0, 0, 0, 0, 1, LATHE_GROUPING_OFFSETS, NULL, 0, NULL, 0,  \
-        LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT,     \
-        LATHE_EPILOGUE_INIT, LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT, LATHE_MATH_STRICT, 0                   \
+#define LATHE_GROUPED_MATMUL_DESC_INIT                                                                         \
+  {                                                                                                            \
+    sizeof(lathe_grouped_matmul_desc), NULL, 0, 0, 0, 0, 1, LATHE_GROUPING_OFFSETS, LATHE_GATE_NONE,           \
+        LATHE_GATE_HALVES, 0, NULL, 0, NULL, 0, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT,    \
+        LATHE_EPILOGUE_INIT, LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT, LATHE_MATH_STRICT, 0                  \
   }
 
 /* Runs a grouped product. On the CPU the stream must be NULL, and the call returns when the result is written. The costs

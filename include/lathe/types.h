@@ -106,8 +106,17 @@ typedef enum lathe_activation {
   LATHE_ACTIVATION_RELU = 1,      /* max(x, 0); NaN stays NaN */
   LATHE_ACTIVATION_GELU = 2,      /* x * 0.5 * (1 + erf(x / sqrt(2))) */
   LATHE_ACTIVATION_GELU_TANH = 3, /* x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) */
-  LATHE_ACTIVATION_SILU = 4       /* x / (1 + exp(-x)) */
+  LATHE_ACTIVATION_SILU = 4,      /* x / (1 + exp(-x)) */
+  /* The two halves of gpt-oss's gate, whose product is taken with LATHE_COMBINE_MULTIPLY. NaN stays NaN. */
+  LATHE_ACTIVATION_SILU_CLAMPED = 5,  /* y / (1 + exp(-1.702 y)) with y = min(x, 7) */
+  LATHE_ACTIVATION_CLAMP_PLUS_ONE = 6 /* max(min(x, 7), -7) + 1 */
 } lathe_activation;
+
+/* What an epilogue does with its residual. */
+typedef enum lathe_combine {
+  LATHE_COMBINE_ADD = 0,
+  LATHE_COMBINE_MULTIPLY = 1 /* a gate: silu(A B) * residual, with the residual from the product with the up weight */
+} lathe_combine;
 
 /* How much of the numeric recipe is fixed: instruction kind, order of K, split boundaries and merge order. */
 typedef enum lathe_determinism {
@@ -212,8 +221,8 @@ typedef struct lathe_operand {
 #define LATHE_OPERAND_INIT \
   { sizeof(lathe_operand), NULL, NULL, LATHE_DTYPE_NONE, LATHE_ROW_MAJOR, 0, 0, NULL, NULL, 0, 0 }
 
-/* d = activation(alpha * A B + beta * C + bias) + residual, evaluated in f32 in this order and rounded once, when it is
- * stored. beta == 0 never reads C. alpha == 0 still reads A and B, so their NaNs propagate. */
+/* d = activation(alpha * A B + beta * C + bias) + residual, or times residual (combine), evaluated in f32 in this order and
+ * rounded once, when it is stored. beta == 0 never reads C. alpha == 0 still reads A and B, so their NaNs propagate. */
 typedef struct lathe_epilogue {
   size_t struct_size;
   const lathe_chain* next;
@@ -225,11 +234,13 @@ typedef struct lathe_epilogue {
   lathe_operand residual;    /* M by N, ROW_MAJOR; data NULL: none */
   const float* alpha_device; /* reserved: must be NULL */
   const float* beta_device;  /* reserved: must be NULL */
+  lathe_combine combine;     /* MULTIPLY needs a residual */
+  uint32_t reserved;         /* must be 0 */
 } lathe_epilogue;
 #define LATHE_EPILOGUE_INIT                                                                  \
   {                                                                                          \
     sizeof(lathe_epilogue), NULL, 1.0f, 0.0f, NULL, LATHE_DTYPE_NONE, LATHE_ACTIVATION_NONE, \
-        LATHE_OPERAND_INIT, NULL, NULL                                                       \
+        LATHE_OPERAND_INIT, NULL, NULL, LATHE_COMBINE_ADD, 0                                 \
   }
 
 /* ---- Op descriptors */

@@ -87,7 +87,7 @@ Matrix row_major(const T* data, int64_t rows, int64_t columns, int64_t leading_d
   return row_major(data, DTypeOf<T>::value, rows, columns, leading_dimension, batch_stride);
 }
 
-// d = activation(alpha * A B + beta * C + bias) + residual, as in lathe_epilogue. The defaults give d = A B.
+// d = activation(alpha * A B + beta * C + bias) + residual, or times residual, as in lathe_epilogue. The defaults give d = A B.
 struct Epilogue {
   float alpha = 1.0f;
   float beta = 0.0f;
@@ -96,6 +96,7 @@ struct Epilogue {
   lathe_dtype bias_dtype = LATHE_DTYPE_NONE;
   lathe_activation activation = LATHE_ACTIVATION_NONE;
   Matrix residual;  // null data: none
+  lathe_combine combine = LATHE_COMBINE_ADD;
 };
 
 // The options of a call besides its operands.
@@ -150,6 +151,7 @@ inline lathe_matmul_desc matmul_desc(const Matrix& a, const Matrix& b, const Mat
   desc.epilogue.bias_dtype = epilogue.bias_dtype;
   desc.epilogue.activation = epilogue.activation;
   desc.epilogue.residual = epilogue.residual.operand();
+  desc.epilogue.combine = epilogue.combine;
   desc.determinism = options.determinism;
   desc.miss_policy = options.miss_policy;
   desc.dependent_launch = options.dependent_launch;

@@ -55,7 +55,7 @@ class PayloadText {
       add_any_activation();
     else
       add_activation(c_.activation);
-    if (residual != DType::kNone) add_operand("residual", out_type(m, residual), residual, "#tile");
+    if (residual != DType::kNone) add_residual(out_type(m, residual), residual);
     argument("d", out);
     if (!exact_m) index_argument("m");
     if (c_.generic) index_argument("n"), index_argument("k");
@@ -143,17 +143,29 @@ class PayloadText {
     epilogue_input("%" + name, type, name + "_in", t, map);
     value_ = binary("arith.addf", value_, widen("%" + name + "_in", t));
   }
+  void add_residual(const std::string& type, DType t) {
+    const std::string before = value_;
+    add_operand("residual", type, t, "#tile");
+    if (!c_.generic && c_.combine == Combine::kAdd) return;
+    const std::string product = binary("arith.mulf", before, widen("%residual_in", t));
+    value_ = c_.generic ? unary("arith.select %multiplies,", absl::StrCat(product, ", ", value_)) : product;
+  }
   // Computes all activations and selects the one that the launch names: a branch per vector would cost
   // more.
   void add_any_activation() {
     index_argument("form");
     absl::StrAppend(&prologue_, "    %activation_at = arith.constant ", Form::kActivation,
-                    " : index\n    %activation_mask = arith.constant ", (1 << Form::kBits) - 1,
+                    " : index\n    %activation_mask = arith.constant ",
+                    (1 << (Form::kCombine - Form::kActivation)) - 1,
                     " : index\n    %shifted = arith.shrui %form, %activation_at : index\n",
-                    "    %activation = arith.andi %shifted, %activation_mask : index\n");
+                    "    %activation = arith.andi %shifted, %activation_mask : index\n",
+                    "    %combine_bit = arith.constant ", 1 << Form::kCombine,
+                    " : index\n    %combine = arith.andi %form, %combine_bit : index\n",
+                    "    %multiplies = arith.cmpi eq, %combine, %combine_bit : index\n");
     const std::string x = value_;
     std::string taken = x;
-    for (Activation a : {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh, Activation::kSilu}) {
+    for (Activation a : {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh, Activation::kSilu,
+                         Activation::kSiluClamped, Activation::kClampPlusOne}) {
       const std::string is = absl::StrCat("%is_", name_of(a));
       absl::StrAppend(&prologue_, "    ", is, "_number = arith.constant ", static_cast<int32_t>(a),
                       " : index\n    ", is, " = arith.cmpi eq, %activation, ", is, "_number : index\n");
@@ -185,6 +197,18 @@ class PayloadText {
       case Activation::kSilu: {
         std::string power = unary("math.exp", unary("arith.negf", x));
         value_ = binary("arith.divf", x, binary("arith.addf", literal("1.0"), power));
+        return;
+      }
+      case Activation::kSiluClamped: {
+        std::string least = binary("arith.minimumf", x, literal("7.0"));
+        std::string power = unary("math.exp", binary("arith.mulf", least, literal("-1.702")));
+        value_ = binary("arith.divf", least, binary("arith.addf", literal("1.0"), power));
+        return;
+      }
+      case Activation::kClampPlusOne: {
+        std::string clamped =
+            binary("arith.maximumf", binary("arith.minimumf", x, literal("7.0")), literal("-7.0"));
+        value_ = binary("arith.addf", clamped, literal("1.0"));
         return;
       }
     }

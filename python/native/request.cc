@@ -15,7 +15,9 @@ const Named kActivations[] = {{"none", LATHE_ACTIVATION_NONE},
                               {"relu", LATHE_ACTIVATION_RELU},
                               {"gelu", LATHE_ACTIVATION_GELU},
                               {"gelu_tanh", LATHE_ACTIVATION_GELU_TANH},
-                              {"silu", LATHE_ACTIVATION_SILU}};
+                              {"silu", LATHE_ACTIVATION_SILU},
+                              {"silu_clamped", LATHE_ACTIVATION_SILU_CLAMPED},
+                              {"clamp_plus_one", LATHE_ACTIVATION_CLAMP_PLUS_ONE}};
 const Named kMath[] = {{"strict", LATHE_MATH_STRICT},
                        {"tf32", LATHE_MATH_TF32},
                        {"int8", LATHE_MATH_INT8},

@@ -27,7 +27,9 @@ lathe_status lathe_manifest_add_grouped_matmul(lathe_manifest* manifest, const c
     lathe::GroupedRequest weight;
     LATHE_RETURN_IF_ERROR(
         lathe::read_grouped_matmul(desc, lathe::Purpose::kWarm, lathe::kAnyDevice, nullptr, &weight));
-    return lathe::add_weight(kCall, weight.member, m_max, name, &manifest->manifest);
+    LATHE_RETURN_IF_ERROR(lathe::add_weight(kCall, weight.product.request, m_max, name, &manifest->manifest));
+    if (!weight.up) return absl::OkStatus();
+    return lathe::add_weight(kCall, weight.up->request, m_max, name, &manifest->manifest);
   });
 }
 

@@ -105,8 +105,17 @@ constexpr double bytes_per_element(DType t) {
   return static_cast<double>(size_of(t)) / static_cast<double>(block_elements(t));
 }
 
-// The values equal those of lathe_activation, lathe_determinism and lathe_math.
-enum class Activation : int32_t { kNone = 0, kRelu = 1, kGelu = 2, kGeluTanh = 3, kSilu = 4 };
+// The values equal those of lathe_activation, lathe_combine, lathe_determinism and lathe_math.
+enum class Activation : int16_t {
+  kNone = 0,
+  kRelu = 1,
+  kGelu = 2,
+  kGeluTanh = 3,
+  kSilu = 4,
+  kSiluClamped = 5,
+  kClampPlusOne = 6
+};
+enum class Combine : int16_t { kAdd = 0, kMultiply = 1 };
 enum class Determinism : int32_t { kFast = 0, kRunToRun = 1, kBatchInvariant = 2 };
 enum class Math : int32_t { kStrict = 0, kTf32 = 1, kInt8 = 2, kBf16 = 3 };
 
@@ -114,10 +123,12 @@ enum class Math : int32_t { kStrict = 0, kTf32 = 1, kInt8 = 2, kBf16 = 3 };
 // value. The parsers return false on an unknown name and leave *out unchanged.
 absl::string_view name_of(DType t);
 absl::string_view name_of(Activation a);
+absl::string_view name_of(Combine c);
 absl::string_view name_of(Determinism d);
 absl::string_view name_of(Math m);
 bool parse(absl::string_view name, DType* out);
 bool parse(absl::string_view name, Activation* out);
+bool parse(absl::string_view name, Combine* out);
 bool parse(absl::string_view name, Determinism* out);
 bool parse(absl::string_view name, Math* out);
 

@@ -25,7 +25,8 @@ inline const std::vector<std::string> kMaths = {"strict", "tf32", "int8", "bf16"
 // In the order of lathe_dependent_launch.
 inline const std::vector<std::string> kDependentLaunches = {"off", "on", "constant_b"};
 // In the order of lathe_activation.
-inline const std::vector<std::string> kActivations = {"none", "relu", "gelu", "gelu_tanh", "silu"};
+inline const std::vector<std::string> kActivations = {"none", "relu",         "gelu",          "gelu_tanh",
+                                                      "silu", "silu_clamped", "clamp_plus_one"};
 // The index has bit 0 set if A is transposed and bit 1 if B is.
 inline const std::vector<std::string> kLayouts = {"nn", "tn", "nt", "tt"};
 

@@ -17,7 +17,7 @@ namespace {
 const std::vector<std::string> kInPlace = {"none", "c", "residual"};
 const std::vector<std::string> kBroadcasts = {"none", "a", "b", "ab"};
 
-constexpr char kEpilogueSyntax[] = "alpha=X,beta=X,bias,relu|gelu|gelu_tanh|silu,residual";
+constexpr char kEpilogueSyntax[] = "alpha=X,beta=X,bias,relu|gelu|gelu_tanh|silu,residual|multiply";
 
 absl::Status parse_epilogue(const std::string& text, reference::MatmulRequest* r) {
   std::set<std::string> kinds;
@@ -31,12 +31,17 @@ absl::Status parse_epilogue(const std::string& text, reference::MatmulRequest* r
     if (word.rfind("beta=", 0) == 0 && absl::SimpleAtof(word.substr(5), &r->beta)) continue;
     if (word == "bias") {
       r->bias = true;
-    } else if (word == "residual") {
+    } else if (word == "residual" || word == "multiply") {
+      if (r->residual)
+        return absl::InvalidArgumentError(
+            absl::StrCat("--epilogue ", text, ": residual and multiply are the same operand; name one"));
       r->residual = true;
+      r->multiply = word == "multiply";
     } else if (activation != kActivations.end()) {
       r->activation = static_cast<lathe_activation>(activation - kActivations.begin());
     } else {
-      const std::string name = nearest(word, {"bias", "residual", "relu", "gelu", "gelu_tanh", "silu"});
+      const std::string name =
+          nearest(word, {"bias", "residual", "multiply", "relu", "gelu", "gelu_tanh", "silu"});
       return absl::InvalidArgumentError(
           absl::StrCat("--epilogue takes a list like ", kEpilogueSyntax, ", not '", word, "'",
                        name.empty() ? "" : absl::StrCat("; did you mean '", name, "'?")));
@@ -52,7 +57,7 @@ std::string epilogue_text(const reference::MatmulRequest& r) {
   if (r.beta != 0) parts.push_back(absl::StrFormat("beta=%.9g", r.beta));
   if (r.bias) parts.push_back("bias");
   if (r.activation != LATHE_ACTIVATION_NONE) parts.push_back(kActivations[r.activation]);
-  if (r.residual) parts.push_back("residual");
+  if (r.residual) parts.push_back(r.multiply ? "multiply" : "residual");
   return absl::StrJoin(parts, ",");
 }
 
@@ -97,7 +102,9 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
           kLayout,
           {"batch", "N", "number of matmuls in the batch (default: 1)"},
           {"epilogue", "LIST",
-           "comma-separated: alpha=X, beta=X, bias, residual, and one of relu, gelu, gelu_tanh, silu"},
+           "comma-separated: alpha=X, beta=X, bias, residual, multiply (a residual that D is multiplied by), "
+           "and one of relu, "
+           "gelu, gelu_tanh, silu, silu_clamped, clamp_plus_one"},
           kDeterminism,
           kDependentLaunch,
           kPadding,
@@ -175,6 +182,7 @@ lathe_matmul_desc descriptor(const reference::MatmulRequest& r, lathe_tuning* tu
   desc.epilogue.alpha = r.alpha;
   desc.epilogue.beta = r.beta;
   desc.epilogue.activation = r.activation;
+  if (r.multiply) desc.epilogue.combine = LATHE_COMBINE_MULTIPLY;
   if (r.bias) {
     desc.epilogue.bias = present();
     desc.epilogue.bias_dtype = r.out_dtype;

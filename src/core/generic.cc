@@ -14,9 +14,10 @@ bool stores_exact_sums(const ProblemClass& c) { return c.op == Op::kMatmul && c.
 
 int64_t form_of(const ProblemClass& c) {
   return int64_t{c.trans_a} << Form::kTransA | int64_t{c.trans_b} << Form::kTransB |
-         static_cast<int64_t>(c.activation) << Form::kActivation | field(Form::kC, c.c) |
-         field(Form::kD, c.d) | field(Form::kBias, c.bias) | field(Form::kResidual, c.residual) |
-         field(Form::kLogits, c.logits) | field(Form::kValues, c.wants_values ? DType::kF32 : DType::kNone);
+         static_cast<int64_t>(c.activation) << Form::kActivation |
+         static_cast<int64_t>(c.combine) << Form::kCombine | field(Form::kC, c.c) | field(Form::kD, c.d) |
+         field(Form::kBias, c.bias) | field(Form::kResidual, c.residual) | field(Form::kLogits, c.logits) |
+         field(Form::kValues, c.wants_values ? DType::kF32 : DType::kNone);
 }
 
 ProblemClass generic_class_of(const ProblemClass& c) {

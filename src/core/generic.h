@@ -12,12 +12,13 @@
 
 namespace lathe {
 
-// The first bit of each field of `form`. Dtypes and the activation take kBits each and hold the value of
-// their enum (dtype none: no such operand). Layouts take one bit (1: COLUMN_MAJOR).
+// The first bit of each field of `form`. Dtypes take kBits each and hold the value of their enum (dtype none:
+// no such operand); so does the activation, in the bits below kCombine. Layouts and `combine` take one bit (1:
+// COLUMN_MAJOR, multiply).
 struct Form {
   static constexpr int kBits = 4;
-  static constexpr int kTransA = 0, kTransB = 1, kActivation = 4, kC = 8, kD = 12, kBias = 16, kResidual = 20,
-                       kLogits = 24, kValues = 28;
+  static constexpr int kTransA = 0, kTransB = 1, kActivation = 4, kCombine = 7, kC = 8, kD = 12, kBias = 16,
+                       kResidual = 20, kLogits = 24, kValues = 28;
 };
 int64_t form_of(const ProblemClass& c);
 

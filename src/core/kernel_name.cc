@@ -47,7 +47,7 @@ std::string epilogue(const ProblemClass& c) {
   };
   operand("c", c.c);
   operand("bias", c.bias);
-  operand("res", c.residual);
+  operand(c.combine == Combine::kAdd ? "res" : "times", c.residual);
   if (c.activation != Activation::kNone) absl::StrAppend(&out, "_", name_of(c.activation));
   if (returns_indices(c.op)) absl::StrAppend(&out, "_", name_of(c.d), c.wants_values ? "_val" : "");
   return out;

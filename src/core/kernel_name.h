@@ -19,7 +19,7 @@ namespace lathe {
 //                D's dtype and "p" with the upper half of the program's digest.
 //   layouts      of A and B: "n" ROW_MAJOR, "t" COLUMN_MAJOR, "p" packed
 //   sizes        the range of M (argmax: of the row length), N and K; "generic" for a generic kernel
-//   epilogue     "cf32", "biasf32", "resf32", the activation; for the argmax ops the index dtype and "val"
+//   epilogue     "cf32", "biasf32", "resf32" or "timesf32", the activation; for the argmax ops the index dtype and "val"
 //                if values are written
 //   determinism  "rr" run_to_run, "bi" batch_invariant
 //   math         "tf32", "int8", "bf16"

@@ -97,6 +97,7 @@ absl::Status check_elementwise(const ProblemClass& c) {
 absl::Status check_indices(const ProblemClass& c) {
   LATHE_RETURN_IF_ERROR(expect_absent("c", c.c == DType::kNone));
   LATHE_RETURN_IF_ERROR(expect_absent("residual", c.residual == DType::kNone));
+  LATHE_RETURN_IF_ERROR(expect_absent("combine", c.combine == Combine::kAdd));
   return expect_absent("activation", c.activation == Activation::kNone);
 }
 

@@ -114,18 +114,19 @@ Json to_json(const ProblemClass& c) {
   return json_object("op", text(name_of(c.op)), "a", text(name_of(c.a)), "b", text(name_of(c.b)), "c",
                      text(name_of(c.c)), "d", text(name_of(c.d)), "bias", text(name_of(c.bias)), "residual",
                      text(name_of(c.residual)), "trans_a", c.trans_a, "trans_b", c.trans_b, "activation",
-                     text(name_of(c.activation)), "determinism", text(name_of(c.determinism)), "alignment",
-                     static_cast<int32_t>(c.alignment), "wants_values", c.wants_values, "packed_b",
-                     c.packed_b, "math", text(name_of(c.math)), "logits", text(name_of(c.logits)), "generic",
-                     c.generic, "dependent_launch", static_cast<int32_t>(c.dependent_launch), "scale_a",
-                     static_cast<int32_t>(c.scale_a), "scale_b", static_cast<int32_t>(c.scale_b), "zero_a",
-                     c.zero_a, "zero_b", static_cast<int32_t>(c.zero_b), "n", c.n, "k", c.k, "m_lo", c.m_lo,
-                     "m_hi", c.m_hi, "row_lo", c.row_lo, "row_hi", c.row_hi, "program", digest_text(c));
+                     text(name_of(c.activation)), "combine", text(name_of(c.combine)), "determinism",
+                     text(name_of(c.determinism)), "alignment", static_cast<int32_t>(c.alignment),
+                     "wants_values", c.wants_values, "packed_b", c.packed_b, "math", text(name_of(c.math)),
+                     "logits", text(name_of(c.logits)), "generic", c.generic, "dependent_launch",
+                     static_cast<int32_t>(c.dependent_launch), "scale_a", static_cast<int32_t>(c.scale_a),
+                     "scale_b", static_cast<int32_t>(c.scale_b), "zero_a", c.zero_a, "zero_b",
+                     static_cast<int32_t>(c.zero_b), "n", c.n, "k", c.k, "m_lo", c.m_lo, "m_hi", c.m_hi,
+                     "row_lo", c.row_lo, "row_hi", c.row_hi, "program", digest_text(c));
 }
 
 absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
   return read_json("problem class", [&] {
-    expect_fields(j, 29);
+    expect_fields(j, 30);
     ProblemClass c;
     c.op = op_field(j);
     c.a = enum_field<DType>(j, "a");
@@ -137,6 +138,7 @@ absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
     c.trans_a = int_field(j, "trans_a", 0, 1);
     c.trans_b = int_field(j, "trans_b", 0, 1);
     c.activation = enum_field<Activation>(j, "activation");
+    c.combine = enum_field<Combine>(j, "combine");
     c.determinism = enum_field<Determinism>(j, "determinism");
     c.alignment = static_cast<Alignment>(int_field(j, "alignment", 0, 2));
     c.wants_values = static_cast<int16_t>(int_field(j, "wants_values", 0, 1));
@@ -191,7 +193,8 @@ std::string describe(const ProblemClass& c, const Dims& dims) {
   if (c.c != DType::kNone) absl::StrAppend(&text, " c=", name_of(c.c));
   if (c.bias != DType::kNone) absl::StrAppend(&text, " bias=", name_of(c.bias));
   if (c.activation != Activation::kNone) absl::StrAppend(&text, " ", name_of(c.activation));
-  if (c.residual != DType::kNone) absl::StrAppend(&text, " residual=", name_of(c.residual));
+  if (c.residual != DType::kNone)
+    absl::StrAppend(&text, c.combine == Combine::kAdd ? " residual=" : " times=", name_of(c.residual));
   if (c.math != Math::kStrict) absl::StrAppend(&text, " math=", name_of(c.math));
   return text;
 }

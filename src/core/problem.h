@@ -54,6 +54,7 @@ struct ProblemClass {
   int32_t trans_a = 0;            // 1: stored COLUMN_MAJOR
   int32_t trans_b = 0;
   Activation activation = Activation::kNone;
+  Combine combine = Combine::kAdd;  // what happens to the residual
   Determinism determinism = Determinism::kFast;
   Alignment alignment = Alignment::kElement;
   int16_t wants_values = 0;  // argmax, matmul_argmax

@@ -69,6 +69,8 @@ ClassDefect check_dtypes(const ProblemClass& c, const Product& p, Devices device
   }
   for (const auto& [field, dtype] : {std::pair{"c", c.c}, {"bias", c.bias}, {"residual", c.residual}})
     if (dtype != DType::kNone && !kFloats.has(dtype)) return not_one_of(field, dtype, kFloats);
+  if (c.combine == Combine::kMultiply && c.residual == DType::kNone)
+    return {"combine", kInvalid, "multiply needs a residual"};
   if (!takes_math(c.math, c.a, c.b))
     return {"math", kInvalid,
             absl::StrCat(name_of(c.math), " does not apply to ", name_of(c.a), " by ", name_of(c.b),

@@ -16,6 +16,8 @@ float activate(Activation activation, float x) {
     case Activation::kGeluTanh:
       return x * 0.5f * (1.0f + std::tanh(0.79788456080286536f * (x + 0.044715f * x * x * x)));
     case Activation::kSilu: return x / (1.0f + std::exp(-x));
+    case Activation::kSiluClamped: x = x > 7.0f ? 7.0f : x; return x / (1.0f + std::exp(-1.702f * x));
+    case Activation::kClampPlusOne: return (x > 7.0f ? 7.0f : x < -7.0f ? -7.0f : x) + 1.0f;
   }
   return x;
 }
@@ -58,7 +60,9 @@ void run_empty_product(const ProblemClass& problem, const ArgumentBlock& args) {
         if (problem.bias != DType::kNone) x += load_number(args.bias, j, problem.bias);
         x = activate(problem.activation, x);
         if (problem.residual != DType::kNone) {
-          x += load_number(args.residual, b * args.stride_r + i * args.ldr + j, problem.residual);
+          const float residual =
+              load_number(args.residual, b * args.stride_r + i * args.ldr + j, problem.residual);
+          x = problem.combine == Combine::kAdd ? x + residual : x * residual;
         }
         store_number(args.d, b * args.stride_d + i * args.ldd + j, problem.d, x);
       }

@@ -60,8 +60,9 @@ struct GroupedRun {
     const GroupedRequest& r = run.request;
     const int64_t end = std::min((index + 1) * kRowsPerTask, r.m);
     for (int64_t t = index * kRowsPerTask; t < end; ++t) {
-      const WeightedRows rows = {reinterpret_cast<const float*>(run.scattered.buffer), r.member.dims.n,
-                                 run.row_of_slot + t * r.used, r.weights + t * r.weights_stride, r.used};
+      const WeightedRows rows = {reinterpret_cast<const float*>(run.scattered.buffer),
+                                 r.product.request.dims.n, run.row_of_slot + t * r.used,
+                                 r.weights + t * r.weights_stride, r.used};
       sum_rows(rows, r.sum, r.d_data + t * r.sum_row_bytes);
     }
   }
@@ -86,19 +87,29 @@ bool has_pitch(const GroupedRun& run, const Routing& routing, const RoutedGroup&
 // The memory of a call: members, then the slots of copied rows, then the rows. Sized for the case that every row is
 // copied, because the system backs no page that is not touched.
 struct Memory {
-  Memory(const GroupedRequest& r, const Routing& routing, size_t a_row, size_t d_row) {
+  Memory(const GroupedRequest& r, const Routing& routing) {
     int64_t rows = 0;
     for (int64_t i = 0; i < routing.count; ++i) rows += routing.groups[i].count;
-    const auto n = static_cast<size_t>(rows);
-    const size_t index = whole_lines(static_cast<size_t>(std::max(rows, r.slots)) * sizeof(int32_t));
-    slots_at = whole_lines(static_cast<size_t>(routing.count) * sizeof(MemberLaunch));
-    d_slots_at = slots_at + index;
-    scales_at = d_slots_at + index;
-    a_at = scales_at + whole_lines(n * sizeof(float));
-    d_at = a_at + whole_lines(n * a_row);
-    bytes = d_at + n * d_row;
+    const ProblemClass& c = r.product.request.key.problem;
+    const auto n = static_cast<size_t>(rows), columns = static_cast<size_t>(c.n),
+               depth = static_cast<size_t>(c.k);
+    const size_t slots = static_cast<size_t>(std::max(rows, r.slots)) * sizeof(int32_t);
+    const auto take = [&](size_t size) {
+      const size_t at = bytes;
+      bytes += whole_lines(size);
+      return at;
+    };
+    take(static_cast<size_t>(routing.count) * sizeof(MemberLaunch));
+    a_slots_at = take(slots);
+    d_slots_at = take(slots);
+    scales_at = take(n * sizeof(float));
+    a_at = take(n * depth * size_of(c.a));
+    d_at = take(n * columns * size_of(c.d));
+    if (!r.up) return;
+    up_at = take(n * columns * sizeof(float));
+    bias_at = take(static_cast<size_t>(routing.count) * columns * size_of(c.bias));
   }
-  size_t slots_at, d_slots_at, scales_at, a_at, d_at, bytes;
+  size_t a_slots_at = 0, d_slots_at = 0, scales_at = 0, a_at = 0, d_at = 0, up_at = 0, bias_at = 0, bytes = 0;
 };
 
 // Finds the kernel for groups of `rows` rows; on a miss the policy decides.
@@ -118,81 +129,107 @@ int64_t scale_row(const GroupedRequest& r, int64_t slot) {
 
 class GroupedLaunch {
  public:
-  GroupedLaunch(lathe_device& device, GroupedRequest& request, const Routing& routing, const Memory& memory,
-                char* base)
+  GroupedLaunch(lathe_device& device, const GroupedRequest& request, const Routing& routing,
+                const Memory& memory, char* base)
       : device_(device), r_(request), routing_(routing), run_{request, {}, {}, nullptr} {
     members_ = reinterpret_cast<MemberLaunch*>(base);
-    const ProblemClass& c = r_.member.key.problem;
-    run_.gathered = {base + memory.a_at, static_cast<size_t>(r_.member.dims.k) * size_of(c.a),
-                     reinterpret_cast<int32_t*>(base + memory.slots_at), 0};
-    run_.scattered = {base + memory.d_at, static_cast<size_t>(r_.member.dims.n) * size_of(c.d),
+    const ProblemClass& c = r_.product.request.key.problem;
+    run_.gathered = {base + memory.a_at, static_cast<size_t>(c.k) * size_of(c.a),
+                     reinterpret_cast<int32_t*>(base + memory.a_slots_at), 0};
+    run_.scattered = {base + memory.d_at, static_cast<size_t>(c.n) * size_of(c.d),
                       reinterpret_cast<int32_t*>(base + memory.d_slots_at), 0};
     scales_ = reinterpret_cast<float*>(base + memory.scales_at);
+    up_ = reinterpret_cast<float*>(base + memory.up_at);
+    bias_ = base + memory.bias_at;
     if (!r_.is_summed()) return;
     run_.row_of_slot = run_.scattered.slots;
     std::fill_n(run_.row_of_slot, r_.slots, -1);
   }
 
   absl::Status run() {
-    Request member = r_.member;
-    const DispatchEntry* entry = nullptr;
-    for (int64_t i = 0; i < routing_.count; ++i) {
-      const RoutedGroup& group = routing_.groups[i];
-      MemberLaunch& launch = *new (members_ + i) MemberLaunch;
-      fill_arguments(group, &launch.args);
-      if (r_.member.empty_product) continue;
-      const Bucket bucket = {member.key.problem.m_lo, member.key.problem.m_hi};
-      if (entry == nullptr || group.count < bucket.lo || group.count > bucket.hi) {
-        LATHE_ASSIGN_OR_RETURN(entry, find_entry(device_, member, group.count));
-      } else {
-        member.dims.m = group.count;
-        device_.context.counters.dispatch_hits.add();
-      }
-      launch.kernel = entry->kernel;
-      launch.dims = member.dims;
-      launch.config = launch_config_for(*entry, member);
-      launch.args.splits = launch.config.splits;
-      launch.args.k_chunk = launch.config.k_chunk;
-      if (entry->key.problem.generic != 0) launch.args.form = form_of(member.key.problem);
+    for (int64_t i = 0; i < routing_.count; ++i)
+      place_a(routing_.groups[i], &(new (members_ + i) MemberLaunch)->args);
+    HostStep gather;
+    if (run_.gathered.count > 0) gather = {GroupedRun::gather, &run_, tasks_of(run_.gathered.count)};
+    if (r_.up) {
+      float* row = up_;
+      LATHE_RETURN_IF_ERROR(prepare(*r_.up, [&](const RoutedGroup& group, ArgumentBlock* args) {
+        args->d = row;
+        args->ldd = args->n;
+        row += group.count * int64_t{args->n};
+      }));
+      LATHE_RETURN_IF_ERROR(launch(r_.up->request, gather, {}));
+      gather = {};
     }
-    return launch();
+    const float* row = up_;
+    LATHE_RETURN_IF_ERROR(prepare(r_.product, [&](const RoutedGroup& group, ArgumentBlock* args) {
+      place_d(group, args);
+      if (!r_.up) return;
+      args->residual = const_cast<float*>(row);
+      args->ldr = args->n;
+      row += group.count * int64_t{args->n};
+    }));
+    HostStep finish;
+    if (r_.is_summed())
+      finish = {GroupedRun::sum, &run_, tasks_of(r_.m)};
+    else if (run_.scattered.count > 0)
+      finish = {GroupedRun::scatter, &run_, tasks_of(run_.scattered.count)};
+    return launch(r_.product.request, gather, finish);
   }
 
  private:
-  // Where the group's rows are read and written. Rows without a common pitch go through the buffers.
-  void fill_arguments(const RoutedGroup& group, ArgumentBlock* args) {
-    const ProblemClass& c = r_.member.key.problem;
-    *args = r_.member.args;
+  // Where the group's rows of A are. Rows without a common pitch go through the buffer.
+  void place_a(const RoutedGroup& group, ArgumentBlock* args) {
+    const ProblemClass& c = r_.product.request.key.problem;
+    const auto bytes = static_cast<int64_t>(size_of(c.a));
     args->m = group.count;
-    const auto a_bytes = static_cast<int64_t>(size_of(c.a)), d_bytes = static_cast<int64_t>(size_of(c.d));
+    if (c.scale_a == Scale::kPerChannel) args->scale_a = take_scales(group);
+    if (r_.a_data == nullptr) return;
     int64_t pitch = 0;
-    if (r_.a_data != nullptr) {
-      if (has_pitch(run_, routing_, group, r_.a, r_.member.dims.k * a_bytes, &pitch)) {
-        args->a = const_cast<char*>(run_.a_row(routing_.slot(group, 0)));
-        args->lda = pitch / a_bytes;
-      } else {
-        args->a = take_rows(group, &run_.gathered);
-        args->lda = r_.member.dims.k;
-      }
-      args->b = const_cast<char*>(r_.b_data + group.group * r_.b_stride);
+    if (has_pitch(run_, routing_, group, r_.a, c.k * bytes, &pitch)) {
+      args->a = const_cast<char*>(run_.a_row(routing_.slot(group, 0)));
+      args->lda = pitch / bytes;
+    } else {
+      args->a = take_rows(group, &run_.gathered);
+      args->lda = c.k;
     }
+  }
+  // The same for D.
+  void place_d(const RoutedGroup& group, ArgumentBlock* args) {
+    const ProblemClass& c = r_.product.request.key.problem;
+    const auto bytes = static_cast<int64_t>(size_of(c.d));
+    int64_t pitch = 0;
+    args->ldd = c.n;
     if (r_.is_summed()) {
       args->d = take_sum_rows(group);
-      args->ldd = r_.member.dims.n;
-    } else if (has_pitch(run_, routing_, group, r_.d, r_.member.dims.n * d_bytes, &pitch)) {
+    } else if (has_pitch(run_, routing_, group, r_.d, c.n * bytes, &pitch)) {
       args->d = run_.d_row(routing_.slot(group, 0));
-      args->ldd = pitch / d_bytes;
+      args->ldd = pitch / bytes;
     } else {
       args->d = take_rows(group, &run_.scattered);
-      args->ldd = r_.member.dims.n;
     }
-    if (r_.bias != nullptr) args->bias = const_cast<char*>(r_.bias + group.group * r_.bias_stride);
-    if (c.scale_a == Scale::kPerChannel) args->scale_a = take_scales(group);
-    const auto of_group = [&](void* data, int64_t stride) {
-      return static_cast<char*>(data) + group.group * stride;
+  }
+  void place_weights(const GroupProduct& product, int64_t index, ArgumentBlock* args) {
+    const int64_t group = routing_.groups[index].group;
+    const auto of_group = [&](const void* data, int64_t stride) {
+      return data == nullptr ? nullptr : const_cast<char*>(static_cast<const char*>(data)) + group * stride;
     };
-    if (args->scale_b != nullptr) args->scale_b = of_group(args->scale_b, r_.scale_b_stride);
-    if (args->zero_b != nullptr) args->zero_b = of_group(args->zero_b, r_.zero_b_stride);
+    if (r_.b_data != nullptr) args->b = of_group(r_.b_data + product.b_offset, r_.b_stride);
+    args->scale_b = of_group(product.request.args.scale_b, r_.scale_b_stride);
+    args->zero_b = of_group(product.request.args.zero_b, r_.zero_b_stride);
+    if (r_.bias == nullptr) return;
+    const size_t size = size_of(product.request.key.problem.bias);
+    const char* const first =
+        of_group(r_.bias, r_.bias_stride) + static_cast<size_t>(product.first_column) * size;
+    args->bias =
+        product.column_step == 1 ? const_cast<char*>(first) : every_other(first, index, args->n, size);
+  }
+  // Copies `count` elements, two apart, to the bias of the group.
+  char* every_other(const char* from, int64_t index, int64_t count, size_t size) {
+    char* const to = bias_ + static_cast<size_t>(index * count) * size;
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(to + static_cast<size_t>(i) * size, from + static_cast<size_t>(2 * i) * size, size);
+    return to;
   }
 
   char* take_rows(const RoutedGroup& group, RowCopies* rows) {
@@ -210,42 +247,71 @@ class GroupedLaunch {
   }
   float* take_scales(const RoutedGroup& group) {
     float* const first = scales_;
-    const auto* scales = static_cast<const float*>(r_.member.args.scale_a);
+    const auto* scales = static_cast<const float*>(r_.product.request.args.scale_a);
     for (int64_t i = 0; i < group.count; ++i) *scales_++ = scales[scale_row(r_, routing_.slot(group, i))];
     return first;
   }
 
-  absl::Status launch() {
-    JointLaunch joint{members_, routing_.count, {}, {}};
-    if (run_.gathered.count > 0) joint.before = {GroupedRun::gather, &run_, tasks_of(run_.gathered.count)};
-    if (r_.is_summed())
-      joint.after = {GroupedRun::sum, &run_, tasks_of(r_.m)};
-    else if (run_.scattered.count > 0)
-      joint.after = {GroupedRun::scatter, &run_, tasks_of(run_.scattered.count)};
-    if (!r_.member.empty_product) return device_.driver->launch_jointly(joint);
-    for (int64_t i = 0; i < routing_.count; ++i) run_empty_product(r_.member.key.problem, members_[i].args);
-    joint.count = 0;
+  // Finds the kernels of all groups and fills their arguments; those of A are there already. `place` sets those of D.
+  template <typename Place>
+  absl::Status prepare(const GroupProduct& product, const Place& place) {
+    Request request = product.request;
+    const DispatchEntry* entry = nullptr;
+    for (int64_t i = 0; i < routing_.count; ++i) {
+      const RoutedGroup& group = routing_.groups[i];
+      MemberLaunch& launch = members_[i];
+      const ArgumentBlock of_a = launch.args;
+      launch.args = product.request.args;
+      launch.args.m = of_a.m;
+      launch.args.a = of_a.a;
+      launch.args.lda = of_a.lda;
+      if (of_a.scale_a != nullptr) launch.args.scale_a = of_a.scale_a;
+      place_weights(product, i, &launch.args);
+      place(group, &launch.args);
+      if (request.empty_product) continue;
+      if (const ProblemClass& c = request.key.problem;
+          entry == nullptr || group.count < c.m_lo || group.count > c.m_hi) {
+        LATHE_ASSIGN_OR_RETURN(entry, find_entry(device_, request, group.count));
+      } else {
+        request.dims.m = group.count;
+        device_.context.counters.dispatch_hits.add();
+      }
+      launch.kernel = entry->kernel;
+      launch.dims = request.dims;
+      launch.config = launch_config_for(*entry, request);
+      launch.args.splits = launch.config.splits;
+      launch.args.k_chunk = launch.config.k_chunk;
+      if (entry->key.problem.generic != 0) launch.args.form = form_of(request.key.problem);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status launch(const Request& request, const HostStep& before, const HostStep& after) {
+    JointLaunch joint{members_, routing_.count, before, after};
+    if (request.empty_product) {
+      for (int64_t i = 0; i < routing_.count; ++i) run_empty_product(request.key.problem, members_[i].args);
+      joint.count = 0;
+    }
     return device_.driver->launch_jointly(joint);
   }
 
   lathe_device& device_;
-  GroupedRequest& r_;
+  const GroupedRequest& r_;
   const Routing& routing_;
   GroupedRun run_;
   MemberLaunch* members_;
-  float* scales_;
+  float *scales_, *up_;
+  char* bias_;
 };
 
 absl::Status run(lathe_device& device, GroupedRequest& request) {
-  // The products of a group belong to no single call of a library.
-  if (external_choice(device, request.member.key).use != ExternalUse::kOff)
-    request.member.key.external = ExternalUse::kOff;
+  // Libraries cannot join other launches.
+  DispatchKey& key = request.product.request.key;
+  if (external_choice(device, key).use != ExternalUse::kOff) key.external = ExternalUse::kOff;
+  if (request.up) request.up->request.key.external = key.external;
   return device.driver->with_host_memory(routing_bytes(request), [&](char* routing_memory) {
     Routing routing;
     LATHE_RETURN_IF_ERROR(route(request, routing_memory, &routing));
-    const ProblemClass& c = request.member.key.problem;
-    const Memory memory(request, routing, static_cast<size_t>(request.member.dims.k) * size_of(c.a),
-                        static_cast<size_t>(request.member.dims.n) * size_of(c.d));
+    const Memory memory(request, routing);
     return device.driver->with_host_memory(memory.bytes, [&](char* base) {
       return GroupedLaunch(device, request, routing, memory, base).run();
     });

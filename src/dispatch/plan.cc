@@ -38,6 +38,8 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
   if (c.residual != planned.residual) {
     return other_class("residual", name_of(c.residual), name_of(planned.residual));
   }
+  if (c.combine != planned.combine)
+    return other_class("epilogue.combine", name_of(c.combine), name_of(planned.combine));
   if (c.trans_a != planned.trans_a)
     return other_class("a.layout", layout(c.trans_a), layout(planned.trans_a));
   if (c.trans_b != planned.trans_b)

@@ -60,26 +60,43 @@ void copy_row(const Operand& from, const RowAt& at, Operand* to, int64_t row) {
   for (int64_t j = 0; j < s.columns; ++j) to->copy(0, row, j, first_of(from), start + j);
 }
 
-// One matrix of a batch as an operand of its own.
-Operand matrix_of(const Operand& batch, int64_t index) {
+// Columns first, first + step and so on of a matrix of a batch, as an operand of their own.
+struct Columns {
+  int64_t first = 0, step = 1, count = 0;
+};
+Operand columns_of(const Operand& batch, int64_t index, const Columns& columns) {
   OperandSpec spec = batch.spec();
   spec.batch = 1;
-  Operand one(spec);
-  const int64_t block = block_elements(spec.dtype);
-  const size_t bytes = static_cast<size_t>(batch.spec().batch_stride() / block) * bytes_of(spec.dtype);
-  std::memcpy(one.first_at(one.image().data()), first_of(batch) + static_cast<size_t>(index) * bytes, bytes);
-  return one;
+  spec.columns = columns.count;
+  Operand out(spec);
+  const int64_t start = index * batch.spec().batch_stride();
+  if (spec.transposed) {
+    // Whole columns follow each other, also in blocks.
+    const auto bytes = static_cast<size_t>(spec.rows / block_elements(spec.dtype)) * bytes_of(spec.dtype);
+    const uint8_t* const from =
+        first_of(batch) + static_cast<size_t>(start / block_elements(spec.dtype)) * bytes_of(spec.dtype);
+    auto* const to = static_cast<uint8_t*>(out.first_at(out.image().data()));
+    for (int64_t j = 0; j < columns.count; ++j)
+      std::memcpy(to + static_cast<size_t>(j) * bytes,
+                  from + static_cast<size_t>(columns.first + j * columns.step) * bytes, bytes);
+    return out;
+  }
+  for (int64_t i = 0; i < spec.rows; ++i)
+    for (int64_t j = 0; j < columns.count; ++j)
+      out.copy(0, i, j, first_of(batch),
+               start + i * batch.spec().leading_dimension() + columns.first + j * columns.step);
+  return out;
 }
 
-// The product of one group as a matmul. D is not filled.
+// A product of one group as a matmul. D is not filled.
 MatmulRequest member_request(const GroupedMatmulRequest& r, int64_t rows) {
   MatmulRequest m;
   m.m = rows;
-  m.n = r.n;
+  m.n = r.d_columns();
   m.k = r.k;
   m.dtype = r.dtype;
   m.b_dtype = r.b_dtype;
-  m.out_dtype = r.summed ? LATHE_F32 : r.out_dtype;
+  m.out_dtype = r.summed || r.gate != LATHE_GATE_NONE ? LATHE_F32 : r.out_dtype;
   m.math = r.math;
   m.trans_b = r.trans_b;
   m.alpha = r.alpha;
@@ -89,40 +106,88 @@ MatmulRequest member_request(const GroupedMatmulRequest& r, int64_t rows) {
   return m;
 }
 MatmulData member_data(const MatmulRequest& m, const GroupedMatmulData& data, int64_t group,
-                       const std::vector<Use>& uses) {
+                       const std::vector<Use>& uses, const Columns& columns) {
   MatmulSpecs specs = specs_of(m);
   MatmulData out;
   out.a = Operand(specs.a);
   for (size_t i = 0; i < uses.size(); ++i) copy_row(data.a, uses[i].a, &out.a, static_cast<int64_t>(i));
-  out.b = matrix_of(data.b, group);
-  if (m.bias) out.bias = matrix_of(data.bias, group);
+  out.b = columns_of(data.b, group, columns);
+  if (m.bias) out.bias = columns_of(data.bias, group, columns);
   out.d = Operand(specs.d);
   return out;
+}
+
+lathe_activation activation_of(lathe_gate gate) {
+  constexpr lathe_activation kActivations[] = {LATHE_ACTIVATION_NONE, LATHE_ACTIVATION_SILU,
+                                               LATHE_ACTIVATION_GELU, LATHE_ACTIVATION_GELU_TANH,
+                                               LATHE_ACTIVATION_RELU, LATHE_ACTIVATION_SILU_CLAMPED};
+  return kActivations[gate];
+}
+
+// The rows of a group in float64, before they are rounded to D's dtype.
+std::vector<ExpectedElement> expected_rows(const GroupedMatmulRequest& r, const GroupedMatmulData& data,
+                                           int64_t group, const std::vector<Use>& uses) {
+  MatmulRequest m = member_request(r, static_cast<int64_t>(uses.size()));
+  if (r.gate == LATHE_GATE_NONE) return expected_elements(m, member_data(m, data, group, uses, {0, 1, r.n}));
+  const bool interleaved = r.gate_layout == LATHE_GATE_INTERLEAVED;
+  const int64_t half = r.n / 2, step = interleaved ? 2 : 1;
+  m.activation = activation_of(r.gate);
+  std::vector<ExpectedElement> rows =
+      expected_elements(m, member_data(m, data, group, uses, {0, step, half}));
+  m.activation = r.gate == LATHE_GATE_CLAMPED ? LATHE_ACTIVATION_CLAMP_PLUS_ONE : LATHE_ACTIVATION_NONE;
+  const std::vector<ExpectedElement> up =
+      expected_elements(m, member_data(m, data, group, uses, {interleaved ? 1 : half, step, half}));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const ExpectedElement g = rows[i];
+    rows[i].value = g.value * up[i].value;
+    rows[i].bound = g.bound * std::fabs(up[i].value) + up[i].bound * (std::fabs(g.value) + g.bound) +
+                    kEpsilon * std::fabs(rows[i].value);
+  }
+  return rows;
 }
 
 // "" if every row of the uses was written, and nothing else.
 std::string check_written(const GroupedMatmulRequest& r, const GroupedMatmulData& data, int64_t rows) {
   if (std::string stray = data.d.stray_write(); !stray.empty()) return stray;
-  const int64_t unwritten = data.d.elements() - rows * r.n;
+  const int64_t unwritten = data.d.elements() - rows * r.d_columns();
   if (data.d.unwritten() == unwritten) return "";
   return absl::StrFormat("%d elements were not written, but %d belong to no group", data.d.unwritten(),
                          unwritten);
 }
 
+// Compares a row of D with its elements in float64.
+void check_row(const GroupedMatmulRequest& r, const Operand& d, const RowAt& at, const ExpectedElement* row,
+               CheckResult* result) {
+  for (int64_t j = 0; j < r.d_columns(); ++j) {
+    const ExpectedElement& e = row[j];
+    const double got = d.at(at.batch, at.row, j);
+    const double bound =
+        e.bound + rounding(r.out_dtype) * (std::fabs(e.value) + e.bound) + smallest_rounding(r.out_dtype);
+    const double fraction = std::isnan(got) ? 1e6 : std::fabs(got - e.value) / bound;
+    ++result->checked;
+    if (fraction <= result->worst) continue;
+    result->worst = fraction;
+    if (fraction <= 1) continue;
+    result->ok = false;
+    result->what = absl::StrFormat(
+        "batch %d row %d column %d is %.9g, but float64 gives %.9g; error %.3g times its bound", at.batch,
+        at.row, j, got, e.value, fraction);
+  }
+}
+
 CheckResult check_sums(const GroupedMatmulRequest& r, const GroupedMatmulData& data,
-                       const std::vector<std::vector<Use>>& uses) {
-  std::vector<ExpectedElement> sums(static_cast<size_t>(r.m * r.n));
+                       const std::vector<std::vector<Use>>& uses, CheckResult result) {
+  const int64_t columns = r.d_columns();
+  std::vector<ExpectedElement> sums(static_cast<size_t>(r.m * columns));
   for (size_t g = 0; g < uses.size(); ++g) {
     if (uses[g].empty()) continue;
-    const MatmulRequest member = member_request(r, static_cast<int64_t>(uses[g].size()));
-    const std::vector<ExpectedElement> rows =
-        expected_elements(member, member_data(member, data, static_cast<int64_t>(g), uses[g]));
+    const std::vector<ExpectedElement> rows = expected_rows(r, data, static_cast<int64_t>(g), uses[g]);
     for (size_t i = 0; i < uses[g].size(); ++i) {
       const Use& use = uses[g][i];
       const double weight = data.weights[static_cast<size_t>(use.token * r.used + use.slot)];
-      for (int64_t j = 0; j < r.n; ++j) {
-        const ExpectedElement& e = rows[i * static_cast<size_t>(r.n) + static_cast<size_t>(j)];
-        ExpectedElement& sum = sums[static_cast<size_t>(use.token * r.n + j)];
+      for (int64_t j = 0; j < columns; ++j) {
+        const ExpectedElement& e = rows[i * static_cast<size_t>(columns) + static_cast<size_t>(j)];
+        ExpectedElement& sum = sums[static_cast<size_t>(use.token * columns + j)];
         sum.value += weight * e.value;
         // The weight's product and each of the following additions round.
         sum.bound +=
@@ -130,23 +195,17 @@ CheckResult check_sums(const GroupedMatmulRequest& r, const GroupedMatmulData& d
       }
     }
   }
-  CheckResult result{true, r.m * r.n, r.m * r.n};
-  result.what = "every element";
-  for (int64_t t = 0; t < r.m; ++t) {
-    for (int64_t j = 0; j < r.n; ++j) {
-      const ExpectedElement& e = sums[static_cast<size_t>(t * r.n + j)];
-      const double got = data.d.at(0, t, j);
-      const double bound =
-          e.bound + rounding(r.out_dtype) * (std::fabs(e.value) + e.bound) + smallest_rounding(r.out_dtype);
-      const double fraction = std::isnan(got) ? 1e6 : std::fabs(got - e.value) / bound;
-      if (fraction <= result.worst) continue;
-      result.worst = fraction;
-      if (fraction <= 1) continue;
-      result.ok = false;
-      result.what =
-          absl::StrFormat("token %d column %d is %.9g, but float64 gives %.9g; error %.3g times its bound", t,
-                          j, got, e.value, fraction);
-    }
+  for (int64_t t = 0; t < r.m; ++t) check_row(r, data.d, {0, t}, sums.data() + t * columns, &result);
+  return result;
+}
+
+CheckResult check_gated(const GroupedMatmulRequest& r, const GroupedMatmulData& data,
+                        const std::vector<std::vector<Use>>& uses, CheckResult result) {
+  for (size_t g = 0; g < uses.size(); ++g) {
+    if (uses[g].empty()) continue;
+    const std::vector<ExpectedElement> rows = expected_rows(r, data, static_cast<int64_t>(g), uses[g]);
+    for (size_t i = 0; i < uses[g].size(); ++i)
+      check_row(r, data.d, uses[g][i].d, rows.data() + i * static_cast<size_t>(r.d_columns()), &result);
   }
   return result;
 }
@@ -166,11 +225,14 @@ GroupedMatmulSpecs specs_of(const GroupedMatmulRequest& r) {
   };
   GroupedMatmulSpecs specs;
   specs.a = matrix_spec(batch(counts ? r.groups : indexed && !r.shared_rows ? r.used : 1), r.dtype, r.m, r.k);
-  specs.d = matrix_spec(batch(counts ? r.groups : indexed && !r.summed ? r.used : 1), r.out_dtype, r.m, r.n);
+  specs.d = matrix_spec(batch(counts                 ? r.groups
+                              : indexed && !r.summed ? r.used
+                                                     : 1),
+                        r.out_dtype, r.m, r.d_columns());
   common.padding = 0;  // of weights and the bias, whose groups follow each other
   specs.b = matrix_spec(batch(r.groups), r.weight_dtype(), r.k, r.n);
   specs.b.transposed = r.trans_b;
-  if (r.bias) specs.bias = matrix_spec(batch(r.groups), r.summed ? LATHE_F32 : r.out_dtype, 1, r.n);
+  if (r.bias) specs.bias = matrix_spec(batch(r.groups), member_request(r, 1).out_dtype, 1, r.n);
   return specs;
 }
 
@@ -210,14 +272,15 @@ CheckResult check_grouped_matmul(const GroupedMatmulRequest& r, const GroupedMat
   CheckResult result;
   if (r.fill != Fill::kSpecial) result.what = check_written(r, data, r.summed ? r.m : rows);
   if (!result.what.empty()) return result;
-  if (r.summed) return check_sums(r, data, uses);
   result.ok = true;
   result.what = "every element";
   result.total = data.d.elements();
+  if (r.summed) return check_sums(r, data, uses, result);
+  if (r.gate != LATHE_GATE_NONE) return check_gated(r, data, uses, result);
   for (size_t g = 0; g < uses.size(); ++g) {
     if (uses[g].empty()) continue;
     const MatmulRequest member = member_request(r, static_cast<int64_t>(uses[g].size()));
-    MatmulData of_group = member_data(member, data, static_cast<int64_t>(g), uses[g]);
+    MatmulData of_group = member_data(member, data, static_cast<int64_t>(g), uses[g], {0, 1, r.n});
     for (size_t i = 0; i < uses[g].size(); ++i)
       copy_row(data.d, uses[g][i].d, &of_group.d, static_cast<int64_t>(i));
     const CheckResult checked = check_matmul(member, of_group, random);

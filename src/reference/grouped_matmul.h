@@ -20,10 +20,13 @@ struct GroupedMatmulRequest : OpRequest {
   lathe_activation activation = LATHE_ACTIVATION_NONE;
   bool shared_rows = false;  // INDEXED: the slots of a token multiply the same row of A
   bool summed = false;       // INDEXED: D has one row per token
-  bool packed = false;       // B is packed by lathe_pack_weights
+  lathe_gate gate = LATHE_GATE_NONE;
+  lathe_gate_layout gate_layout = LATHE_GATE_HALVES;
+  bool packed = false;  // B is packed by lathe_pack_weights
 
   std::vector<int64_t> sizes() const { return {m, n, k}; }
   lathe_dtype weight_dtype() const { return b_dtype == LATHE_DTYPE_NONE ? dtype : b_dtype; }
+  int64_t d_columns() const { return gate == LATHE_GATE_NONE ? n : n / 2; }
 };
 
 // The batch of B and of the bias is the groups; that of A and D depends on the grouping, as in lathe/grouped.h.

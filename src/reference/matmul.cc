@@ -12,7 +12,7 @@ namespace lathe::reference {
 bool MatmulRequest::operator==(const MatmulRequest& o) const {
   const auto fields = [](const MatmulRequest& r) {
     return std::tie(r.m, r.n, r.k, r.batch, r.dtype, r.b_dtype, r.out_dtype, r.math, r.trans_a, r.trans_b,
-                    r.alpha, r.beta, r.bias, r.residual, r.activation, r.packed, r.c_in_place,
+                    r.alpha, r.beta, r.bias, r.residual, r.multiply, r.activation, r.packed, r.c_in_place,
                     r.residual_in_place, r.broadcast_a, r.broadcast_b);
   };
   return OpRequest::operator==(o) && fields(*this) == fields(o);
@@ -60,6 +60,11 @@ double activate(lathe_activation activation, double x) {
     case LATHE_ACTIVATION_GELU_TANH:
       return x * 0.5 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case LATHE_ACTIVATION_SILU: return x / (1 + std::exp(-x));
+    case LATHE_ACTIVATION_SILU_CLAMPED: {
+      const double y = std::isnan(x) ? x : std::min(x, 7.0);
+      return y / (1 + std::exp(-1.702 * y));
+    }
+    case LATHE_ACTIVATION_CLAMP_PLUS_ONE: return std::isnan(x) ? x : std::max(std::min(x, 7.0), -7.0) + 1;
   }
   return NAN;
 }
@@ -128,19 +133,23 @@ Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_
   const double before = scaled + c + bias;
   // At -infinity the formula of a smooth activation gives infinity times zero (NaN), and its limit is 0. Both are
   // right.
-  const bool smooth = r.activation != LATHE_ACTIVATION_NONE && r.activation != LATHE_ACTIVATION_RELU;
+  const bool smooth = r.activation != LATHE_ACTIVATION_NONE && r.activation != LATHE_ACTIVATION_RELU &&
+                      r.activation != LATHE_ACTIVATION_CLAMP_PLUS_ONE;
   e.may_be_nan = smooth && before == -INFINITY;
   const double after = e.may_be_nan ? 0 : activate(r.activation, before);
-  e.value = after + residual;
+  e.value = r.multiply ? after * residual : after + residual;
   e.bound = std::fabs(r.alpha) * (sum_bound(r, ab.magnitude) + ab.rounded);
   e.bound += 3 * kEpsilon *
              (std::fabs(scaled) + std::fabs(c) + std::fabs(bias) + std::fabs(after) + std::fabs(residual));
   // The slope of an activation is at most 1.13. Its approximation may be off by 8 eps of the argument.
   if (r.activation != LATHE_ACTIVATION_NONE) e.bound = 1.13 * e.bound + 8 * kEpsilon * std::fabs(before);
+  if (r.multiply) e.bound = e.bound * std::fabs(residual) + kEpsilon * std::fabs(e.value);
   e.is_any_not_finite = rounds_to_bytes(r) && !std::isfinite(ab.sum);
   e.is_activated = r.activation != LATHE_ACTIVATION_NONE;
-  if (std::isinf(before))
+  const bool clamped = r.activation >= LATHE_ACTIVATION_SILU_CLAMPED;
+  if (std::isinf(before) && !clamped)
     e.bound = 3 * kEpsilon * std::fabs(residual);  // the result is infinite, or equals the residual
+  if (std::isinf(before) && clamped) e.bound = 64 * kEpsilon * (1 + std::fabs(residual));
   e.bound += rounding(r.out_dtype) * (std::fabs(e.value) + e.bound) + smallest_rounding(r.out_dtype);
   return e;
 }

@@ -14,6 +14,7 @@ struct MatmulRequest : OpRequest {
   bool trans_a = false, trans_b = true;
   float alpha = 1, beta = 0;
   bool bias = false, residual = false;
+  bool multiply = false;  // D is multiplied by the residual
   lathe_activation activation = LATHE_ACTIVATION_NONE;
   bool packed = false;  // B is packed by lathe_pack_weights
   // Only used by runs.

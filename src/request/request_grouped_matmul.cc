@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/packed.h"
 
 namespace lathe {
 namespace {
@@ -11,15 +12,39 @@ namespace {
 absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentError(cause); }
 
 absl::Status check_header(const lathe_grouped_matmul_desc& d) {
-  if (d.reserved != 0) return absl::UnimplementedError("reserved is not 0");
+  if (d.reserved != 0 || d.reserved2 != 0) return absl::UnimplementedError("reserved is not 0");
   if (raw(d.grouping) > LATHE_GROUPING_INDEXED)
     return invalid(absl::StrCat("grouping ", raw(d.grouping), " is unknown"));
+  if (raw(d.gate) > LATHE_GATE_CLAMPED) return invalid(absl::StrCat("gate ", raw(d.gate), " is unknown"));
+  if (raw(d.gate_layout) > LATHE_GATE_INTERLEAVED)
+    return invalid(absl::StrCat("gate_layout ", raw(d.gate_layout), " is unknown"));
+  if (d.gate == LATHE_GATE_NONE && d.gate_layout != LATHE_GATE_HALVES)
+    return invalid("gate_layout must be HALVES without a gate");
   if (d.epilogue.beta != 0.0f)
     return absl::UnimplementedError(
         absl::StrCat("epilogue: beta ", d.epilogue.beta, " is not 0; a grouped product has no C"));
   if (d.epilogue.residual.data != nullptr)
     return absl::UnimplementedError("epilogue: a grouped product has no residual");
+  if (d.epilogue.combine != LATHE_COMBINE_ADD)
+    return invalid("epilogue: combine must be ADD; a grouped product has no residual");
   if (raw(d.a.layout) != LATHE_ROW_MAJOR) return absl::UnimplementedError("a: only ROW_MAJOR is supported");
+  return absl::OkStatus();
+}
+
+absl::Status check_gate(const lathe_grouped_matmul_desc& d) {
+  if (d.gate == LATHE_GATE_NONE) return absl::OkStatus();
+  if (d.epilogue.activation != LATHE_ACTIVATION_NONE)
+    return invalid("epilogue: activation must be NONE with a gate");
+  if (d.n % 2 != 0) return invalid(absl::StrCat("n ", d.n, " must be even with a gate"));
+  if (to_dtype(d.b.dtype) == DType::kI8) return absl::UnimplementedError("gate: B of i8 is not supported");
+  if (d.gate_layout == LATHE_GATE_INTERLEAVED) {
+    if (d.b.layout != LATHE_COLUMN_MAJOR || d.b.packed_layout != 0)
+      return absl::UnimplementedError(
+          "gate_layout INTERLEAVED needs a B that is COLUMN_MAJOR and not packed");
+  } else if (d.b.packed_layout != 0 && d.n / 2 % kPackedColumns != 0) {
+    return absl::UnimplementedError(
+        absl::StrCat("gate: n / 2 of a packed B must be a multiple of ", kPackedColumns, ", not ", d.n / 2));
+  }
   return absl::OkStatus();
 }
 
@@ -63,7 +88,7 @@ absl::Status read_member(const lathe_grouped_matmul_desc& d, Purpose purpose, co
   member.a.batch_stride = 0;
   member.b = d.b;
   member.d = d.d;
-  if (d.router_weights != nullptr) member.d.dtype = LATHE_F32;
+  if (d.router_weights != nullptr || d.gate != LATHE_GATE_NONE) member.d.dtype = LATHE_F32;
   // D's real distances are checked by place_d(). These are of rows and matrices one after the other.
   member.d.leading_dimension = 0;
   member.d.batch_stride = d.m * d.n;
@@ -80,6 +105,42 @@ absl::Status read_member(const lathe_grouped_matmul_desc& d, Purpose purpose, co
   out->workspace = nullptr;
   out->workspace_bytes = 0;
   return absl::OkStatus();
+}
+
+Activation activation_of(lathe_gate gate) {
+  switch (gate) {
+    case LATHE_GATE_SILU: return Activation::kSilu;
+    case LATHE_GATE_GELU: return Activation::kGelu;
+    case LATHE_GATE_GELU_TANH: return Activation::kGeluTanh;
+    case LATHE_GATE_RELU: return Activation::kRelu;
+    case LATHE_GATE_CLAMPED: return Activation::kSiluClamped;
+    default: return Activation::kNone;
+  }
+}
+
+// Divides the product with all of B into those with g and u.
+void split_gate(const lathe_grouped_matmul_desc& d, DType result, GroupedRequest* out) {
+  const int64_t half = d.n / 2;
+  const bool interleaved = d.gate_layout == LATHE_GATE_INTERLEAVED;
+  GroupProduct& gate = out->product;
+  ProblemClass& c = gate.request.key.problem;
+  gate.request.dims.n = c.n = half;
+  // Elements from g's first column to u's. Packed columns of layout kColumns16 lie in panels.
+  int64_t apart = interleaved ? 1 : half;
+  if (c.packed_b == kColumns16)
+    apart = packed_elements(kColumns16, d.k, half, c.b);
+  else if (c.trans_b != 0)
+    apart *= gate.request.args.ldb;
+  if (interleaved) gate.request.args.ldb *= 2;
+  GroupProduct& up = out->up.emplace(gate);
+  up.b_offset = apart / block_elements(c.b) * static_cast<int64_t>(size_of(c.b));
+  up.first_column = interleaved ? 1 : half;
+  up.column_step = gate.column_step = interleaved ? 2 : 1;
+  if (d.gate == LATHE_GATE_CLAMPED) up.request.key.problem.activation = Activation::kClampPlusOne;
+  c.activation = activation_of(d.gate);
+  c.combine = Combine::kMultiply;
+  c.residual = DType::kF32;
+  c.d = result;
 }
 
 // The batch and rows of A or D, and how slots are numbered over them.
@@ -106,13 +167,13 @@ absl::Status place(const OperandName& name, const lathe_operand& o, const Matric
 }
 
 absl::Status place_d(const lathe_grouped_matmul_desc& d, GroupedRequest* out, Region* region) {
-  if (out->is_summed() && !is_float(d.d.dtype)) return explain_dtype("d", d.d.dtype, kFloats);
+  if ((out->is_summed() || out->up) && !is_float(d.d.dtype)) return explain_dtype("d", d.d.dtype, kFloats);
   if (raw(d.d.layout) != LATHE_ROW_MAJOR) return absl::UnimplementedError("d: only ROW_MAJOR is supported");
   const OperandName name = {"d", "ldd", "m", "n"};
   Distances apart;
   absl::Status why;
-  if (!place_operand(name, d.d, matrices_of(d, d.n, out->is_summed()), {&apart.leading, &apart.batch, region},
-                     &why))
+  if (!place_operand(name, d.d, matrices_of(d, out->product.request.dims.n, out->is_summed()),
+                     {&apart.leading, &apart.batch, region}, &why))
     return why;
   if (!disjoint_within(*region)) return explain_overlap(name, {&apart.leading, &apart.batch, region});
   const auto bytes = static_cast<int64_t>(size_of(static_cast<DType>(d.d.dtype)));
@@ -122,7 +183,7 @@ absl::Status place_d(const lathe_grouped_matmul_desc& d, GroupedRequest* out, Re
 }
 
 absl::Status check_pointers(const lathe_grouped_matmul_desc& d, const GroupedRequest& r) {
-  if (r.member.reads_operands()) {
+  if (r.product.request.reads_operands()) {
     if (d.a.data == nullptr) return invalid("a is NULL");
     if (d.b.data == nullptr) return invalid("b is NULL");
   }
@@ -138,27 +199,40 @@ int64_t channels(Scale s, int64_t n) { return s == Scale::kPerChannel ? n : int6
 
 absl::Status check_overlap(const lathe_grouped_matmul_desc& d, const GroupedRequest& r, const Region& a,
                            const Region& of_d) {
-  const ProblemClass& c = r.member.key.problem;
+  const Request& product = r.product.request;
+  const ProblemClass& c = product.key.problem;
   const int64_t routing = d.grouping == LATHE_GROUPING_OFFSETS   ? d.groups + 1
                           : d.grouping == LATHE_GROUPING_COUNTS  ? d.groups
                           : d.grouping == LATHE_GROUPING_INDEXED ? (d.m - 1) * r.routing_stride + d.used
                                                                  : d.m;
   const int64_t weights = r.is_summed() ? (d.m - 1) * r.weights_stride + d.used : 0;
-  const bool reads = r.member.reads_operands();
+  const bool reads = product.reads_operands();
   const std::pair<const char*, Region> inputs[] = {
       {"a", reads ? a : line_at(nullptr, 0)},
-      {"b", line_at(d.b.data, reads ? r.member.spans.b : 0)},
+      {"b", line_at(d.b.data, reads ? product.spans.b : 0)},
       {"bias", line_at(r.bias, d.groups * r.bias_stride)},
       {"routing", line_at(d.routing, routing * 4)},
       {"router_weights", line_at(d.router_weights, weights * 4)},
-      {"the scale of a", line_at(r.member.args.scale_a,
+      {"the scale of a", line_at(product.args.scale_a,
                                  c.scale_a == Scale::kPerChannel ? r.slots * 4 : channels(c.scale_a, 1) * 4)},
-      {"the scale of b", line_at(r.member.args.scale_b, d.groups * r.scale_b_stride)},
-      {"the zero point of a", line_at(r.member.args.zero_a, c.zero_a * int64_t{4})},
-      {"the zero point of b", line_at(r.member.args.zero_b, d.groups * r.zero_b_stride)}};
+      {"the scale of b", line_at(product.args.scale_b, d.groups * r.scale_b_stride)},
+      {"the zero point of a", line_at(product.args.zero_a, c.zero_a * int64_t{4})},
+      {"the zero point of b", line_at(product.args.zero_b, d.groups * r.zero_b_stride)}};
   for (const auto& [name, region] : inputs)
     if (!known_disjoint(of_d, region)) return invalid(absl::StrCat("d overlaps ", name));
   return absl::OkStatus();
+}
+
+// The arguments of every group.
+void finish_arguments(const lathe_grouped_matmul_desc& d, Request* product) {
+  ArgumentBlock& args = product->args;
+  args.stride_a = args.stride_b = args.stride_d = 0;
+  args.n = static_cast<int32_t>(product->dims.n);
+  args.k = static_cast<int32_t>(d.k);
+  args.batch = 1;
+  args.alpha = d.epilogue.alpha;
+  args.beta = 0.0f;
+  product->dims.batch = 1;
 }
 
 absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const RequestContext& context,
@@ -166,9 +240,14 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   LATHE_RETURN_IF_ERROR(check_header(d));
   if (!context.is_cpu) return absl::UnimplementedError("only the CPU has kernels for grouped products");
   LATHE_RETURN_IF_ERROR(check_sizes(d));
-  LATHE_RETURN_IF_ERROR(read_member(d, purpose, context, &out->member));
-  Request& member = out->member;
-  const ProblemClass& c = member.key.problem;
+  LATHE_RETURN_IF_ERROR(check_gate(d));
+  Request& product = out->product.request;
+  LATHE_RETURN_IF_ERROR(read_member(d, purpose, context, &product));
+  const ProblemClass& c = product.key.problem;
+  const int64_t b_elements = product.args.stride_b;
+  if (d.gate != LATHE_GATE_NONE)
+    split_gate(d, d.router_weights != nullptr ? DType::kF32 : to_dtype(d.d.dtype), out);
+  out->n = d.n;
   if (d.router_weights != nullptr) out->sum = to_dtype(d.d.dtype);
   out->grouping = d.grouping;
   out->m = d.m;
@@ -180,7 +259,7 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   out->routing_stride = d.routing_stride == 0 ? d.used : d.routing_stride;
   out->weights = d.router_weights;
   out->weights_stride = d.router_weights_stride == 0 ? d.used : d.router_weights_stride;
-  out->nothing_to_do = member.nothing_to_do || d.used == 0;
+  out->nothing_to_do = product.nothing_to_do || d.used == 0;
   Region a, of_d;
   LATHE_RETURN_IF_ERROR(place(kOperandA, d.a, matrices_of(d, d.k, false), d.grouping, &out->a, &a));
   LATHE_RETURN_IF_ERROR(place_d(d, out, &of_d));
@@ -190,25 +269,19 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   if (out->nothing_to_do) return absl::OkStatus();
   LATHE_RETURN_IF_ERROR(check_pointers(d, *out));
   const auto block_bytes = static_cast<int64_t>(size_of(c.b));
-  out->b_stride = d.groups > 1 ? member.args.stride_b / block_elements(c.b) * block_bytes : 0;
+  out->b_stride = d.groups > 1 ? b_elements / block_elements(c.b) * block_bytes : 0;
   out->bias_stride = c.bias == DType::kNone ? 0 : d.n * static_cast<int64_t>(size_of(c.bias));
   out->scale_b_stride = channels(c.scale_b, d.n) * 4;
   out->zero_b_stride = channels(c.zero_b, d.n) * 4;
   out->bias = static_cast<const char*>(d.epilogue.bias);
   LATHE_RETURN_IF_ERROR(check_overlap(d, *out, a, of_d));
-  if (member.reads_operands()) {
+  if (product.reads_operands()) {
     out->a_data = static_cast<const char*>(d.a.data);
     out->b_data = static_cast<const char*>(d.b.data);
   }
   out->d_data = static_cast<char*>(d.d.data);
-  ArgumentBlock& args = member.args;
-  args.stride_a = args.stride_b = args.stride_d = 0;
-  args.n = static_cast<int32_t>(d.n);
-  args.k = static_cast<int32_t>(d.k);
-  args.batch = 1;
-  args.alpha = d.epilogue.alpha;
-  args.beta = 0.0f;
-  member.dims.batch = 1;
+  finish_arguments(d, &product);
+  if (out->up) finish_arguments(d, &out->up->request);
   return absl::OkStatus();
 }
 
@@ -233,7 +306,8 @@ std::string describe(const ProblemClass& c, int64_t m, int64_t n, int64_t k, int
 }  // namespace
 
 std::string describe(const GroupedRequest& r) {
-  return describe(r.member.key.problem, r.m, r.member.dims.n, r.member.dims.k, r.groups, r.used);
+  const Request& product = r.product.request;
+  return describe(product.key.problem, r.m, r.n, product.dims.k, r.groups, r.used);
 }
 
 absl::Status read_grouped_matmul(const lathe_grouped_matmul_desc* desc, Purpose purpose,

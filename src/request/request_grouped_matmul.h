@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "lathe/grouped.h"
 #include "request/request.h"
@@ -14,10 +15,20 @@ struct SlotPlaces {
   int64_t outer_bytes, inner_bytes;
 };
 
+// One product of each group: class, N, K and the arguments that all groups share. M, its bucket and the operands'
+// addresses are those of no group yet.
+struct GroupProduct {
+  Request request;
+  int64_t b_offset = 0;                       // bytes from the start of a group's B
+  int64_t first_column = 0, column_step = 1;  // of the group's bias
+};
+
 struct GroupedRequest {
-  // The product of one group: class, N, K and the arguments that all groups share. M, its bucket and the operands'
-  // addresses are those of no group yet. D is f32 if slots are summed.
-  Request member;
+  // The product that gives the rows of D. With a gate it is that of g, multiplied by `up`, an f32 residual. D is f32 if
+  // slots are summed.
+  GroupProduct product;
+  std::optional<GroupProduct> up;  // with a gate: the product of u, with a D of f32
+  int64_t n = 0;                   // columns of B
   lathe_grouping grouping = LATHE_GROUPING_OFFSETS;
   int64_t m = 0, groups = 0, used = 1;
   int64_t slots = 0;  // COUNTS: groups * m. INDEXED: m * used. Otherwise m

@@ -26,7 +26,7 @@ bool headers_plain(const lathe_matmul_desc& d) {
   const bool epilogue_plain =
       ((e.struct_size ^ sizeof(lathe_epilogue)) | reinterpret_cast<uintptr_t>(e.next) |
        reinterpret_cast<uintptr_t>(e.alpha_device) | reinterpret_cast<uintptr_t>(e.beta_device) |
-       reinterpret_cast<uintptr_t>(d.m_device)) == 0;
+       reinterpret_cast<uintptr_t>(d.m_device) | e.reserved) == 0;
   return epilogue_plain && plain_factor(d.a) && plain_or_packed_factor(d.b) && plain(d.c) && plain(d.d) &&
          plain(e.residual);
 }
@@ -46,6 +46,7 @@ bool headers_plain(const lathe_matmul_desc& d) {
     return absl::UnimplementedError("epilogue: alpha_device is reserved and must be NULL");
   if (e.beta_device != nullptr)
     return absl::UnimplementedError("epilogue: beta_device is reserved and must be NULL");
+  if (e.reserved != 0) return absl::UnimplementedError("epilogue: reserved is not 0");
   return explain_operand("residual", e.residual);
 }
 
@@ -71,9 +72,11 @@ bool headers_plain(const lathe_matmul_desc& d) {
   c.d = DType::kF32;  // every product has it, so the defect found is one of A and B
   c.trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
   if (why = explain_class(c, devices); !why.ok()) return why;
-  if (raw(d.epilogue.activation) > LATHE_ACTIVATION_SILU) {
+  if (raw(d.epilogue.activation) > LATHE_ACTIVATION_CLAMP_PLUS_ONE) {
     return invalid(absl::StrCat("activation ", raw(d.epilogue.activation), " is unknown"));
   }
+  if (raw(d.epilogue.combine) > LATHE_COMBINE_MULTIPLY)
+    return invalid(absl::StrCat("combine ", raw(d.epilogue.combine), " is unknown"));
   if (raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT) {
     return invalid(absl::StrCat("determinism ", raw(d.determinism), " is unknown"));
   }
@@ -112,8 +115,9 @@ bool read_class(const lathe_matmul_desc& d, Devices devices, ProblemClass* out, 
   const lathe_epilogue& e = d.epilogue;
   const Product* product = find_product(Op::kMatmul, d.a.dtype, d.b.dtype, devices);
   if (product == nullptr || !has_layout(*product, d.b.layout == LATHE_COLUMN_MAJOR) ||
-      !product->results.has(to_dtype(d.d.dtype)) || raw(e.activation) > LATHE_ACTIVATION_SILU ||
-      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_BF16) {
+      !product->results.has(to_dtype(d.d.dtype)) || raw(e.activation) > LATHE_ACTIVATION_CLAMP_PLUS_ONE ||
+      raw(e.combine) > LATHE_COMBINE_MULTIPLY || raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT ||
+      raw(d.math) > LATHE_MATH_BF16) {
     return refuse(why, explain_enums(d, devices));
   }
   if (d.d.layout != LATHE_ROW_MAJOR) return refuse(why, column_major(kD));
@@ -138,6 +142,10 @@ bool read_class(const lathe_matmul_desc& d, Devices devices, ProblemClass* out, 
   if (e.residual.data != nullptr) {
     if (!check_row_operand(kResidual, e.residual, why)) return false;
     out->residual = to_dtype(e.residual.dtype);
+  }
+  if (raw(e.combine) != LATHE_COMBINE_ADD) {
+    out->combine = Combine::kMultiply;
+    if (e.residual.data == nullptr) return refuse(why, explain_class(*out, devices));
   }
   if (out->d == DType::kI32 && (e.alpha != 1.0f || has_epilogue(*out)))
     return refuse(why, explain_sums(e, *out, devices));

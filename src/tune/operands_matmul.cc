@@ -70,6 +70,7 @@ absl::Status TuneOperands::make_matmul(const ProblemClass& c, const Dims& dims, 
   if (c.zero_b != Scale::kNone)
     LATHE_RETURN_IF_ERROR(zero_points(c.zero_b == Scale::kPerTensor ? 1 : dims.n, &desc.b.zero_point));
   desc.epilogue.activation = static_cast<lathe_activation>(c.activation);
+  desc.epilogue.combine = static_cast<lathe_combine>(c.combine);
   desc.determinism = static_cast<lathe_determinism>(c.determinism);
   desc.math = static_cast<lathe_math>(c.math);
   desc.dependent_launch = static_cast<lathe_dependent_launch>(c.dependent_launch);

@@ -2,6 +2,7 @@
 // strides, and routing that is refused.
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -60,6 +61,8 @@ class Grouped {
       desc_.epilogue.bias = address(data_.bias);
       desc_.epilogue.bias_dtype = data_.bias.spec().dtype;
     }
+    desc_.gate = request.gate;
+    desc_.gate_layout = request.gate_layout;
     desc_.math = request.math;
     desc_.determinism = request.determinism;
   }
@@ -198,6 +201,69 @@ TEST_F(GroupedMatmul, QuantisedAndPackedWeights) {
     r.k = elements_of(weights) * one_of({1, 2, 3});
     r.packed = math == LATHE_MATH_INT8 && random_.below(2) != 0;
     expect(r);
+  }
+}
+
+TEST_F(GroupedMatmul, EveryGate) {
+  constexpr lathe_dtype kFloats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
+  for (int i = 0; i < 50; ++i) {
+    GroupedMatmulRequest r = random_request(kGroupings[i % 4]);
+    r.gate = static_cast<lathe_gate>(1 + i / 2 % 5);
+    r.gate_layout = i % 2 != 0 ? LATHE_GATE_INTERLEAVED : LATHE_GATE_HALVES;
+    r.n = one_of({2, 6, 34, 64, 130});
+    r.dtype = kFloats[i % 3];
+    r.out_dtype = kFloats[random_.below(3)];
+    r.trans_b = r.gate_layout == LATHE_GATE_INTERLEAVED || random_.below(2) != 0;
+    r.bias = random_.below(2) != 0;
+    r.alpha = random_.below(2) != 0 ? 0.5f : 1.0f;
+    r.summed = r.grouping == LATHE_GROUPING_INDEXED && random_.below(2) != 0;
+    r.fill = reference::Fill::kNormal;
+    expect(r);
+  }
+}
+
+TEST_F(GroupedMatmul, GatesWithQuantisedAndPackedWeights) {
+  if (is_fallback()) GTEST_SKIP() << "generic kernels have no packed weights";
+  constexpr lathe_dtype kWeights[] = {LATHE_Q8_0, LATHE_Q4_K, LATHE_MXFP4, LATHE_F32};
+  for (int i = 0; i < 24; ++i) {
+    GroupedMatmulRequest r = random_request(kGroupings[i % 4]);
+    r.b_dtype = kWeights[i / 4 % 4];
+    r.math = r.b_dtype == LATHE_F32 ? LATHE_MATH_STRICT : LATHE_MATH_INT8;
+    if (r.b_dtype == LATHE_F32) r.b_dtype = LATHE_DTYPE_NONE;
+    r.k = elements_of(r.weight_dtype()) * one_of({1, 2, 3});
+    r.packed = random_.below(2) != 0;
+    r.n = r.packed ? one_of({32, 64, 96}) : one_of({2, 34, 66});
+    r.gate = static_cast<lathe_gate>(1 + random_.below(5));
+    if (!r.packed && random_.below(2) != 0) r.gate_layout = LATHE_GATE_INTERLEAVED;
+    r.bias = random_.below(2) != 0;
+    r.fill = reference::Fill::kNormal;
+    expect(r);
+  }
+}
+
+TEST_F(GroupedMatmul, RefusesGatesThatItHasNoKernelsFor) {
+  const struct {
+    std::function<void(lathe_grouped_matmul_desc*)> change;
+    lathe_status status;
+    const char* cause;
+  } cases[] = {
+      {[](auto* d) { d->n = 5; }, LATHE_INVALID_ARGUMENT, "n 5 must be even with a gate"},
+      {[](auto* d) { d->gate = static_cast<lathe_gate>(6); }, LATHE_INVALID_ARGUMENT, "gate 6 is unknown"},
+      {[](auto* d) { d->gate = LATHE_GATE_NONE, d->gate_layout = LATHE_GATE_INTERLEAVED; },
+       LATHE_INVALID_ARGUMENT, "gate_layout must be HALVES"},
+      {[](auto* d) { d->epilogue.activation = LATHE_ACTIVATION_RELU; }, LATHE_INVALID_ARGUMENT,
+       "activation must be NONE with a gate"},
+      {[](auto* d) { d->b.layout = LATHE_ROW_MAJOR, d->gate_layout = LATHE_GATE_INTERLEAVED; },
+       LATHE_UNSUPPORTED, "INTERLEAVED needs a B that is COLUMN_MAJOR"},
+      {[](auto* d) { d->d.dtype = LATHE_I32; }, LATHE_UNSUPPORTED, "d: dtype i32"}};
+  for (const auto& c : cases) {
+    GroupedMatmulRequest r;
+    r.m = 6, r.n = 4, r.k = 8, r.groups = 3;
+    r.gate = LATHE_GATE_SILU;
+    Grouped grouped(r, &random_);
+    c.change(&grouped.desc());
+    EXPECT_EQ(grouped.run(device()), c.status) << c.cause;
+    EXPECT_THAT(lathe_last_error(), HasSubstr(c.cause));
   }
 }
 
@@ -375,6 +441,7 @@ TEST_F(GroupedMatmul, WarmUpCoversEveryRouting) {
   r.grouping = LATHE_GROUPING_INDEXED;
   r.m = 50, r.n = 24, r.k = 40, r.groups = 6, r.used = 2;
   r.bias = true;
+  r.gate = LATHE_GATE_SILU;
   Grouped grouped(r, &random_);
   lathe_manifest* manifest = nullptr;
   ASSERT_LATHE_OK(lathe_manifest_create(&manifest));
@@ -384,7 +451,7 @@ TEST_F(GroupedMatmul, WarmUpCoversEveryRouting) {
   ASSERT_LATHE_OK(lathe_context_set_miss(warmed.context(), LATHE_MISS_ERROR, nullptr, nullptr));
   EXPECT_LATHE_OK(grouped.run(warmed.get()));
   EXPECT_TRUE(grouped.check(&random_).ok);
-  grouped.desc().n = 23;
+  grouped.desc().n = 22;
   EXPECT_EQ(lathe_grouped_matmul(warmed.get(), nullptr, &grouped.desc()), LATHE_MISS);
 }
 

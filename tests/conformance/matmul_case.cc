@@ -21,6 +21,8 @@ const char* name_of(lathe_activation activation) {
     case LATHE_ACTIVATION_GELU: return "gelu";
     case LATHE_ACTIVATION_GELU_TANH: return "gelu_tanh";
     case LATHE_ACTIVATION_SILU: return "silu";
+    case LATHE_ACTIVATION_SILU_CLAMPED: return "silu_clamped";
+    case LATHE_ACTIVATION_CLAMP_PLUS_ONE: return "clamp_plus_one";
     default: return "none";
   }
 }
@@ -39,10 +41,10 @@ std::string MatmulCase::describe() const {
     << " c=" << conformance::name_of(c) << "/" << static_cast<int>(c_mode)
     << " bias=" << conformance::name_of(bias) << " act=" << name_of(activation)
     << " residual=" << conformance::name_of(residual) << "/" << static_cast<int>(residual_mode)
-    << " determinism=" << determinism << " math=" << math << " split_k=" << split_k
-    << " candidate=" << candidate << " padding=" << padding << (aligned_lines ? " aligned" : "")
-    << " broadcast=" << broadcast_a << broadcast_b << broadcast_c << broadcast_residual
-    << " misalign=" << misalign << " flush=" << (flush == Flush::kEnd ? "end" : "start")
+    << (multiply ? " multiply" : "") << " determinism=" << determinism << " math=" << math
+    << " split_k=" << split_k << " candidate=" << candidate << " padding=" << padding
+    << (aligned_lines ? " aligned" : "") << " broadcast=" << broadcast_a << broadcast_b << broadcast_c
+    << broadcast_residual << " misalign=" << misalign << " flush=" << (flush == Flush::kEnd ? "end" : "start")
     << " values=" << static_cast<int>(values);
   return s.str();
 }
@@ -282,6 +284,8 @@ MatmulRequest::MatmulRequest(const MatmulCase& c, Random* random)
     residual_.memory->write_protect();
     epilogue.residual = residual_.operand();
   }
+  if (case_.residual_mode == ResidualMode::kNone) case_.multiply = false;
+  if (case_.multiply) epilogue.combine = LATHE_COMBINE_MULTIPLY;
   pristine_d_.assign(d_.memory->data(), d_.memory->data() + d_.memory->bytes());
   set_tuning(case_.split_k, case_.candidate);
 }

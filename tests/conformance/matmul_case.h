@@ -15,7 +15,7 @@
 //   scales of i8     e0 = 3 u |sa sb AB|
 //   alpha, beta, bias  e1 = |alpha| e0 + 4 u (|alpha AB| + |beta C| + |bias|)
 //   activation       e2 = 1.2 e1 + 16 u (|x| + |act(x)|)  every activation's slope is below 1.13; 0 for relu, none
-//   residual         e3 = e2 + 2 u (|act(x)| + |residual|)
+//   residual         e3 = e2 + 2 u (|act(x)| + |residual|), or, if it multiplies, e2 |residual| + 2 u |act(x) residual|
 // The result must lie in [round(reference - e3), round(reference + e3)], rounded to the dtype of D; this is exact
 // because rounding is monotonic. With Values::kSmallIntegers every f32 operation is exact and e3 is 0. Results in i32
 // are exact.
@@ -62,6 +62,7 @@ struct MatmulCase {
   lathe_activation activation = LATHE_ACTIVATION_NONE;
   ResidualMode residual_mode = ResidualMode::kNone;
   lathe_dtype residual = LATHE_F32;  // in place it is `out`
+  bool multiply = false;             // D is multiplied by the residual
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
   lathe_math math = LATHE_MATH_STRICT;
   int32_t split_k = 0, candidate = 0;

@@ -17,12 +17,18 @@ double activate(lathe_activation activation, double x) {
     case LATHE_ACTIVATION_GELU_TANH:
       return x * 0.5 * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
     case LATHE_ACTIVATION_SILU: return x / (1 + std::exp(-x));
+    case LATHE_ACTIVATION_SILU_CLAMPED: {
+      const double y = x > 7 ? 7 : x;
+      return y / (1 + std::exp(-1.702 * y));
+    }
+    case LATHE_ACTIVATION_CLAMP_PLUS_ONE: return (x > 7 ? 7 : x < -7 ? -7 : x) + 1;
     default: return x;
   }
 }
 
 bool is_smooth(lathe_activation activation) {
-  return activation != LATHE_ACTIVATION_NONE && activation != LATHE_ACTIVATION_RELU;
+  return activation != LATHE_ACTIVATION_NONE && activation != LATHE_ACTIVATION_RELU &&
+         activation != LATHE_ACTIVATION_CLAMP_PLUS_ONE;
 }
 
 // For one matrix: sums[i][j] = sum_k a b and magnitudes[i][j] = sum_k |a b|.
@@ -174,14 +180,20 @@ void MatmulRequest::compute_reference() {
                      4 * u * (std::fabs(product) + std::fabs(scaled_c) + std::fabs(bias));
       const bool literal_nan = is_smooth(case_.activation) && x == -kInfinity;
       double value = literal_nan ? 0 : activate(case_.activation, x);
-      if (std::isinf(x)) bound = 0;
+      if (std::isinf(x)) bound = case_.activation == LATHE_ACTIVATION_SILU_CLAMPED ? 64 * u : 0;
+      if (case_.activation == LATHE_ACTIVATION_CLAMP_PLUS_ONE) bound += u * std::fabs(value);
       if (is_smooth(case_.activation) && !std::isinf(x)) {
         bound = 1.2 * bound + 16 * u * (std::fabs(x) + std::fabs(value));
       }
       if (!residual_values_.empty()) {
         const double residual = matrix(residual_values_, b)[e];
-        bound += 2 * u * (std::fabs(value) + std::fabs(residual));
-        value += residual;
+        if (case_.multiply) {
+          bound = bound * std::fabs(residual) + 2 * u * std::fabs(value * residual);
+          value *= residual;
+        } else {
+          bound += 2 * u * (std::fabs(value) + std::fabs(residual));
+          value += residual;
+        }
       }
       expected_[b * m * n + e] = value;
       bound_[b * m * n + e] = is_exact() ? 0 : bound + std::numeric_limits<float>::min();

@@ -49,7 +49,7 @@ TEST_F(Matmul, EveryTwoFactorsTogether) {
   constexpr ResidualMode kResidual[] = {ResidualMode::kNone, ResidualMode::kSeparate, ResidualMode::kInPlace};
   constexpr int64_t kPadding[] = {0, 0, 1, 16, 37};
   constexpr size_t kMisalign[] = {0, 0, 1, 2, 4};
-  const std::vector<int> levels = {16, 16, 18, 3, 3, 2, 2, 5, 4, 3, 3, 5, 5, 3, 3, 5, 5, 2, 2, 2};
+  const std::vector<int> levels = {16, 16, 18, 3, 3, 2, 2, 5, 4, 3, 3, 5, 7, 3, 3, 5, 5, 2, 2, 2, 2};
   const std::vector<std::vector<int>> rows = covering_array(levels, &random_);
   RecordProperty("cases", static_cast<int>(rows.size()));
   size_t number = 0;
@@ -77,6 +77,7 @@ TEST_F(Matmul, EveryTwoFactorsTogether) {
     c.flush = row[f++] ? Flush::kStart : Flush::kEnd;
     c.values = row[f++] ? Values::kSmallIntegers : Values::kNormal;
     c.batch = row[f++] ? 1 : 2;
+    c.multiply = row[f++];
     if (c.c_mode == CMode::kNone || c.c_mode == CMode::kUnreadNan) c.beta = 0;
     // D may be C or the residual; if it is both, the same memory is read twice.
     if (c.c_mode == CMode::kInPlace && c.residual_mode == ResidualMode::kInPlace)

@@ -33,6 +33,11 @@ TEST(Generic, FormHoldsEveryOpenFieldOfTheClass) {
   const auto bits = [form](int at) { return form >> at & 15; };
   EXPECT_EQ(form & 3, 2);  // only B is column-major
   EXPECT_EQ(bits(Form::kActivation), 4);
+  ProblemClass gate = c;
+  gate.activation = Activation::kSiluClamped;
+  gate.combine = Combine::kMultiply;
+  EXPECT_EQ(form_of(gate) >> Form::kActivation & 7, 5);
+  EXPECT_EQ(form_of(gate) >> Form::kCombine & 1, 1);
   EXPECT_EQ(bits(Form::kC), 2);
   EXPECT_EQ(bits(Form::kD), 1);
   EXPECT_EQ(bits(Form::kBias), 3);

@@ -126,7 +126,7 @@ TEST(KeyTest, FingerprintChangesWithEveryLeafOfTheText) {
     keys.add(key_from_text(canonical_text(changed)), path);
   });
   const int config_leaves = static_cast<int>(std::size(kConfigFields)) + 6;  // the kernel and five texts
-  EXPECT_EQ(leaves, 29 + config_leaves + 3 + 1);
+  EXPECT_EQ(leaves, 30 + config_leaves + 3 + 1);
 }
 
 TEST(KeyTest, TextIsCanonicalAndHasNoPathOrDeviceOrdinal) {

@@ -168,6 +168,23 @@ TEST(EmptyProduct, AppliesTheEpilogueInOrder) {
   }
 }
 
+TEST(EmptyProduct, MultipliesByTheResidual) {
+  std::vector<float> bias = {2.0f, 9.0f, -9.0f}, residual = {3.0f, -0.5f, 4.0f}, d(3);
+  ProblemClass p;
+  p.d = p.bias = p.residual = DType::kF32;
+  p.activation = Activation::kClampPlusOne;
+  p.combine = Combine::kMultiply;
+  ArgumentBlock args;
+  args.bias = bias.data();
+  args.residual = residual.data();
+  args.d = d.data();
+  args.m = 1;
+  args.n = 3;
+  args.batch = 1;
+  run_empty_product(p, args);
+  EXPECT_EQ(d, (std::vector<float>{9.0f, -4.0f, -24.0f}));
+}
+
 TEST(EmptyProduct, ReluKeepsNan) {
   const float nan = std::nanf("");
   std::vector<float> c = {nan, -1.0f}, d(2);

@@ -42,11 +42,11 @@ TEST(GroupedRequest, SharesTheClassOfOneGroup) {
   g.desc.epilogue.bias_dtype = LATHE_F32;
   GroupedRequest r;
   ASSERT_TRUE(g.read(&r).ok()) << g.read(&r);
-  EXPECT_EQ(r.member.key.problem.op, Op::kMatmul);
-  EXPECT_EQ(r.member.key.problem.n, 6);
-  EXPECT_EQ(r.member.key.problem.k, 8);
-  EXPECT_EQ(r.member.key.problem.bias, DType::kF32);
-  EXPECT_EQ(r.member.args.batch, 1);
+  EXPECT_EQ(r.product.request.key.problem.op, Op::kMatmul);
+  EXPECT_EQ(r.product.request.key.problem.n, 6);
+  EXPECT_EQ(r.product.request.key.problem.k, 8);
+  EXPECT_EQ(r.product.request.key.problem.bias, DType::kF32);
+  EXPECT_EQ(r.product.request.args.batch, 1);
   EXPECT_EQ(r.slots, 8);
   EXPECT_EQ(r.b_stride, 6 * 8 * 4);
   EXPECT_EQ(r.bias_stride, 6 * 4);
@@ -82,7 +82,7 @@ TEST(GroupedRequest, SumsInF32) {
   g.desc.d.leading_dimension = 7;
   GroupedRequest r;
   ASSERT_TRUE(g.read(&r).ok()) << g.read(&r);
-  EXPECT_EQ(r.member.key.problem.d, DType::kF32);
+  EXPECT_EQ(r.product.request.key.problem.d, DType::kF32);
   EXPECT_EQ(r.sum, DType::kBF16);
   EXPECT_EQ(r.sum_row_bytes, 7 * 2);
   EXPECT_EQ(r.weights_stride, 2);
@@ -145,7 +145,7 @@ TEST(GroupedRequest, RefusalsNameTheCause) {
       {[](Grouped& g) { g.desc.a.dtype = g.desc.b.dtype = LATHE_I32; }, kUnsupported, "a: dtype i32"},
       {[](Grouped& g) { g.desc.router_weights = g.weights, g.desc.d.dtype = LATHE_I32; }, kUnsupported,
        "d: dtype i32"},
-      {[](Grouped& g) { g.desc.reserved = 1; }, kUnsupported, "reserved is not 0"}};
+      {[](Grouped& g) { g.desc.reserved2 = 1; }, kUnsupported, "reserved is not 0"}};
   for (const auto& c : cases) {
     Grouped g;
     c.change(g);
