@@ -30,6 +30,28 @@ inline constexpr const char* kMatmulSignature =
     "activation: str | None = None, residual: typing.Any = None, alpha: float = 1.0, beta: float = 0.0, "
     "math: str | None = None, determinism: str | None = None) -> typing.Any";
 
+inline constexpr const char* kGroupedMatmulDoc =
+    R"(The rows of each group times the weight of that group: the experts of a mixture.
+
+a         (M, K); with grouping "indexed" (tokens, K) or (tokens, used, K); with "counts" (groups, M, K)
+b         (groups, K, N), or a PackedWeight or QuantisedWeight with a batch. Pass a weight of shape (groups, N, K) as
+          numpy.swapaxes(weight, 1, 2)
+routing   int32. "row_ids": (M,), the group of each row, -1 for none. "indexed": (tokens, used), the groups of each
+          token. "offsets": (groups + 1,), the first row of each group. "counts": (groups,), rows per group
+grouping  the meaning of routing. None: "indexed" if routing has two dimensions, else "row_ids"
+router_weights  float32, the shape of routing: sum the results of a token with these weights
+gate      "silu", "gelu", "gelu_tanh", "relu" or "clamped" (gpt-oss): b has gate and up columns, the result N / 2
+gate_layout  "halves" (None) or "interleaved"
+bias      (groups, N)
+
+Returns a new array of a's dtype: (M, N), (tokens, used, N), (tokens, N) with router_weights, or (groups, M, N). Rows
+without a group are 0. The rest is as for matmul.)";
+inline constexpr const char* kGroupedMatmulSignature =
+    "def grouped_matmul(a: typing.Any, b: typing.Any, routing: typing.Any, *, grouping: str | None = None, "
+    "router_weights: typing.Any = None, gate: str | None = None, gate_layout: str | None = None, "
+    "bias: typing.Any = None, activation: str | None = None, alpha: float = 1.0, math: str | None = None, "
+    "determinism: str | None = None) -> typing.Any";
+
 inline constexpr const char* kArgmaxDoc = R"(The column of each row's maximum, as int64.
 
 x       (N,) or (M, N), rows contiguous; float32, float16 or bfloat16

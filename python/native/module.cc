@@ -29,6 +29,21 @@ nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle bias, n
   return std::move(request.result);
 }
 
+nb::object grouped_matmul(nb::handle a, nb::handle b, nb::handle routing, nb::handle grouping,
+                          nb::handle router_weights, nb::handle gate, nb::handle gate_layout, nb::handle bias,
+                          nb::handle activation, double alpha, nb::handle math, nb::handle determinism) {
+  GroupedMatmulRequest request({a, b, routing, grouping, router_weights, gate, gate_layout, bias, activation,
+                                alpha, math, determinism});
+  lathe_device* cpu = device();
+  lathe_status status;
+  {
+    Running running;
+    status = lathe_grouped_matmul(cpu, nullptr, &request.desc);
+  }
+  check(status);
+  return std::move(request.result);
+}
+
 nb::object with_values(nb::object indices, nb::object values, bool want_values) {
   return want_values ? nb::object(nb::make_tuple(indices, values)) : std::move(indices);
 }
@@ -328,6 +343,11 @@ NB_MODULE(_core, module) {
              "bias"_a = nb::none(), "activation"_a = nb::none(), "residual"_a = nb::none(), "alpha"_a = 1.0,
              "beta"_a = 0.0, "math"_a = nb::none(), "determinism"_a = nb::none(), nb::sig(kMatmulSignature),
              kMatmulDoc);
+  module.def("grouped_matmul", grouped_matmul, "a"_a.none(), "b"_a.none(), "routing"_a.none(), nb::kw_only(),
+             "grouping"_a = nb::none(), "router_weights"_a = nb::none(), "gate"_a = nb::none(),
+             "gate_layout"_a = nb::none(), "bias"_a = nb::none(), "activation"_a = nb::none(),
+             "alpha"_a = 1.0, "math"_a = nb::none(), "determinism"_a = nb::none(),
+             nb::sig(kGroupedMatmulSignature), kGroupedMatmulDoc);
   module.def("argmax", argmax, "x"_a.none(), nb::kw_only(), "values"_a = false, nb::sig(kArgmaxSignature),
              kArgmaxDoc);
   module.def("matmul_argmax", matmul_argmax, "a"_a.none(), "b"_a.none(), nb::kw_only(), "bias"_a = nb::none(),

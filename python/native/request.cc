@@ -263,6 +263,133 @@ ArgmaxRequest::ArgmaxRequest(nb::handle x, bool want_values, bool describe_only)
   if (want_values) values = values.attr("reshape")(nb::make_tuple());
 }
 
+namespace {
+
+const Named kGroupings[] = {{"offsets", LATHE_GROUPING_OFFSETS},
+                            {"row_ids", LATHE_GROUPING_ROW_IDS},
+                            {"counts", LATHE_GROUPING_COUNTS},
+                            {"indexed", LATHE_GROUPING_INDEXED}};
+const Named kGates[] = {{"none", LATHE_GATE_NONE}, {"silu", LATHE_GATE_SILU},
+                        {"gelu", LATHE_GATE_GELU}, {"gelu_tanh", LATHE_GATE_GELU_TANH},
+                        {"relu", LATHE_GATE_RELU}, {"clamped", LATHE_GATE_CLAMPED}};
+const Named kGateLayouts[] = {{"halves", LATHE_GATE_HALVES}, {"interleaved", LATHE_GATE_INTERLEAVED}};
+
+// Reads an array of `ndim` dimensions whose last one is contiguous.
+void read_contiguous(Array& array, nb::handle object, const char* name, lathe_dtype dtype, int ndim) {
+  array.read(object, name);
+  if (array.dtype != dtype || (ndim != 0 && array.ndim != ndim))
+    value_error(std::string(name) + " is " + array.describe() + ", but must be " + dtype_name(dtype) +
+                (ndim == 0 ? "" : " of " + number(ndim) + " dimension" + (ndim == 1 ? "" : "s")));
+  if (array.shape[array.ndim - 1] > 1 && array.stride[array.ndim - 1] != 1)
+    value_error(std::string(name) + " is not contiguous. Pass numpy.ascontiguousarray(" + name + ")");
+}
+
+}  // namespace
+
+GroupedMatmulRequest::GroupedMatmulRequest(const GroupedArguments& arguments) {
+  const WeightForm b = read_weight(desc.b, b_, arguments.b);
+  if (b.ndim != 3) value_error("b must have three dimensions: (groups, K, N)");
+  desc.groups = b.batch;
+  desc.n = b.n;
+  desc.k = b.k;
+  desc.math = arguments.math.is_none() ? b.math : math_of(arguments.math);
+  desc.determinism =
+      static_cast<lathe_determinism>(value_of(kDeterminism, arguments.determinism, "determinism"));
+  desc.gate = static_cast<lathe_gate>(value_of(kGates, arguments.gate, "gate"));
+  desc.gate_layout =
+      static_cast<lathe_gate_layout>(value_of(kGateLayouts, arguments.gate_layout, "gate_layout"));
+  desc.epilogue.alpha = static_cast<float>(arguments.alpha);
+  desc.epilogue.activation =
+      static_cast<lathe_activation>(value_of(kActivations, arguments.activation, "activation"));
+  read_routing(arguments);
+  read_a(arguments.a);
+  check_k(a_.shape[a_.ndim - 1], b.k);
+  if (!arguments.bias.is_none()) {
+    bias_.read(arguments.bias, "bias");
+    if (bias_.ndim != 2 || bias_.shape[0] != desc.groups || bias_.shape[1] != desc.n)
+      value_error("bias is " + bias_.describe() + ", but must have the shape (groups, N) = (" +
+                  number(desc.groups) + ", " + number(desc.n) + ")");
+    if ((desc.n > 1 && bias_.stride[1] != 1) || (desc.groups > 1 && bias_.stride[0] != desc.n))
+      value_error("bias is not contiguous. Pass numpy.ascontiguousarray(bias)");
+    desc.epilogue.bias = bias_.data;
+    desc.epilogue.bias_dtype = bias_.dtype;
+  }
+  make_result(arguments.a);
+}
+
+void GroupedMatmulRequest::read_routing(const GroupedArguments& arguments) {
+  read_contiguous(routing_, arguments.routing, "routing", LATHE_I32, 0);
+  const bool indexed = routing_.ndim == 2;
+  desc.grouping = arguments.grouping.is_none()
+                      ? indexed ? LATHE_GROUPING_INDEXED : LATHE_GROUPING_ROW_IDS
+                      : static_cast<lathe_grouping>(value_of(kGroupings, arguments.grouping, "grouping"));
+  if (routing_.ndim != (desc.grouping == LATHE_GROUPING_INDEXED ? 2 : 1))
+    value_error("routing is " + routing_.describe() +
+                ", but must have two dimensions for grouping 'indexed' and one for the others");
+  const int64_t wanted = desc.grouping == LATHE_GROUPING_OFFSETS  ? desc.groups + 1
+                         : desc.grouping == LATHE_GROUPING_COUNTS ? desc.groups
+                                                                  : routing_.shape[0];
+  if (routing_.shape[0] != wanted)
+    value_error("routing is " + routing_.describe() + ", but must have " + number(wanted) + " elements");
+  desc.routing = static_cast<const int32_t*>(routing_.data);
+  if (desc.grouping == LATHE_GROUPING_INDEXED) {
+    desc.used = routing_.shape[1];
+    desc.routing_stride = routing_.shape[0] > 1 ? routing_.stride[0] : 0;
+  }
+  if (arguments.router_weights.is_none()) return;
+  read_contiguous(weights_, arguments.router_weights, "router_weights", LATHE_F32, 2);
+  if (!indexed || weights_.shape[0] != routing_.shape[0] || weights_.shape[1] != routing_.shape[1])
+    value_error("router_weights is " + weights_.describe() +
+                ", but must have the shape of a routing (tokens, used)");
+  desc.router_weights = static_cast<const float*>(weights_.data);
+  desc.router_weights_stride = weights_.shape[0] > 1 ? weights_.stride[0] : 0;
+}
+
+void GroupedMatmulRequest::read_a(nb::handle a) {
+  a_.read(a, "a");
+  const bool counts = desc.grouping == LATHE_GROUPING_COUNTS,
+             indexed = desc.grouping == LATHE_GROUPING_INDEXED;
+  if (a_.ndim != (counts ? 3 : 2) && !(indexed && a_.ndim == 3))
+    value_error("a is " + a_.describe() + ", but must have the shape " +
+                (counts    ? "(groups, M, K)"
+                 : indexed ? "(tokens, K) or (tokens, used, K)"
+                           : "(M, K)"));
+  if (a_.shape[a_.ndim - 1] > 1 && a_.stride[a_.ndim - 1] != 1)
+    value_error("a has rows that are not contiguous. Pass numpy.ascontiguousarray(a)");
+  // In lathe_grouped_matmul_desc a matrix of the batch is a group (counts) or a slot (indexed).
+  const int rows = counts ? 1 : 0, matrices = counts ? 0 : 1;
+  desc.m = a_.shape[rows];
+  const int64_t expected = counts ? desc.groups : desc.used;
+  if (a_.ndim == 3 && a_.shape[matrices] != expected)
+    value_error("a is " + a_.describe() + ", but has " + (counts ? "groups" : "used") + " = " +
+                number(expected));
+  const bool by_row = indexed || desc.grouping == LATHE_GROUPING_ROW_IDS;
+  if (by_row && routing_.shape[0] != desc.m)
+    value_error("a has " + number(desc.m) + " rows, but routing is " + routing_.describe());
+  desc.a.data = a_.data;
+  desc.a.dtype = a_.dtype;
+  desc.a.leading_dimension = a_.stride[rows];
+  desc.a.batch_stride = a_.ndim == 3 ? a_.stride[matrices] : 0;
+}
+
+void GroupedMatmulRequest::make_result(nb::handle like) {
+  const bool counts = desc.grouping == LATHE_GROUPING_COUNTS;
+  const bool slots = desc.grouping == LATHE_GROUPING_INDEXED && desc.router_weights == nullptr;
+  const int64_t columns = desc.gate == LATHE_GATE_NONE ? desc.n : desc.n / 2;
+  const int64_t with_batch[] = {counts ? desc.groups : desc.m, counts ? desc.m : desc.used, columns};
+  const int64_t plain[] = {desc.m, columns};
+  desc.d.dtype = desc.a.dtype == LATHE_I8 ? LATHE_I32 : desc.a.dtype;
+  result = counts || slots ? new_array(like, 3, with_batch, desc.d.dtype)
+                           : new_array(like, 2, plain, desc.d.dtype);
+  out_.read(result, "the result", true);
+  // Rows without a group are not written.
+  const int64_t elements = out_.ndim == 3 ? out_.shape[0] * out_.shape[1] * columns : desc.m * columns;
+  if (elements > 0) std::memset(out_.data, 0, static_cast<size_t>(elements * element_bytes(desc.d.dtype)));
+  desc.d.data = out_.data;
+  desc.d.leading_dimension = slots ? desc.used * columns : columns;
+  desc.d.batch_stride = counts ? desc.m * columns : slots ? columns : 0;
+}
+
 PackedWeight::~PackedWeight() {
   if (data != nullptr) munmap(const_cast<char*>(data), bytes);
 }

@@ -88,6 +88,24 @@ struct ArgmaxRequest {
   Array x_, indices_, values_;
 };
 
+// The keyword arguments of a grouped product.
+struct GroupedArguments {
+  nb::handle a, b, routing, grouping, router_weights, gate, gate_layout, bias, activation;
+  double alpha = 1.0;
+  nb::handle math, determinism;
+};
+struct GroupedMatmulRequest {
+  explicit GroupedMatmulRequest(const GroupedArguments& arguments);
+  lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
+  nb::object result;
+
+ private:
+  void read_routing(const GroupedArguments& arguments);
+  void read_a(nb::handle a);
+  void make_result(nb::handle like);
+  Array a_, b_, routing_, weights_, bias_, out_;
+};
+
 lathe_math math_of(nb::handle name);
 lathe_dtype dtype_argument(nb::handle dtype, lathe_dtype otherwise);
 
