@@ -44,24 +44,25 @@ typedef enum lathe_gate_layout {
 
 /* D[row] = activation(alpha * A[row] B[g] + bias[g]) for each row that belongs to a group g, evaluated in f32 and
  * rounded once, when it is stored. With router_weights, D[t] is the sum of those rows over the slots of token t, each
- * times its weight, in f32 and in the order of the slots. With a gate, AB + bias are g and u, the epilogue's activation must
- * be NONE, B must not be i8, and u is kept in f32 until g is there.
+ * times its weight, in f32 and in the order of the slots. With a gate, AB + bias are g and u, the epilogue's
+ * activation must be NONE, B must not be i8, and u is kept in f32 until g is there.
  *
- * CPU only in this version; UNSUPPORTED on GPUs. The call reads the routing, runs one lathe_matmul kernel per group with
- * the group's true number of rows, and returns. Workers take tiles of all groups from one queue. So the classes of a
- * grouped product are those of lathe_matmul with B's N and K, and lathe_manifest_add_grouped_matmul warms them up. Rows
- * that are not evenly spaced are gathered first, and scattered afterwards; a group of one row is used where it lies.
+ * CPU only in this version; UNSUPPORTED on GPUs. The call reads the routing, runs one lathe_matmul kernel per group
+ * with the group's true number of rows, and returns. Workers take tiles of all groups from one queue. So the classes
+ * of a grouped product are those of lathe_matmul with B's N and K, and lathe_manifest_add_grouped_matmul warms them
+ * up. Rows that are not evenly spaced are gathered first, and scattered afterwards; a group of one row is used where
+ * it lies.
  *
  * B[g] is a matrix of the batch b: K by N, any dtype and layout of lathe_matmul, packed layouts included (pack B with
- * `batch` set to `groups`). A and D are ROW_MAJOR. D's dtype is one that lathe_matmul has for A and B; with router_weights
- * or a gate it must be a float. Scales of an i8 A are one, or one per row of A; those of an i8 B are one per group,
- * or one per group and column ([G][N]). A zero point of B has as many values, that of A one. The epilogue's bias has G * N
- * elements ([G][N]); its beta must be 0 and its residual NULL.
+ * `batch` set to `groups`). A and D are ROW_MAJOR. D's dtype is one that lathe_matmul has for A and B; with
+ * router_weights or a gate it must be a float. Scales of an i8 A are one, or one per row of A; those of an i8 B are
+ * one per group, or one per group and column ([G][N]). A zero point of B has as many values, that of A one. The
+ * epilogue's bias has G * N elements ([G][N]); its beta must be 0 and its residual NULL.
  *
  * M, N, K, groups and used are in [0, 2^31 - 1], and so is M * used. If one of M, N, groups and `used` is 0, nothing
- * happens. If K is 0, the rows of D are the epilogue of a zero product, and A and B may be NULL. INVALID_ARGUMENT, with
- * nothing written: a routing value out of its range, a D that overlaps an input, and rows of D that overlap each other.
- * Two slots of a token may have the same group. Only a lathe_workspace may be chained, and it is not used. */
+ * happens. If K is 0, the rows of D are the epilogue of a zero product, and A and B may be NULL. INVALID_ARGUMENT,
+ * with nothing written: a routing value out of its range, a D that overlaps an input, and rows of D that overlap each
+ * other. Two slots of a token may have the same group. Only a lathe_workspace may be chained, and it is not used. */
 typedef struct lathe_grouped_matmul_desc {
   size_t struct_size;
   const lathe_chain* next;
@@ -90,12 +91,12 @@ typedef struct lathe_grouped_matmul_desc {
         LATHE_EPILOGUE_INIT, LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT, LATHE_MATH_STRICT, 0                  \
   }
 
-/* Runs a grouped product. On the CPU the stream must be NULL, and the call returns when the result is written. The costs
- * beyond the products are reading the routing and one lookup per group. */
+/* Runs a grouped product. On the CPU the stream must be NULL, and the call returns when the result is written. The
+ * costs beyond the products are reading the routing and one lookup per group. */
 LATHE_API lathe_status lathe_grouped_matmul(lathe_device* device, lathe_stream stream,
                                             const lathe_grouped_matmul_desc* desc);
-/* Adds every class that groups of up to m_max rows need. As lathe_manifest_add_matmul: pointers are not read, but a NULL
- * bias and NULL router_weights mean "none". The routing and M are ignored. */
+/* Adds every class that groups of up to m_max rows need. As lathe_manifest_add_matmul: pointers are not read, but a
+ * NULL bias and NULL router_weights mean "none". The routing and M are ignored. */
 LATHE_API lathe_status lathe_manifest_add_grouped_matmul(lathe_manifest* manifest, const char* name,
                                                          const lathe_grouped_matmul_desc* desc, int64_t m_max);
 

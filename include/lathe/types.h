@@ -221,8 +221,9 @@ typedef struct lathe_operand {
 #define LATHE_OPERAND_INIT \
   { sizeof(lathe_operand), NULL, NULL, LATHE_DTYPE_NONE, LATHE_ROW_MAJOR, 0, 0, NULL, NULL, 0, 0 }
 
-/* d = activation(alpha * A B + beta * C + bias) + residual, or times residual (combine), evaluated in f32 in this order and
- * rounded once, when it is stored. beta == 0 never reads C. alpha == 0 still reads A and B, so their NaNs propagate. */
+/* d = activation(alpha * A B + beta * C + bias) + residual, or times residual (combine), evaluated in f32 in this
+ * order and rounded once, when it is stored. beta == 0 never reads C. alpha == 0 still reads A and B, so their NaNs
+ * propagate. */
 typedef struct lathe_epilogue {
   size_t struct_size;
   const lathe_chain* next;
