@@ -31,6 +31,33 @@ class GgufLoaded {
   virtual std::unique_ptr<GgufProduct> prepare(int64_t m, int threads, float* a, float* d) = 0;
 };
 
+// Experts of a mixture, byte for byte as in a GGUF file: `groups` weights of n rows, one after the other.
+struct ExpertsWeight {
+  std::string format;
+  int64_t groups = 0, n = 0, k = 0;
+  void* data = nullptr;
+};
+
+// For each of m tokens and each of its `used` slots: D = A times the transposed weight of the slot's expert, in f32. D
+// has m * used rows. A has as many, or one row for each token if `shares_a`. Memory is aligned to 64 bytes.
+struct ExpertsCalls {
+  int64_t m = 0, used = 0;
+  bool shares_a = false;
+  int threads = 1;
+  float *a = nullptr, *d = nullptr;
+  std::vector<int32_t*> routings;  // experts of all slots, token by token; one array for each call
+};
+class ExpertsProduct {
+ public:
+  virtual ~ExpertsProduct() = default;
+  virtual void run(size_t routing) = 0;
+};
+class ExpertsLoaded {
+ public:
+  virtual ~ExpertsLoaded() = default;
+  virtual std::unique_ptr<ExpertsProduct> prepare(const ExpertsCalls& calls) = 0;
+};
+
 class GgufPeer {
  public:
   virtual ~GgufPeer() = default;
@@ -42,6 +69,12 @@ class GgufPeer {
   virtual void dequantise(const std::string& format, const void* from, int64_t elements, float* to) = 0;
   // Null if the setting does not support the weight.
   virtual std::unique_ptr<GgufLoaded> load(const std::string& setting, const GgufWeight& weight) = 0;
+  // Null if the setting does not support such experts. "plain" reads the memory of `weight`.
+  virtual std::unique_ptr<ExpertsLoaded> load_experts(const std::string& setting,
+                                                      const ExpertsWeight& weight) {
+    (void)setting, (void)weight;
+    return nullptr;
+  }
 };
 
 }  // namespace lathe::bench

@@ -65,6 +65,36 @@ __attribute__((target("amx-tile"))) void restore_tiles() {
 void restore_tiles() {}
 #endif
 
+// Whether the backend multiplies by the weight in a buffer of that type. As llama.cpp asks, with an empty buffer. The
+// weight has the shape of `like`; one with three dimensions belongs to experts.
+bool is_supported(ggml_backend_buffer_type_t type, const ggml_tensor* like) {
+  const Context context = make_context(5);
+  const Buffer empty(ggml_backend_buft_alloc_buffer(type, 0));
+  ggml_tensor* weight = ggml_new_tensor(context.get(), like->type, ggml_n_dims(like), like->ne);
+  weight->buffer = empty.get();
+  ggml_tensor* product = nullptr;
+  if (ggml_n_dims(like) == 3) {
+    ggml_tensor* input = ggml_new_tensor_3d(context.get(), GGML_TYPE_F32, like->ne[0], 1, 512);
+    product = ggml_mul_mat_id(context.get(), weight, input,
+                              ggml_new_tensor_2d(context.get(), GGML_TYPE_I32, 1, 512));
+  } else {
+    product = ggml_mul_mat(context.get(), weight,
+                           ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, like->ne[0], 512));
+  }
+  return ggml_backend_dev_supports_op(ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0), product);
+}
+
+// Memory of that type for the tensor.
+Buffer allocate(ggml_backend_buffer_type_t type, ggml_tensor* tensor) {
+  const size_t bytes = ggml_backend_buft_get_alloc_size(type, tensor);
+  Buffer buffer(ggml_backend_buft_alloc_buffer(type, bytes));
+  use_huge_pages(ggml_backend_buffer_get_base(buffer.get()), bytes);
+  ggml_backend_tensor_alloc(buffer.get(), tensor, ggml_backend_buffer_get_base(buffer.get()));
+  return buffer;
+}
+
+bool is_amx(ggml_backend_buffer_type_t type) { return std::strcmp(ggml_backend_buft_name(type), "AMX") == 0; }
+
 class Product final : public GgufProduct {
  public:
   Product(const std::vector<ggml_tensor*>& weights, bool uses_tiles, int64_t m, int threads, float* a,
@@ -115,18 +145,14 @@ class Loaded final : public GgufLoaded {
 
   // Converts one copy; the others take the same bytes. False: the buffer type does not support the product.
   bool convert(ggml_backend_buffer_type_t type, const GgufWeight& weight) {
-    if (type == nullptr || !is_supported(type, weight)) return false;
-    const size_t bytes = ggml_backend_buft_get_alloc_size(type, tensors_[0]);
-    uses_tiles_ = std::strcmp(ggml_backend_buft_name(type), "AMX") == 0;
+    if (type == nullptr || !is_supported(type, tensors_[0])) return false;
+    uses_tiles_ = is_amx(type);
     for (ggml_tensor* tensor : tensors_) {
-      buffers_.emplace_back(ggml_backend_buft_alloc_buffer(type, bytes));
-      void* base = ggml_backend_buffer_get_base(buffers_.back().get());
-      use_huge_pages(base, bytes);
-      ggml_backend_tensor_alloc(buffers_.back().get(), tensor, base);
+      buffers_.push_back(allocate(type, tensor));
       if (tensor == tensors_[0])
         ggml_backend_tensor_set(tensor, weight.copies[0], 0, ggml_nbytes(tensor));
       else
-        std::memcpy(base, tensors_[0]->data, bytes);
+        std::memcpy(tensor->data, tensors_[0]->data, ggml_backend_buffer_get_size(buffers_[0].get()));
     }
     return true;
   }
@@ -136,22 +162,77 @@ class Loaded final : public GgufLoaded {
   }
 
  private:
-  // As llama.cpp asks, with an empty buffer of the type.
-  bool is_supported(ggml_backend_buffer_type_t type, const GgufWeight& weight) const {
-    const Context context = make_context(4);
-    const Buffer empty(ggml_backend_buft_alloc_buffer(type, 0));
-    ggml_tensor* tensor = ggml_new_tensor_2d(context.get(), type_, weight.k, weight.n);
-    tensor->buffer = empty.get();
-    ggml_tensor* input = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, weight.k, 512);
-    return ggml_backend_dev_supports_op(ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0),
-                                        ggml_mul_mat(context.get(), tensor, input));
-  }
-
   Context context_;
   ggml_type type_;
   bool uses_tiles_ = false;
   std::vector<Buffer> buffers_;
   std::vector<ggml_tensor*> tensors_;
+};
+
+class ExpertsOfGgml final : public ExpertsProduct {
+ public:
+  ExpertsOfGgml(ggml_tensor* weight, bool uses_tiles, const ExpertsCalls& calls)
+      : context_(make_context(3 * calls.routings.size() + 2)),
+        backend_(ggml_backend_cpu_init()),
+        uses_tiles_(uses_tiles) {
+    ggml_backend_cpu_set_n_threads(backend_.get(), calls.threads);
+    const int64_t k = weight->ne[0], rows_of_token = calls.shares_a ? 1 : calls.used;
+    ggml_tensor* input = ggml_new_tensor_3d(context_.get(), GGML_TYPE_F32, k, rows_of_token, calls.m);
+    place(input, calls.a);
+    for (int32_t* routing : calls.routings) {
+      ggml_tensor* experts = ggml_new_tensor_2d(context_.get(), GGML_TYPE_I32, calls.used, calls.m);
+      place(experts, routing);
+      ggml_tensor* output = ggml_mul_mat_id(context_.get(), weight, input, experts);
+      place(output, calls.d);
+      graphs_.push_back(ggml_new_graph_custom(context_.get(), 4, false));
+      ggml_build_forward_expand(graphs_.back(), output);
+    }
+  }
+  void run(size_t routing) override {
+    if (uses_tiles_) restore_tiles();
+    ggml_backend_graph_compute(backend_.get(), graphs_[routing]);
+  }
+
+ private:
+  void place(ggml_tensor* tensor, void* data) {
+    buffers_.push_back(wrap(data, ggml_nbytes(tensor)));
+    ggml_backend_tensor_alloc(buffers_.back().get(), tensor, data);
+  }
+
+  Context context_;
+  Backend backend_;
+  bool uses_tiles_;
+  std::vector<Buffer> buffers_;
+  std::vector<ggml_cgraph*> graphs_;
+};
+
+class LoadedExperts final : public ExpertsLoaded {
+ public:
+  // A null type: the memory of `weight`.
+  LoadedExperts(ggml_backend_buffer_type_t type, const ExpertsWeight& weight)
+      : context_(make_context(2)),
+        tensor_(
+            ggml_new_tensor_3d(context_.get(), type_of(weight.format), weight.k, weight.n, weight.groups)),
+        uses_tiles_(type != nullptr && is_amx(type)) {
+    if (type == nullptr) {
+      buffer_ = wrap(weight.data, ggml_nbytes(tensor_));
+      ggml_backend_tensor_alloc(buffer_.get(), tensor_, weight.data);
+      return;
+    }
+    if (!is_supported(type, tensor_)) return;
+    buffer_ = allocate(type, tensor_);
+    ggml_backend_tensor_set(tensor_, weight.data, 0, ggml_nbytes(tensor_));
+  }
+  bool is_loaded() const { return buffer_ != nullptr; }
+  std::unique_ptr<ExpertsProduct> prepare(const ExpertsCalls& calls) override {
+    return std::make_unique<ExpertsOfGgml>(tensor_, uses_tiles_, calls);
+  }
+
+ private:
+  Context context_;
+  ggml_tensor* tensor_;
+  bool uses_tiles_;
+  Buffer buffer_;
 };
 
 void log(ggml_log_level level, const char* text, void*) {
@@ -174,7 +255,10 @@ class Ggml final : public GgufPeer {
     ggml_quantize_chunk(type_of(format), from, to, 0, rows, k, nullptr);
   }
   void dequantise(const std::string& format, const void* from, int64_t elements, float* to) override {
-    ggml_get_type_traits(type_of(format))->to_float(from, to, elements);
+    if (format == "f32")
+      std::memcpy(to, from, static_cast<size_t>(elements) * sizeof(float));
+    else
+      ggml_get_type_traits(type_of(format))->to_float(from, to, elements);
   }
   std::unique_ptr<GgufLoaded> load(const std::string& setting, const GgufWeight& weight) override {
     auto loaded = std::make_unique<Loaded>(weight);
@@ -182,9 +266,19 @@ class Ggml final : public GgufPeer {
       loaded->use_plain(weight);
       return loaded;
     }
-    return loaded->convert(extra_buffer_type(setting == "amx" ? "AMX" : "CPU_REPACK"), weight)
-               ? std::move(loaded)
-               : nullptr;
+    return loaded->convert(buffer_type(setting), weight) ? std::move(loaded) : nullptr;
+  }
+  std::unique_ptr<ExpertsLoaded> load_experts(const std::string& setting,
+                                              const ExpertsWeight& weight) override {
+    ggml_backend_buffer_type_t type = setting == "plain" ? nullptr : buffer_type(setting);
+    if (type == nullptr && setting != "plain") return nullptr;
+    auto loaded = std::make_unique<LoadedExperts>(type, weight);
+    return loaded->is_loaded() ? std::move(loaded) : nullptr;
+  }
+
+ private:
+  static ggml_backend_buffer_type_t buffer_type(const std::string& setting) {
+    return extra_buffer_type(setting == "amx" ? "AMX" : "CPU_REPACK");
   }
 };
 

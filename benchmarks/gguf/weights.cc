@@ -13,11 +13,12 @@ constexpr int64_t kRows = 61;
 }  // namespace
 
 RandomWeight::RandomWeight(GgufPeer* peer, const std::string& format, int64_t n, int64_t k, size_t pool_bytes,
-                           uint64_t seed) {
+                           uint64_t seed, size_t least_copies) {
   const size_t row = peer->bytes(format, k);
   bytes_ = row * static_cast<size_t>(n);
   stride_ = (bytes_ + 4095) / 4096 * 4096;
-  memory_ = allocate_huge(stride_ * std::max<size_t>(2, pool_bytes / stride_));
+  const size_t copies = std::max(least_copies, pool_bytes / stride_);
+  memory_ = allocate_huge(stride_ * copies);
   std::mt19937_64 engine(seed);
   std::normal_distribution<float> normal(0, 1 / std::sqrt(static_cast<float>(k)));
   std::vector<float> numbers(static_cast<size_t>(kRows * k));
@@ -26,7 +27,7 @@ RandomWeight::RandomWeight(GgufPeer* peer, const std::string& format, int64_t n,
   peer->quantise(format, numbers.data(), kRows, k, rows.data());
   weight_ = {format, n, k, {}};
   size_t next = 0;
-  for (size_t copy = 0; copy < std::max<size_t>(2, pool_bytes / stride_); ++copy) {
+  for (size_t copy = 0; copy < copies; ++copy) {
     char* to = memory_.get() + copy * stride_;
     weight_.copies.push_back(to);
     for (int64_t j = 0; j < n; ++j)

@@ -14,9 +14,9 @@ namespace lathe::bench {
 // Copies of one weight side by side, in one piece of memory. The peer quantises numbers of N(0, 1/k).
 class RandomWeight {
  public:
-  // As many copies as `pool_bytes` hold, at least two.
+  // As many copies as `pool_bytes` hold, at least `least_copies`.
   RandomWeight(GgufPeer* peer, const std::string& format, int64_t n, int64_t k, size_t pool_bytes,
-               uint64_t seed);
+               uint64_t seed, size_t least_copies = 2);
 
   const GgufWeight& weight() const { return weight_; }
   size_t bytes() const { return bytes_; }  // of one copy
