@@ -111,7 +111,7 @@ constexpr Product block_product(DType a, const DTypeRow& b) {
           b.value,
           DType::kF32,
           kFloats,
-          kMatmulOnly,
+          kBothOps,
           Devices::kCpu,
           Devices::kCpu,
           Set<Math>(Math::kStrict, Math::kInt8),
