@@ -323,10 +323,11 @@ typedef struct lathe_argmax_desc {
  * lathe_matmul with the same numeric recipe and D of logits_dtype, followed by lathe_argmax.
  * A vocabulary in shards: make one call per shard, with its index_offset and `values`. Then take the shard with the
  * greatest value (or the first NaN); among equal values the lowest index wins.
- * A and B: f32, f16 or bf16, the same dtype, or on the CPU f32 with f16 or bf16; any layout. M, N and K are in
- * [0, 2^31 - 1]. If M is 0, nothing happens; else N must be at least 1. If K is 0, the bias is compared, and A and B
- * may be NULL. The largest index plus index_offset must fit index_dtype. No output may overlap an input or the other
- * output. K is never split, because partial sums cannot be compared: a lathe_tuning with split_k > 1 is refused. */
+ * A and B: f32, f16 or bf16, the same dtype, or on the CPU f32 with f16 or bf16; any layout. On the CPU B may also be
+ * in a block format, by the rules of lathe_matmul; it cannot be packed, and under LATHE_MISS_FALLBACK a miss blocks. M,
+ * N and K are in [0, 2^31 - 1]. If M is 0, nothing happens; else N must be at least 1. If K is 0, the bias is compared,
+ * and A and B may be NULL. The largest index plus index_offset must fit index_dtype. No output may overlap an input or
+ * the other output. K is never split, because partial sums cannot be compared: split_k > 1 is refused. */
 typedef struct lathe_matmul_argmax_desc {
   size_t struct_size;
   const lathe_chain* next;

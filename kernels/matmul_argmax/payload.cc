@@ -31,7 +31,7 @@ class PayloadText {
   std::string build() const {
     const Outputs out = argmax_text::results(c_);
     const std::string symbol = kernel_name(c_, config_);
-    std::vector<std::string> arguments = {operand("a", whole_a(), "a"), operand("b", whole_b(), "b")};
+    std::vector<std::string> arguments = {operand("a", whole_a(), "a"), operand_b()};
     if (bias() != DType::kNone) arguments.push_back(operand("bias", whole_bias(), "bias"));
     arguments.push_back(operand("indices", out.index_type, "d"));
     if (out.values) arguments.push_back(operand("values", out.value_type, "values"));
@@ -67,8 +67,10 @@ class PayloadText {
   DType bias() const { return c_.generic ? DType::kF32 : c_.bias; }
   std::string columns() const { return ragged() ? "%columns" : absl::StrCat(config_.tile_n); }
 
+  // The type's name in MLIR. For blocks it is a stand-in; lathe.blocks names the format.
+  static std::string element(DType t) { return is_blocks(t) ? "i4" : std::string(name_of(t)); }
   static std::string tensor(const std::vector<std::string>& sizes, DType t) {
-    return absl::StrCat("tensor<", absl::StrJoin(sizes, "x"), "x", name_of(t), ">");
+    return absl::StrCat("tensor<", absl::StrJoin(sizes, "x"), "x", element(t), ">");
   }
   std::string tile_rows() const { return rows_.extent(); }
   std::string tile_columns() const { return ragged() ? "?" : absl::StrCat(config_.tile_n); }
@@ -84,6 +86,11 @@ class PayloadText {
   }
   std::string whole_a() const { return a_type("?", "?"); }
   std::string whole_b() const { return b_type("?", n_); }
+  std::string operand_b() const {
+    if (!is_blocks(c_.b)) return operand("b", whole_b(), "b");
+    return absl::StrCat("%b: ", whole_b(), " {lathe.operand = \"b\", lathe.blocks = \"", name_of(c_.b),
+                        "\"}");
+  }
   std::string whole_bias() const { return tensor({n_}, bias()); }
   std::string tile(DType t) const { return tensor({"1", tile_rows(), tile_columns()}, t); }
   std::string pairs_type(const char* element) const {

@@ -66,12 +66,12 @@ inline constexpr const char* kMatmulArgmaxDoc =
     R"(argmax(a @ b + bias) of each row, without storing the product: the output layer of greedy decoding.
 
 a             (K,) or (M, K)
-b             (K, N). Pass a weight of shape (N, K) as weight.T
+b             (K, N), or a QuantisedWeight. Pass a weight of shape (N, K) as weight.T
 bias          (N,)
 logits_dtype  "float32", "float16" or "bfloat16": sums are rounded to it before they are compared. None: a's dtype
 values        True: return (indices, maxima), the maxima as float32
 
-Returns an int64 NumPy array of shape () or (M,). a and b are float32, float16 or bfloat16. Errors and threads: as for
+Returns an int64 NumPy array of shape () or (M,). Arrays are float32, float16 or bfloat16. Errors and threads: as for
 matmul.)";
 inline constexpr const char* kMatmulArgmaxSignature =
     "def matmul_argmax(a: typing.Any, b: typing.Any, *, bias: typing.Any = None, logits_dtype: typing.Any = "

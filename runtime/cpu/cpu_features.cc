@@ -203,8 +203,8 @@ std::string features_from_cpuid(const X86Registers& r) {
 std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2) {
   // Linux, arch/arm64/include/uapi/asm/hwcap.h. One row for every name in kArmFeatureSets.
   const FeatureBit bits[] = {
-      {"neon", hwcap >> 1}, {"fullfp16", hwcap >> 10}, {"dotprod", hwcap >> 20},
-      {"sve", hwcap >> 22}, {"sve2", hwcap2 >> 1},     {"bf16", hwcap2 >> 14},
+      {"neon", hwcap >> 1},  {"fullfp16", hwcap >> 10}, {"dotprod", hwcap >> 20}, {"sve", hwcap >> 22},
+      {"sve2", hwcap2 >> 1}, {"bf16", hwcap2 >> 14},    {"i8mm", hwcap2 >> 13},
   };
   return widest_set(kArmFeatureSets, bits);
 }

@@ -27,4 +27,14 @@ absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const 
   return sizes;
 }
 
+Flag b_dtype_flag() {
+  static const std::string names = [] {
+    std::string all = "f16|bf16";
+    for (const reference::BlockFormat& f : reference::block_formats()) absl::StrAppend(&all, "|", f.name);
+    return all;
+  }();
+  return {"b-dtype", names.c_str(),
+          "dtype of B if A is f32: 16-bit weights or a block format, on the CPU (default: that of A)"};
+}
+
 }  // namespace lathe::cli

@@ -59,6 +59,9 @@ inline constexpr Flag kLayout = {
 inline constexpr Flag kIndexDtype = {"index-dtype", "i64|i32", "dtype of the indices (default: i64)"};
 inline constexpr Flag kIndexOffset = {"index-offset", "N", "number to add to every index (default: 0)"};
 
+// --b-dtype: the dtypes of B that may differ from A's.
+Flag b_dtype_flag();
+
 // A pointer that is not NULL, for operands of which only the presence matters. It is never read.
 inline void* present() {
   static char byte;

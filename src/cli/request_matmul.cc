@@ -78,24 +78,13 @@ absl::Status read_places(const Arguments& arguments, reference::MatmulRequest* r
   return absl::OkStatus();
 }
 
-// "f16|bf16|q4_0": the dtypes of B that may differ from A's.
-const char* b_dtypes() {
-  static const std::string names = [] {
-    std::string all = "f16|bf16";
-    for (const reference::BlockFormat& f : reference::block_formats()) absl::StrAppend(&all, "|", f.name);
-    return all;
-  }();
-  return names.c_str();
-}
-
 }  // namespace
 
 std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
   return joined(
       {
           {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz", "dtype of A and B (default: f32)"},
-          {"b-dtype", b_dtypes(),
-           "dtype of B if A is f32: 16-bit weights or a block format, on the CPU (default: that of A)"},
+          b_dtype_flag(),
           {"out-dtype", "f32|f16|bf16|i32",
            "dtype of C, D, bias and residual (default: that of A; f32 if A is i8 or fp8)"},
           kMath,

@@ -10,7 +10,7 @@ namespace {
 std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more) {
   return joined(
       {{"dtype", "f32|f16|bf16", "dtype of A and B (default: f32)"},
-       {"b-dtype", "f16|bf16", "dtype of B if A is f32: 16-bit weights, on the CPU (default: that of A)"},
+       b_dtype_flag(),
        {"logits-dtype", "f32|f16|bf16",
         "dtype of the bias; logits are rounded to it before they are compared (default: that of A)"},
        kMath,
@@ -43,7 +43,7 @@ absl::StatusOr<reference::MatmulArgmaxRequest> matmul_argmax_request(const Argum
   r.bias = arguments.has("bias");
   if (absl::Status s = read_dtype(arguments, "dtype", reference::float_names(), &r.dtype); !s.ok()) return s;
   r.logits_dtype = r.dtype;
-  if (absl::Status s = read_dtype(arguments, "b-dtype", reference::float_names(), &r.b_dtype); !s.ok())
+  if (absl::Status s = read_dtype(arguments, "b-dtype", reference::weight_names(), &r.b_dtype); !s.ok())
     return s;
   if (r.b_dtype == r.dtype) r.b_dtype = LATHE_DTYPE_NONE;
   int layout = 2;

@@ -61,9 +61,10 @@ inline constexpr absl::string_view kX86AvxVnni = "+avx,+avx2,+avxvnni,+bmi,+bmi2
 inline constexpr absl::string_view kX86FeatureSets[] = {kX86Amx,    kX86Avx512Bf16, kX86Avx512Vnni,
                                                         kX86Avx512, kX86AvxVnni,    kX86Avx2};
 // The same for AArch64. Vectors have 128 bits in all sets. kArmSve2 adds the masked loads and stores that
-// NEON lacks, at the vector length that every implementation supports.
-inline constexpr absl::string_view kArmSve2 = "+bf16,+dotprod,+fullfp16,+neon,+sve,+sve2";
-inline constexpr absl::string_view kArmBf16 = "+bf16,+dotprod,+fullfp16,+neon";
+// NEON lacks, at the vector length that every implementation supports. Every core with bf16 has i8mm, too
+// (Arm's cores, and both are mandatory from Armv8.6 on).
+inline constexpr absl::string_view kArmSve2 = "+bf16,+dotprod,+fullfp16,+i8mm,+neon,+sve,+sve2";
+inline constexpr absl::string_view kArmBf16 = "+bf16,+dotprod,+fullfp16,+i8mm,+neon";
 inline constexpr absl::string_view kArmDotprod = "+dotprod,+fullfp16,+neon";
 inline constexpr absl::string_view kArmHalf = "+fullfp16,+neon";
 inline constexpr absl::string_view kArmNeon = "+neon";  // Armv8.0
@@ -73,7 +74,8 @@ absl::StatusOr<Target> target_from_json(const Json& j);
 // Named targets:
 //   "x86-64-avx2", "x86-64-avxvnni" (Alder Lake), "x86-64-avx512", "x86-64-avx512vnni", "x86-64-avx512bf16",
 //   "x86-64-amx" (includes AVX512-BF16: Sapphire Rapids and later),
-//   "aarch64-neon" (Armv8.2, with f16 instructions), "aarch64-dotprod", "aarch64-bf16", "aarch64-sve2",
+//   "aarch64-neon" (Armv8.2, with f16 instructions), "aarch64-dotprod", "aarch64-bf16" (bf16 and i8mm),
+//   "aarch64-sve2",
 //   "sm_75" ... "sm_90a", "gfx942", "gfx90a", "gfx1100" ...,
 //   "spirv64" (any 64-bit OpenCL 2.2 device), "pvc", "bmg" (Intel Xe-HPC and Xe2)
 absl::StatusOr<Target> parse_target(absl::string_view name);

@@ -7,6 +7,9 @@ namespace {
 
 int64_t field(int at, DType t) { return static_cast<int64_t>(t) << at; }
 
+// A matmul_argmax of block formats would need three more kernels for each format. Its misses block instead.
+bool has_generic_kernel(Op op, DType b) { return op != Op::kMatmulArgmax || !is_blocks(b); }
+
 // i8 products that store exact i32 sums need a payload of their own, which never converts to f32.
 bool stores_exact_sums(const ProblemClass& c) { return c.op == Op::kMatmul && c.d == DType::kI32; }
 
@@ -57,7 +60,7 @@ std::vector<ProblemClass> generic_classes(const Target& target) {
   for (const Product& p : kProducts) {
     if (!meet(p.kernels, devices_of(target.backend))) continue;
     for (Op op : {Op::kMatmul, Op::kMatmulArgmax})
-      if (p.ops.has(op)) add(op, p.a, p.b, DType::kF32);
+      if (p.ops.has(op) && has_generic_kernel(op, p.b)) add(op, p.a, p.b, DType::kF32);
     if (p.results.has(DType::kI32)) add(Op::kMatmul, p.a, p.b, DType::kI32);
   }
   return classes;
@@ -67,7 +70,8 @@ bool may_fall_back(const ProblemClass& c) {
   const bool scaled =
       c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0 || c.zero_b != Scale::kNone;
   if (has_program(c.op)) return false;  // each program needs its own kernel
-  return has_row_lengths(c.op) || (c.determinism == Determinism::kFast && !scaled && c.packed_b == 0);
+  return has_row_lengths(c.op) ||
+         (c.determinism == Determinism::kFast && !scaled && c.packed_b == 0 && has_generic_kernel(c.op, c.b));
 }
 
 }  // namespace lathe

@@ -63,11 +63,11 @@ constexpr uint32_t ops_on_rows() {
   /* Converts B's packed panels to f32 panels; A is read in place. */                                      \
   X(kDirectPacked, "direct_packed", kForMatmul, kOnCpu, Axis::kN, kReadsInPlace | kTakesPackedB)           \
   /* Rounds A to int8; B is stored in quantised blocks. */                                                 \
-  X(kBytes, "bytes", kForMatmul, kOnCpu, Axis::kN, kTakesBlocks)                                           \
+  X(kBytes, "bytes", kForMatmulArgmax, kOnCpu, Axis::kN, kTakesBlocks)                                     \
   /* The same with B packed in advance. */                                                                 \
   X(kBytesPacked, "bytes_packed", kForMatmul, kOnCpu, Axis::kN, kTakesBlocks | kTakesPackedB)              \
   /* As bytes and bytes_packed, by AMX tiles. */                                                           \
-  X(kAmxBytes, "amx_bytes", kForMatmul, kOnCpu, Axis::kN, kTakesBlocks)                                    \
+  X(kAmxBytes, "amx_bytes", kForMatmulArgmax, kOnCpu, Axis::kN, kTakesBlocks)                              \
   X(kAmxBytesPacked, "amx_bytes_packed", kForMatmul, kOnCpu, Axis::kN, kTakesBlocks | kTakesPackedB)       \
   /* AMX tiles: A by panels of B; transposed; with B packed in advance. */                                 \
   X(kAmx, "amx", kForMatmulArgmax, kOnCpu, Axis::kN, 0)                                                    \

@@ -111,12 +111,12 @@ constexpr Product block_product(DType a, const DTypeRow& b) {
           b.value,
           DType::kF32,
           kFloats,
-          kMatmulOnly,
+          kBothOps,
           Devices::kCpu,
           Devices::kCpu,
           Set<Math>(Math::kStrict, Math::kInt8),
           false,
-          "f32 FMAs; B is decoded exactly. With `math` INT8 products of bytes from AVX2 on",
+          "f32 FMAs; B is decoded exactly. With `math` INT8 products of bytes with AVX2 or AArch64's dotprod",
           "",
           ""};
 }

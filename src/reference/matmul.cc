@@ -35,9 +35,7 @@ MatmulSpecs specs_of(const MatmulRequest& r) {
   specs.a.transposed = r.trans_a;
   specs.a.broadcast = r.broadcast_a;
   specs.b = matrix(r.weight_dtype(), r.k, r.n);
-  // The padding is a multiple of whole blocks.
-  const int64_t block = block_elements(r.weight_dtype());
-  specs.b.padding = (r.padding + block - 1) / block * block;
+  specs.b.padding = whole_blocks(r.weight_dtype(), r.padding);
   specs.b.transposed = r.trans_b;
   specs.b.broadcast = r.broadcast_b;
   specs.d = matrix(r.out_dtype, r.m, r.n);
@@ -69,17 +67,22 @@ double activate(lathe_activation activation, double x) {
   return NAN;
 }
 
-// A column of weights in blocks: the format, and the sum of both terms' magnitudes of each element (BlockParts).
-struct BlockColumn {
-  const BlockFormat* format = nullptr;
-  std::vector<float> magnitudes;
-};
+}  // namespace
+
+bool rounds_to_bytes(lathe_math math, lathe_dtype weight) {
+  return math == LATHE_MATH_INT8 && block_format(weight) != nullptr;
+}
+
+void BlockColumn::read(const Operand& b, int64_t batch, int64_t column) {
+  for (size_t p = 0; p < magnitudes.size(); ++p)
+    magnitudes[p] = b.block_magnitude(batch, static_cast<int64_t>(p), column);
+}
 
 // The error of LATHE_MATH_INT8: each element of A is off by up to half a scale (largest magnitude of the block / 127).
 // Scales in f16 are off by 2^-11 of it, or by half of f16's smallest subnormal; so is what multiplies a minimum. 4 eps
 // more cover the rounding of the quotient.
-double rounding_to_bytes(const float* a, const BlockColumn& b, int64_t k) {
-  const int64_t block = b.format->elements;
+double rounding_to_bytes(const float* a, const BlockColumn& b) {
+  const int64_t block = b.format->elements, k = static_cast<int64_t>(b.magnitudes.size());
   const bool halves = b.format->halves_a_scale;
   double sum = 0;
   for (int64_t at = 0; at + block <= k; at += block) {
@@ -93,16 +96,11 @@ double rounding_to_bytes(const float* a, const BlockColumn& b, int64_t k) {
   }
   return sum;
 }
-bool rounds_to_bytes(const MatmulRequest& r) {
-  const BlockFormat* weights = block_format(r.weight_dtype());
-  return r.math == LATHE_MATH_INT8 && weights != nullptr;
-}
-
-}  // namespace
 
 double sum_bound(const MatmulRequest& r, double magnitude) {
   if (r.dtype == LATHE_I8) return 0;
-  if (r.fill == Fill::kIntegers && !rounds_to_bytes(r) && magnitude <= (is_f8(r.dtype) ? 0x1p13 : 0x1p24))
+  if (r.fill == Fill::kIntegers && !rounds_to_bytes(r.math, r.weight_dtype()) &&
+      magnitude <= (is_f8(r.dtype) ? 0x1p13 : 0x1p24))
     return 0;
   double part = 6 * kEpsilon * std::max(1.0, std::sqrt(static_cast<double>(r.k) / 4096));
   if (r.math == LATHE_MATH_TF32 && r.dtype == LATHE_F32) part += 0x1p-9;
@@ -144,7 +142,7 @@ Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_
   // The slope of an activation is at most 1.13. Its approximation may be off by 8 eps of the argument.
   if (r.activation != LATHE_ACTIVATION_NONE) e.bound = 1.13 * e.bound + 8 * kEpsilon * std::fabs(before);
   if (r.multiply) e.bound = e.bound * std::fabs(residual) + kEpsilon * std::fabs(e.value);
-  e.is_any_not_finite = rounds_to_bytes(r) && !std::isfinite(ab.sum);
+  e.is_any_not_finite = rounds_to_bytes(r.math, r.weight_dtype()) && !std::isfinite(ab.sum);
   e.is_activated = r.activation != LATHE_ACTIVATION_NONE;
   const bool clamped = r.activation >= LATHE_ACTIVATION_SILU_CLAMPED;
   if (std::isinf(before) && !clamped)
@@ -196,7 +194,8 @@ void expect(const MatmulRequest& r, const MatmulData& data, const Sample& sample
   const auto k = static_cast<size_t>(r.k);
   std::vector<float> a(sample.rows.size() * k), b(k);
   BlockColumn blocks;
-  if (rounds_to_bytes(r)) blocks = {block_format(r.weight_dtype()), std::vector<float>(k)};
+  if (rounds_to_bytes(r.math, r.weight_dtype()))
+    blocks = {block_format(r.weight_dtype()), std::vector<float>(k)};
   for (int64_t batch : sample.batches) {
     for (size_t i = 0; i < sample.rows.size(); ++i) {
       for (size_t p = 0; p < k; ++p) {
@@ -206,12 +205,12 @@ void expect(const MatmulRequest& r, const MatmulData& data, const Sample& sample
     for (int64_t column : sample.columns) {
       for (size_t p = 0; p < k; ++p)
         b[p] = static_cast<float>(data.b.at(batch, static_cast<int64_t>(p), column));
-      for (size_t p = 0; p < blocks.magnitudes.size(); ++p)
-        blocks.magnitudes[p] = data.b.block_magnitude(batch, static_cast<int64_t>(p), column);
+      blocks.read(data.b, batch, column);
       for (size_t i = 0; i < sample.rows.size(); ++i) {
         const int64_t row = sample.rows[i];
         Dot ab = dot(a.data() + i * k, b.data(), r.k);
-        if (rounds_to_bytes(r)) ab.rounded = rounding_to_bytes(a.data() + i * k, blocks, r.k);
+        if (rounds_to_bytes(r.math, r.weight_dtype()))
+          ab.rounded = rounding_to_bytes(a.data() + i * k, blocks);
         visit(batch, row, column, epilogue(r, data, ab, batch, row, column));
       }
     }

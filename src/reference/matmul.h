@@ -1,6 +1,9 @@
 // The matmuls that the command runs, and the check of their results.
 #pragma once
 
+#include <vector>
+
+#include "reference/blocks.h"
 #include "reference/check.h"
 #include "reference/op_request.h"
 
@@ -66,5 +69,16 @@ std::vector<ExpectedElement> expected_elements(const MatmulRequest& r, const Mat
 
 // The part of the bound of check_matmul that comes from the sum. `magnitude` is S.
 double sum_bound(const MatmulRequest& r, double magnitude);
+
+// Whether the request allows rounding A to int8.
+bool rounds_to_bytes(lathe_math math, lathe_dtype weight);
+// A column of weights in blocks: the format, and the sum of both terms' magnitudes of each element (BlockParts).
+struct BlockColumn {
+  const BlockFormat* format = nullptr;
+  std::vector<float> magnitudes;
+  void read(const Operand& b, int64_t batch, int64_t column);
+};
+// The part of the bound that comes from rounding a row of A to int8.
+double rounding_to_bytes(const float* a, const BlockColumn& b);
 
 }  // namespace lathe::reference

@@ -31,6 +31,7 @@ MatmulArgmaxSpecs specs_of(const MatmulArgmaxRequest& r) {
   specs.a = matrix(r.dtype, r.m, r.k);
   specs.a.transposed = r.trans_a;
   specs.b = matrix(r.weight_dtype(), r.k, r.n);
+  specs.b.padding = whole_blocks(r.weight_dtype(), r.padding);
   specs.b.transposed = r.trans_b;
   return specs;
 }
@@ -44,13 +45,18 @@ double rounded_to(lathe_dtype dtype, double value) {
 }
 
 // Decides whether the logits of one row allow the index that the kernel returned. Each logit has a range [least,
-// greatest].
+// greatest], or may be any infinity or NaN.
 struct ClaimedMaximum {
   int64_t index = 0, first_nan = -1;
+  bool may_be_nan = false;                       // the returned column
   double least = NAN, greatest = NAN;            // the range of the returned column
   double before = -INFINITY, after = -INFINITY;  // the greatest `least` of the columns before and after it
   int64_t before_at = -1, after_at = -1;
 
+  void add_not_finite(int64_t column) {
+    may_be_nan |= column == index;
+    add(column, -INFINITY, INFINITY);
+  }
   void add(int64_t column, double low, double high) {
     if (std::isnan(low)) {
       if (first_nan < 0) first_nan = column;
@@ -64,6 +70,7 @@ struct ClaimedMaximum {
   }
   // Why the returned index is wrong; "" if it can be right. The lower column wins a tie.
   std::string defect() const {
+    if (may_be_nan && (first_nan < 0 || first_nan > index)) return "";
     if (first_nan >= 0)
       return index == first_nan ? "" : absl::StrFormat("column %d is the first NaN", first_nan);
     if (std::isnan(least)) return "there is no such column";
@@ -74,7 +81,7 @@ struct ClaimedMaximum {
     return "";
   }
   bool holds(double value) const {
-    if (first_nan >= 0) return std::isnan(value);
+    if (first_nan >= 0 || (may_be_nan && std::isnan(value))) return std::isnan(value);
     return value >= std::max({least, before, after}) && value <= greatest;
   }
 };
@@ -88,10 +95,11 @@ int64_t column_of(int64_t index, int64_t offset) {
 double logit_bound(const MatmulArgmaxRequest& r, Dot ab, double bias) {
   MatmulRequest product;
   product.dtype = r.dtype;
+  product.b_dtype = r.b_dtype;
   product.math = r.math;
   product.fill = r.fill;
   product.k = r.k;
-  const double sum = ab.sum + bias, bound = sum_bound(product, ab.magnitude);
+  const double sum = ab.sum + bias, bound = sum_bound(product, ab.magnitude) + ab.rounded;
   if (!std::isfinite(sum) || (bound == 0 && r.fill == Fill::kIntegers)) return 0;
   return bound + 2 * kEpsilon * (std::fabs(ab.sum) + std::fabs(bias));
 }
@@ -109,6 +117,9 @@ CheckResult check_matmul_argmax(const MatmulArgmaxRequest& r, const MatmulArgmax
       choose(r.m, std::max<int64_t>(2, kBudget / std::max<int64_t>(row_cost, 1)), random);
   const auto k = static_cast<size_t>(r.k);
   std::vector<float> a(rows.size() * k), b(k);
+  BlockColumn blocks;
+  if (rounds_to_bytes(r.math, r.weight_dtype()))
+    blocks = {block_format(r.weight_dtype()), std::vector<float>(k)};
   std::vector<ClaimedMaximum> claims(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     claims[i].index = column_of(data.indices.integer_at(0, 0, rows[i]), r.index_offset);
@@ -117,9 +128,18 @@ CheckResult check_matmul_argmax(const MatmulArgmaxRequest& r, const MatmulArgmax
   }
   for (int64_t column = 0; column < r.n; ++column) {
     for (size_t p = 0; p < k; ++p) b[p] = static_cast<float>(data.b.at(0, static_cast<int64_t>(p), column));
+    blocks.read(data.b, 0, column);
     const double bias = r.bias ? data.bias.at(0, 0, column) : 0;
     for (size_t i = 0; i < rows.size(); ++i) {
-      const Dot ab = dot(a.data() + i * k, b.data(), r.k);
+      Dot ab = dot(a.data() + i * k, b.data(), r.k);
+      if (blocks.format != nullptr) {
+        // A NaN or infinity that is rounded to int8 may give NaN or any infinity.
+        if (!std::isfinite(ab.sum)) {
+          claims[i].add_not_finite(column);
+          continue;
+        }
+        ab.rounded = rounding_to_bytes(a.data() + i * k, blocks);
+      }
       const double sum = ab.sum + bias, bound = logit_bound(r, ab, bias);
       claims[i].add(column, rounded_to(r.logits_dtype, sum - bound), rounded_to(r.logits_dtype, sum + bound));
     }

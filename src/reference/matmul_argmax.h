@@ -31,7 +31,8 @@ struct MatmulArgmaxData {
 // Checks all rows if that is cheap, else the edges and random rows between them. Each logit has a range: its float64
 // sum plus or minus the bound of check_matmul, rounded to the logits' dtype. A row's index is right if logits within
 // these ranges can have their first maximum there. The value must lie in the range of that logit, and not below the
-// lower end of any other. With integers the check is exact.
+// lower end of any other. With integers the check is exact. If A may be rounded to int8, the logits of a NaN or infinity
+// may be NaN or any infinity.
 CheckResult check_matmul_argmax(const MatmulArgmaxRequest& r, const MatmulArgmaxData& data, Normal* random);
 
 }  // namespace lathe::reference

@@ -245,6 +245,11 @@ int64_t block_elements(lathe_dtype dtype) {
   return f == nullptr ? 1 : f->elements;
 }
 
+int64_t whole_blocks(lathe_dtype dtype, int64_t elements) {
+  const int64_t block = block_elements(dtype);
+  return (elements + block - 1) / block * block;
+}
+
 void store_scales(void* data, lathe_dtype dtype, int64_t index, double scale, uint64_t bits, bool whole) {
   const BlockFormat& f = *block_format(dtype);
   f.store_scales(block_at(data, f, index), scale, bits, whole);

@@ -26,6 +26,8 @@ const std::vector<std::string>& result_names();
 
 size_t bytes_of(lathe_dtype dtype);  // of an element, or of a block
 int64_t block_elements(lathe_dtype dtype);
+// The least multiple of block_elements() that is at least `elements`.
+int64_t whole_blocks(lathe_dtype dtype, int64_t elements);
 bool is_integer(lathe_dtype dtype);
 bool is_f8(lathe_dtype dtype);
 

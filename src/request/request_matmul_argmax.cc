@@ -80,9 +80,13 @@ bool place_operands(const lathe_matmul_argmax_desc& d, Request* out, Regions* r,
   if (d.a.batch_stride != 0) return refuse(why, invalid("a: batch_stride must be 0: this op has no batch"));
   if (d.b.batch_stride != 0) return refuse(why, invalid("b: batch_stride must be 0: this op has no batch"));
   ArgumentBlock& args = out->args;
-  if (!place_operand(kOperandA, d.a, {batch, m, k}, {&args.lda, &args.stride_a, &r->a}, why) ||
-      !place_operand(kOperandB, d.b, {batch, k, n}, {&args.ldb, &args.stride_b, &r->b}, why))
+  const Placement b = {&args.ldb, &args.stride_b, &r->b};
+  if (!place_operand(kOperandA, d.a, {batch, m, k}, {&args.lda, &args.stride_a, &r->a}, why)) return false;
+  if (__builtin_expect(is_blocks(out->key.problem.b), 0)) {
+    if (!place_blocks(d.b, out->dims, out->key.problem.b, b, why)) return false;
+  } else if (!place_operand(kOperandB, d.b, {batch, k, n}, b, why)) {
     return false;
+  }
   const DType bias = out->key.problem.bias;
   if (bias != DType::kNone) r->bias = line_at(d.bias, n * static_cast<int64_t>(size_of(bias)));
   return true;

@@ -11,6 +11,7 @@
 #include "aarch64_process.h"
 #include "argmax_case.h"
 #include "arguments.h"
+#include "candidates.h"
 #include "core/facts.h"
 #include "device.h"
 #include "matmul_argmax_case.h"
@@ -114,6 +115,24 @@ class Aarch64 : public testing::TestWithParam<Level> {
     ASSERT_LATHE_OK(packed.status());
     run_candidates(&packed.request());
   }
+  // Runs the best "bytes" candidate and one more, and compares them with a reference that rounds A as they do.
+  void run_bytes(MatmulCase c, bool exist) {
+    std::vector<int32_t> ranks;
+    for (const nlohmann::json& candidate : legal_candidates(device_, *MatmulRequest(c, &random_).desc()))
+      if (candidate["config"]["kernel"] == "bytes") ranks.push_back(candidate["rank"]);
+    ASSERT_EQ(!ranks.empty(), exist) << c.describe();
+    if (!exist) return;
+    for (const int32_t rank : {ranks.front(), ranks[static_cast<size_t>(random_.below(ranks.size()))]}) {
+      MatmulRequest request(c, &random_);
+      request.round_a(true);
+      request.set_tuning(0, rank);
+      lathe_plan* plan = nullptr;
+      ASSERT_LATHE_OK(lathe_plan_matmul(device_, request.desc(), &plan));
+      SCOPED_TRACE(c.describe() + " candidate " + std::to_string(rank));
+      run(plan, {c.m, c.n, c.k, c.batch}, &request);
+      lathe_plan_destroy(plan);
+    }
+  }
   void run_candidates(MatmulRequest* request) {
     const MatmulCase c = request->parameters();
     int32_t legal = 0;
@@ -215,6 +234,35 @@ TEST_P(Aarch64, WeightsInBlocksAreRight) {
     if (HasFatalFailure()) return;
   }
   EXPECT_GE(runs_, 24);
+}
+
+// The kernel "bytes" with sdot (odd numbers of rows in a register tile) and smmla (even ones). Each format runs a third of
+// the M.
+TEST_P(Aarch64, WeightsInBlocksByBytesAreRight) {
+  constexpr int64_t kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 64, 130};
+  constexpr int64_t kSizes[][2] = {{37, 352}, {70, 96}, {21, 1056}};
+  const bool has_bytes = GetParam().features.find("+dotprod") != absl::string_view::npos;
+  int turn = 0;
+  for (const reference::BlockFormat& f : reference::block_formats()) {
+    ++turn;
+    for (int64_t m : kRows) {
+      if ((m + turn) % 3 != 0 && !wants_every_plan()) continue;
+      const auto& size = kSizes[(m / 3 + turn) % 3];
+      MatmulCase c;
+      c.m = m, c.n = size[0], c.k = reference::whole_blocks(f.dtype, size[1]);
+      c.in = m % 5 == 0 ? LATHE_BF16 : LATHE_F32;
+      c.b = f.dtype;
+      c.math = LATHE_MATH_INT8;
+      c.trans_b = true;
+      c.bias = m % 2 ? LATHE_F32 : LATHE_DTYPE_NONE;
+      c.misalign = static_cast<size_t>(m % 4);
+      c.batch = m % 7 == 0 ? 2 : 1;
+      c.flush = m % 2 ? Flush::kStart : Flush::kEnd;
+      run_bytes(c, has_bytes);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GE(runs_, has_bytes ? 60 : 0);
 }
 
 TEST_P(Aarch64, ScalesAndZeroPointsAreRight) {
@@ -335,11 +383,15 @@ TEST_P(Aarch64, ArgmaxesAreRight) {
 }
 
 TEST_P(Aarch64, MatmulArgmaxesAreRight) {
-  for (lathe_dtype in : kFloats) {
+  constexpr lathe_dtype kWeights[] = {LATHE_DTYPE_NONE, LATHE_Q8_0, LATHE_Q6_K};
+  for (int i = 0; i < 9; ++i) {
+    const lathe_dtype in = kFloats[i % 3];
     for (int64_t m : {1, 9}) {
       MatmulArgmaxCase c;
-      c.m = m, c.n = 130, c.k = 65;
+      c.m = m, c.n = 130, c.k = i < 3 ? 65 : 512;
       c.in = in;
+      c.b = kWeights[i / 3];
+      c.math = m == 9 ? LATHE_MATH_INT8 : LATHE_MATH_STRICT;
       c.logits = kFloats[random_.below(3)];
       c.bias = random_.below(2) ? in : LATHE_DTYPE_NONE;
       c.wants_values = m == 9;
@@ -352,7 +404,7 @@ TEST_P(Aarch64, MatmulArgmaxesAreRight) {
       if (HasFatalFailure()) return;
     }
   }
-  EXPECT_EQ(runs_, 6);
+  EXPECT_EQ(runs_, 18);
 }
 
 // Checks the test itself: it must detect a write outside an operand.

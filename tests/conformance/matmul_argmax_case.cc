@@ -24,7 +24,8 @@ std::string MatmulArgmaxCase::describe() const {
     << " layout=" << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n') << " bias=" << name_of(bias)
     << " values=" << wants_values << " offset=" << index_offset << " padding=" << padding
     << " misalign=" << misalign << " flush=" << (flush == Flush::kEnd ? "end" : "start")
-    << " determinism=" << determinism << " candidate=" << candidate << " fill=" << static_cast<int>(values);
+    << " determinism=" << determinism << " math=" << math << " distinct=" << distinct
+    << " candidate=" << candidate << " fill=" << static_cast<int>(values);
   return s.str();
 }
 
@@ -58,10 +59,40 @@ MatmulArgmaxRequest::Matrix MatmulArgmaxRequest::draw_matrix(lathe_dtype dtype, 
   return x;
 }
 
+// B in blocks. The padding between columns is NaN.
+MatmulArgmaxRequest::Matrix MatmulArgmaxRequest::draw_weights(lathe_dtype dtype) {
+  const reference::BlockFormat& f = *reference::block_format(dtype);
+  const int64_t n = case_.n, k = case_.k;
+  Matrix x;
+  x.dtype = dtype;
+  x.leading_dimension = k + reference::whole_blocks(dtype, case_.padding);
+  const int64_t column = x.leading_dimension / f.elements * static_cast<int64_t>(f.bytes);
+  const auto used = static_cast<size_t>((n - 1) * column + k / f.elements * static_cast<int64_t>(f.bytes));
+  x.memory = std::make_unique<GuardedMemory>(used, case_.flush, case_.misalign);
+  std::memset(x.memory->data(), 0xff, used);
+  const auto at = [&](int64_t p, int64_t j) {
+    return x.memory->data() + j * column + p / f.elements * static_cast<int64_t>(f.bytes);
+  };
+  draw_blocks({f, k, n, at}, case_.values, random_, &b_terms_);
+  for (int64_t j = case_.distinct; case_.distinct > 0 && j < n; ++j) {
+    std::memcpy(at(0, j), at(0, j % case_.distinct), used - static_cast<size_t>((n - 1) * column));
+    for (std::vector<double>* terms : {&b_terms_.values, &b_terms_.products, &b_terms_.minima})
+      for (int64_t p = 0; p < k; ++p)
+        (*terms)[static_cast<size_t>(p * n + j)] = (*terms)[static_cast<size_t>(p * n + j % case_.distinct)];
+  }
+  x.values = b_terms_.values;
+  x.memory->write_protect();
+  return x;
+}
+
 MatmulArgmaxRequest::MatmulArgmaxRequest(const MatmulArgmaxCase& c, Random* random)
     : case_(c), random_(random), desc_(LATHE_MATMUL_ARGMAX_DESC_INIT), tuning_(LATHE_TUNING_INIT) {
   a_ = draw_matrix(c.in, c.trans_a, c.m, c.k, c.padding);
-  b_ = draw_matrix(c.b == LATHE_DTYPE_NONE ? c.in : c.b, c.trans_b, c.k, c.n, c.padding ? c.padding + 1 : 0);
+  if (reference::block_format(c.b) != nullptr)
+    b_ = draw_weights(c.b);
+  else
+    b_ =
+        draw_matrix(c.b == LATHE_DTYPE_NONE ? c.in : c.b, c.trans_b, c.k, c.n, c.padding ? c.padding + 1 : 0);
   desc_.m = c.m, desc_.n = c.n, desc_.k = c.k;
   const auto describe_operand = [&](const Matrix& x, bool transposed, lathe_operand* o) {
     o->data = x.memory->address();
@@ -155,25 +186,44 @@ testing::AssertionResult MatmulArgmaxRequest::check_row(int64_t row, const std::
   return testing::AssertionSuccess();
 }
 
+void MatmulArgmaxRequest::multiply_row(int64_t row, std::vector<double>* sums,
+                                       std::vector<double>* errors) const {
+  const auto n = static_cast<size_t>(case_.n), k = static_cast<size_t>(case_.k);
+  const double part = product_error(case_.k, case_.in, case_.b, case_.math);
+  const double* a = a_.values.data() + static_cast<size_t>(row) * k;
+  std::vector<double> magnitudes(n, 0.0);
+  for (size_t p = 0; p < k; ++p) {
+    for (size_t j = 0; j < n; ++j) {
+      (*sums)[j] += a[p] * b_.values[p * n + j];
+      magnitudes[j] += std::fabs(a[p] * b_.values[p * n + j]);
+    }
+  }
+  if (rounds_to_bytes()) {
+    const BlockProduct product = {*reference::block_format(case_.b),
+                                  1,
+                                  case_.n,
+                                  case_.k,
+                                  a,
+                                  b_terms_.products.data(),
+                                  b_terms_.minima.data()};
+    rounds_a_ ? multiply_rounded(product, sums, &magnitudes) : void(*errors = error_of_rounding(product));
+  }
+  for (size_t j = 0; j < n; ++j) (*errors)[j] += part * magnitudes[j];
+}
+
 testing::AssertionResult MatmulArgmaxRequest::check() {
   indices_->fetch();
   if (values_) values_->fetch();
-  const auto n = static_cast<size_t>(case_.n), k = static_cast<size_t>(case_.k);
-  const double part = product_error(case_.k, case_.in, case_.b, case_.math);
+  const bool exact = case_.values == Values::kSmallIntegers && !rounds_to_bytes();
+  const auto n = static_cast<size_t>(case_.n);
   for (int64_t i = 0; i < case_.m; ++i) {
-    std::vector<double> sums(n, 0.0), magnitudes(n, 0.0), errors(n, 0.0);
-    for (size_t p = 0; p < k; ++p) {
-      const double x = a_.values[static_cast<size_t>(i) * k + p];
-      for (size_t j = 0; j < n; ++j) {
-        sums[j] += x * b_.values[p * n + j];
-        magnitudes[j] += std::fabs(x * b_.values[p * n + j]);
-      }
-    }
+    std::vector<double> sums(n, 0.0), errors(n, 0.0);
+    multiply_row(i, &sums, &errors);
     for (size_t j = 0; j < n; ++j) {
       const double bias = bias_values_[j];
-      errors[j] = part * magnitudes[j] + 4 * kUnitRoundoff * (std::fabs(sums[j]) + std::fabs(bias));
+      errors[j] += 4 * kUnitRoundoff * (std::fabs(sums[j]) + std::fabs(bias));
       sums[j] += bias;
-      if (case_.values == Values::kSmallIntegers || !std::isfinite(sums[j])) errors[j] = 0;
+      if (exact || !std::isfinite(sums[j])) errors[j] = 0;
     }
     const testing::AssertionResult right = check_row(i, sums, errors);
     if (!right) return right;

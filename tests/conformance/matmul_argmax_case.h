@@ -21,7 +21,7 @@ namespace lathe::conformance {
 struct MatmulArgmaxCase {
   int64_t m = 1, n = 1, k = 1;
   lathe_dtype in = LATHE_F32, logits = LATHE_F32, index = LATHE_I64;
-  lathe_dtype b = LATHE_DTYPE_NONE;  // the dtype of B if it is not `in`
+  lathe_dtype b = LATHE_DTYPE_NONE;  // the dtype of B if it is not `in`: 16-bit weights or a block format
   lathe_math math = LATHE_MATH_STRICT;
   lathe_dtype bias = LATHE_DTYPE_NONE;
   bool trans_a = false, trans_b = true;
@@ -30,6 +30,7 @@ struct MatmulArgmaxCase {
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
   int32_t candidate = 0;
   int64_t padding = 0;
+  int64_t distinct = 0;  // block formats: so many columns differ, and the others repeat them; 0: all
   size_t misalign = 0;
   Flush flush = Flush::kEnd;
   Values values = Values::kNormal;
@@ -45,6 +46,8 @@ class MatmulArgmaxRequest {
 
   const lathe_matmul_argmax_desc* desc() const { return &desc_; }
   lathe_matmul_argmax_desc* mutable_desc() { return &desc_; }
+  // As MatmulRequest::round_a().
+  void round_a(bool rounds) { rounds_a_ = rounds; }
   void reset_output();
   testing::AssertionResult check();
   int64_t index(int64_t row) const;
@@ -60,13 +63,19 @@ class MatmulArgmaxRequest {
     int64_t leading_dimension = 0;
   };
   Matrix draw_matrix(lathe_dtype dtype, bool transposed, int64_t rows, int64_t columns, int64_t padding);
+  Matrix draw_weights(lathe_dtype dtype);
   double draw(lathe_dtype dtype);
+  bool rounds_to_bytes() const { return !b_terms_.values.empty() && case_.math == LATHE_MATH_INT8; }
+  // The row of A B, and the errors that its elements may have.
+  void multiply_row(int64_t row, std::vector<double>* sums, std::vector<double>* errors) const;
   testing::AssertionResult check_row(int64_t row, const std::vector<double>& sums,
                                      const std::vector<double>& errors) const;
 
   MatmulArgmaxCase case_;
   Random* random_;
   Matrix a_, b_;
+  BlockTerms b_terms_;  // block formats: the terms of b_
+  bool rounds_a_ = false;
   std::unique_ptr<GuardedMemory> bias_, indices_, values_;
   std::vector<double> bias_values_;
   lathe_matmul_argmax_desc desc_;

@@ -104,33 +104,12 @@ double MatmulRequest::draw(lathe_dtype dtype) {
   return round_to(dtype, random_->normal());
 }
 
-// Block formats are those of src/reference, which shares no code with the library.
 std::vector<double> MatmulRequest::fill_blocks(const Operand& o) {
-  const reference::BlockFormat& f = *reference::block_format(o.dtype);
-  std::vector<double> values(static_cast<size_t>(o.batch * o.rows * o.columns));
-  b_products_.resize(values.size()), b_minima_.resize(values.size());
-  const bool whole = case_.values == Values::kSmallIntegers;
-  const double special[] = {kNan, kInfinity, -kInfinity, 0.0, -0.0};
-  for (int64_t b = 0; b < o.batch; ++b) {
-    for (int64_t j = 0; j < o.columns; ++j) {
-      for (int64_t k = 0; k < o.rows; k += f.elements) {
-        uint8_t* block = o.at(b, k, j);
-        double scale = whole ? random_->between(1, 2) * 0.5 : round_to(LATHE_F16, random_->normal() / 8);
-        if (case_.values == Values::kSpecial && random_->below(50) == 0)
-          scale = round_to(LATHE_F16, special[random_->below(5)]);
-        f.store_scales(block, scale, random_->next(), whole);
-        for (int64_t i = 0; i < f.elements; ++i) {
-          f.store(block, i, random_->below(f.codes));
-          const auto at = static_cast<size_t>((b * o.rows + k + i) * o.columns + j);
-          const reference::BlockParts parts = f.split(block, i);
-          values[at] = f.load(block, i);
-          b_products_[at] = parts.product;
-          b_minima_[at] = parts.minimum;
-        }
-      }
-    }
-  }
-  return values;
+  for (int64_t b = 0; b < o.batch; ++b)
+    draw_blocks({*reference::block_format(o.dtype), o.rows, o.columns,
+                 [&](int64_t k, int64_t j) { return o.at(b, k, j); }},
+                case_.values, random_, &b_terms_);
+  return b_terms_.values;
 }
 
 std::vector<double> MatmulRequest::scale_values(int kind, int64_t channels,

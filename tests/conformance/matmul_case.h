@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "block_weights.h"
 #include "guarded_memory.h"
 #include "lathe/lathe.h"
 #include "numbers.h"
@@ -137,10 +138,7 @@ class MatmulRequest {
   std::vector<double> scale_values(int kind, int64_t channels, std::unique_ptr<GuardedMemory>* memory,
                                    lathe_scale* scale, const lathe_scale** where);
   bool rounds_to_bytes() const;
-  // For one matrix: its products with A rounded to bytes, and the sums of their terms' magnitudes.
-  void multiply_rounded(int64_t batch, std::vector<double>* sums, std::vector<double>* magnitudes) const;
-  // The error allowed for rounding A to bytes in any way.
-  std::vector<double> error_of_rounding(int64_t batch) const;
+  BlockProduct block_product(int64_t batch) const;
   void compute_reference();
   bool inputs_unchanged() const;
   bool is_exact() const;
@@ -152,7 +150,7 @@ class MatmulRequest {
   lathe_scale scale_a_ = LATHE_SCALE_INIT, scale_b_ = LATHE_SCALE_INIT;
   std::vector<double> scale_a_values_, scale_b_values_;  // M and N scales, or none
   std::vector<double> a_values_, b_values_, c_values_, bias_values_, residual_values_;
-  std::vector<double> b_products_, b_minima_;  // block formats: the terms of b_values_
+  BlockTerms b_terms_;  // block formats: the terms of b_values_
   bool rounds_a_ = false;
   std::vector<uint8_t> pristine_d_;  // the memory of D before a run
   std::vector<double> expected_, bound_;

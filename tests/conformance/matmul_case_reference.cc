@@ -53,29 +53,6 @@ void multiply(const double* a, const double* b, int64_t m, int64_t n, int64_t k,
   }
 }
 
-// A block of a row of A as ggml's CPU backend rounds it on x86 (quantize_row_q8_0, q8_1 and q8_K in its quants.c): bytes,
-// their scale, and what a minimum of the whole block is multiplied by.
-struct RoundedBlock {
-  std::vector<int> bytes;
-  double scale = 0, sum = 0;
-};
-RoundedBlock round_block(const double* a, const reference::BlockFormat& f) {
-  RoundedBlock r;
-  float most = 0;
-  for (int64_t i = 0; i < f.elements; ++i) most = std::max(most, std::fabs(static_cast<float>(a[i])));
-  const float inverse = most == 0 ? 0 : 127.0f / most;
-  int total = 0;
-  for (int64_t i = 0; i < f.elements; ++i) {
-    const float quotient = static_cast<float>(a[i]) * inverse;
-    r.bytes.push_back(static_cast<int>(std::nearbyint(quotient)));
-    total += r.bytes.back();
-  }
-  const float scale = f.halves_a_scale ? most / 127.0f : most == 0 ? 0 : 1.0f / inverse;
-  r.scale = f.halves_a_scale ? round_to(LATHE_F16, scale) : scale;
-  r.sum = f.halves_a_scale ? round_to(LATHE_F16, scale * static_cast<float>(total)) : r.scale * total;
-  return r;
-}
-
 }  // namespace
 
 bool MatmulRequest::rounds_to_bytes() const {
@@ -98,54 +75,15 @@ double product_error(int64_t k, lathe_dtype a, lathe_dtype b, lathe_math math) {
   return part;
 }
 
-void MatmulRequest::multiply_rounded(int64_t batch, std::vector<double>* sums,
-                                     std::vector<double>* magnitudes) const {
-  const int64_t m = case_.m, n = case_.n, k = case_.k;
-  const reference::BlockFormat& f = *reference::block_format(case_.b);
-  const double* a = a_values_.data() + (case_.broadcast_a ? 0 : batch * m * k);
-  const int64_t b = case_.broadcast_b ? 0 : batch * k * n;
-  std::fill(sums->begin(), sums->end(), 0.0);
-  std::fill(magnitudes->begin(), magnitudes->end(), 0.0);
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t k0 = 0; k0 < k; k0 += f.elements) {
-      const RoundedBlock block = round_block(a + i * k + k0, f);
-      double* sum = sums->data() + i * n;
-      double* magnitude = magnitudes->data() + i * n;
-      for (int64_t p = 0; p < f.elements; ++p) {
-        const double x = block.scale * block.bytes[static_cast<size_t>(p)];
-        // A block of 32 has one minimum, which multiplies the rounded sum.
-        const double of_minimum = !f.halves_a_scale ? x : p == 0 ? block.sum : 0;
-        const double* products = b_products_.data() + b + (k0 + p) * n;
-        const double* minima = b_minima_.data() + b + (k0 + p) * n;
-        for (int64_t j = 0; j < n; ++j) {
-          sum[j] += x * products[j] + of_minimum * minima[j];
-          magnitude[j] += std::fabs(x * products[j]) + std::fabs(of_minimum * minima[j]);
-        }
-      }
-    }
-  }
-}
-
-std::vector<double> MatmulRequest::error_of_rounding(int64_t batch) const {
-  const int64_t m = case_.m, n = case_.n, k = case_.k;
-  const reference::BlockFormat& f = *reference::block_format(case_.b);
-  std::vector<double> half(static_cast<size_t>(m * k)), weights, unused(static_cast<size_t>(m * n)),
-      error = unused;
-  const double* a = a_values_.data() + (case_.broadcast_a ? 0 : batch * m * k);
-  // f16 scales, and the sums by which minima are multiplied, are off by 2^-11, or by half of the smallest subnormal.
-  const double u = kUnitRoundoff, of_halves = f.halves_a_scale ? 0x1p-10 : 0,
-               least = of_halves ? 127 * 0x1p-24 : 0;
-  for (int64_t at = 0; at < m * k; at += f.elements) {  // K is whole blocks, so no block crosses a row
-    double most = 0;
-    for (int64_t i = at; i < at + f.elements; ++i) most = std::max(most, std::fabs(a[i]));
-    std::fill(half.begin() + at, half.begin() + at + f.elements,
-              most * (0.5 / 127 + of_halves + 8 * u) + least);
-  }
-  const auto b = static_cast<size_t>(case_.broadcast_b ? 0 : batch * k * n);
-  for (size_t at = b; at < b + static_cast<size_t>(k * n); ++at)
-    weights.push_back(std::fabs(b_products_[at]) + std::fabs(b_minima_[at]));
-  multiply(half.data(), weights.data(), m, n, k, unused.data(), error.data());
-  return error;
+BlockProduct MatmulRequest::block_product(int64_t batch) const {
+  const int64_t m = case_.m, n = case_.n, k = case_.k, b = case_.broadcast_b ? 0 : batch * k * n;
+  return {*reference::block_format(case_.b),
+          m,
+          n,
+          k,
+          a_values_.data() + (case_.broadcast_a ? 0 : batch * m * k),
+          b_terms_.products.data() + b,
+          b_terms_.minima.data() + b};
 }
 
 void MatmulRequest::compute_reference() {
@@ -166,8 +104,8 @@ void MatmulRequest::compute_reference() {
                b_values_.data() + (case_.broadcast_b ? 0 : b * k * n), m, n, k, sums.data(),
                magnitudes.data());
     }
-    if (rounds_to_bytes() && rounds_a_) multiply_rounded(b, &sums, &magnitudes);
-    if (rounds_to_bytes() && !rounds_a_) rounded = error_of_rounding(b);
+    if (rounds_to_bytes() && rounds_a_) multiply_rounded(block_product(b), &sums, &magnitudes);
+    if (rounds_to_bytes() && !rounds_a_) rounded = error_of_rounding(block_product(b));
     for (int64_t e = 0; e < m * n; ++e) {
       const double scale = (scale_a_values_.empty() ? 1 : scale_a_values_[static_cast<size_t>(e / n)]) *
                            (scale_b_values_.empty() ? 1 : scale_b_values_[static_cast<size_t>(e % n)]);

@@ -144,7 +144,7 @@ TEST(Products, PackedWeightsNeedAColumnMajorMatmulOnTheCpu) {
     ProblemClass c = class_of(*p, op);
     c.packed_b = kColumns16;
     const bool legal = op == Op::kMatmul && is_packable(p->b);
-    if (is_blocks(p->b)) {  // they are multiplied as bytes only
+    if (is_blocks(p->b) && op == Op::kMatmul) {  // they are multiplied as bytes only
       EXPECT_EQ(field_of(c, Devices::kAll), "packed_b");
       c.math = Math::kInt8;
       EXPECT_EQ(field_of(c, Devices::kAll), "");

@@ -111,6 +111,21 @@ def test_gguf_weight_gives_the_product_of_the_dequantised_one(model, name):
     assert (numpy.abs(lathe.matmul(a, lathe.pack(weight)) - expected) <= rounded + 1e-3 * scale).all()
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_gguf_weight_is_an_output_layer(model, name):
+    path, values = model
+    weight = lathe.gguf.load(path)[name]
+    a = random((3, weight.K))
+    logits = a.astype(numpy.float64) @ values[name].astype(numpy.float64).T
+    # Logits that differ by less than the rounding of a may change places.
+    error = numpy.abs(a).max() / 127 * numpy.abs(values[name]).sum(axis=1)
+    for math, bound in ((None, 1e-3 * error), ("int8", error)):
+        index, value = lathe.matmul_argmax(a, weight, values=True, math=math)
+        for i in range(3):
+            assert (logits[i] - bound <= logits[i, index[i]] + bound[index[i]]).all()
+            assert abs(value[i] - logits[i, index[i]]) <= bound[index[i]]
+
+
 def test_gguf_file_is_a_mapping_with_metadata(model):
     path, values = model
     file = lathe.gguf.load(path)

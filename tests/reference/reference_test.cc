@@ -311,5 +311,36 @@ TEST(ArgmaxReference, TakesTheFirstNaNAndIndexZeroForMinusInfinity) {
   EXPECT_FALSE(check_argmax(r, argmax_data(r, x, {1, 2, 1}, {nan, -inf, -1e30f})).ok);
 }
 
+// A is off by up to half of its largest magnitude by 127 in INT8. A NaN may then be an infinity, and the other way round.
+TEST(ArgmaxReference, RoundingToInt8WidensTheLogits) {
+  MatmulArgmaxRequest r;
+  r.m = 1, r.n = 3, r.k = 32;
+  r.b_dtype = LATHE_Q8_0;
+  const MatmulArgmaxSpecs specs = specs_of(r);
+  Normal random(5);
+  MatmulArgmaxData data{Operand(specs.a), Operand(specs.b), {}, Operand(specs.indices), {}};
+  data.b.fill(Fill::kNormal, &random);
+  const auto accepts = [&](lathe_math math) {
+    r.math = math;
+    std::vector<int64_t> accepted;
+    for (int64_t index : {0, 1, 2}) {
+      data.indices.copy(0, 0, 0, reinterpret_cast<const uint8_t*>(&index), 0);
+      if (check_matmul_argmax(r, data, &random).ok) accepted.push_back(index);
+    }
+    return accepted;
+  };
+  for (int64_t j = 0; j < r.n; ++j) {
+    store_scales(data.b.first_at(data.b.image().data()), LATHE_Q8_0, j * r.k, 1, 0, true);
+    for (int64_t p = 0; p < r.k; ++p) data.b.set(0, p, j, j == 0 ? 50 : j == 1 ? 51 : 20);
+  }
+  for (int64_t p = 0; p < r.k; ++p) data.a.set(0, 0, p, p == 0 ? 100 : 0.1);
+  // The logits are 103.1 times 50, 51 and 20. Each may be off by 32 * 0.4 times its weight.
+  EXPECT_EQ(accepts(LATHE_MATH_STRICT), (std::vector<int64_t>{1}));
+  EXPECT_EQ(accepts(LATHE_MATH_INT8), (std::vector<int64_t>{0, 1}));
+  data.a.set(0, 0, 3, NAN);
+  EXPECT_EQ(accepts(LATHE_MATH_STRICT), (std::vector<int64_t>{0}));
+  EXPECT_EQ(accepts(LATHE_MATH_INT8), (std::vector<int64_t>{0, 1, 2}));
+}
+
 }  // namespace
 }  // namespace lathe::reference

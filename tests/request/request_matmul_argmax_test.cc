@@ -74,6 +74,21 @@ TEST(ReadMatmulArgmax, RefusalsNameTheCause) {
       {"a dtype 77", [](D* d) { d->a.dtype = static_cast<lathe_dtype>(77); }, kInvalid, "a: dtype 77"},
       {"a i8", [](D* d) { d->a.dtype = d->b.dtype = LATHE_I8; }, kUnsupported, "a: dtype i8"},
       {"b f8", [](D* d) { d->b.dtype = LATHE_F8_E4M3; }, kUnsupported, "b: dtype f8e4m3"},
+      {"blocks of a row-major b",
+       [](D* d) {
+         d->b.dtype = LATHE_Q8_0;
+         d->b.layout = LATHE_ROW_MAJOR;
+       },
+       kUnsupported, "b: q8_0 has its blocks along K, so only COLUMN_MAJOR is supported"},
+      {"blocks that K does not fill", [](D* d) { d->b.dtype = LATHE_Q8_0; }, kInvalid,
+       "k 33 is not a multiple of 32, the elements of a block of q8_0"},
+      {"ldb of parts of blocks",
+       [](D* d) {
+         d->b.dtype = LATHE_Q8_0;
+         d->k = 32;
+         d->b.leading_dimension = 33;
+       },
+       kInvalid, "ldb 33 is not a multiple of 32"},
       {"mixed", [](D* d) { d->a.dtype = LATHE_F16; }, kInvalid, "b: dtype f32 differs from f16"},
       {"logits none", [](D* d) { d->logits_dtype = LATHE_DTYPE_NONE; }, kInvalid, "logits: dtype"},
       {"logits i32", [](D* d) { d->logits_dtype = LATHE_I32; }, kUnsupported, "logits: dtype i32"},
@@ -179,6 +194,25 @@ TEST(ReadMatmulArgmax, FillsClassDimensionsAndArguments) {
   EXPECT_EQ(out.args.batch, 1);
   EXPECT_EQ(out.args.alpha, 1.0f);
   EXPECT_FALSE(out.needs_no_kernel());
+}
+
+TEST(ReadMatmulArgmax, TakesWeightsInBlocks) {
+  MatmulArgmaxRequest r(4, 100, 512);
+  r.desc.b.dtype = LATHE_Q6_K;
+  r.desc.b.leading_dimension = 768;
+  r.desc.math = LATHE_MATH_INT8;
+  Request out;
+  ASSERT_TRUE(read(r.desc, &out).ok()) << read(r.desc);
+  EXPECT_EQ(out.key.problem.b, DType::kQ6_K);
+  EXPECT_EQ(out.key.problem.math, Math::kInt8);
+  EXPECT_EQ(out.args.ldb, 768);
+  // The last byte of the last column ends B: indices behind it do not overlap.
+  const int64_t bytes = (99 * 3 + 2) * 210;
+  r.desc.indices = reinterpret_cast<char*>(r.b.data()) + bytes;
+  EXPECT_TRUE(read(r.desc).ok()) << read(r.desc);
+  r.desc.indices = reinterpret_cast<char*>(r.b.data()) + bytes - 1;
+  EXPECT_EQ(read(r.desc).code(), kInvalid);
+  EXPECT_FALSE(read(r.desc, &out, kGpu).ok());
 }
 
 // What the request does not ask for is not part of the class. Without a bias, bias_dtype has no effect.

@@ -20,26 +20,46 @@ constexpr int64_t kGroup = 32, kSide = 16;
 // Cycles to round an element of A to a byte.
 constexpr double kRoundCycles = 0.3;
 
+// AArch64, by llvm-mca's models (docs/gguf-speed.md): instructions of the vector pipes for a row, with sdot and with smmla,
+// and for what takes a cycle of decoding on x86. Cycles to round an element are an estimate.
+constexpr double kDotInstructions = 15, kPairInstructions = 10, kNeonDecode = 1.4, kNeonRoundCycles = 1;
+
 // How a target multiplies bytes with vectors.
 struct ByteRates {
   explicit ByteRates(const Target& target)
       : has_vnni(target.has("avx512vnni") || target.has("avxvnni")),
-        lanes(target.has("avx512vnni") ? 16 : 8),
-        rows(lanes == 16 ? 16 : 4) {}
-  bool has_vnni;
+        is_neon(target.arch == "aarch64"),
+        in_pairs(target.has("i8mm")),
+        lanes(is_neon                    ? 4
+              : target.has("avx512vnni") ? 16
+                                         : 8),
+        rows(lanes == 16 ? 16
+             : is_neon   ? 8
+                         : 4) {}
+  bool has_vnni, is_neon;
+  bool in_pairs;  // of rows: smmla
   int32_t lanes;
   // Rows whose sums stay in registers beside a group's eight words of B.
   int32_t rows;
+  // Rows of a register tile, at least `needed`.
+  int32_t whole_rows(int64_t needed) const {
+    return static_cast<int32_t>(in_pairs && needed > 1 ? round_up(needed, 2) : needed);
+  }
+  double round_cycles() const { return is_neon ? kNeonRoundCycles : kRoundCycles; }
   // Instructions for a row and kGroup elements: with VNNI eight products of bytes, a conversion, a multiplication and an
   // FMA; else each product takes two instructions more. The count is raised by a third to fit Emerald Rapids at M = 16.
-  double row_instructions() const { return has_vnni ? 14 : 32; }
+  double row_instructions(double rows) const {
+    if (is_neon) return in_pairs && rows > 1 ? kPairInstructions : kDotInstructions;
+    return has_vnni ? 14 : 32;
+  }
 };
 
 std::string refusal(const ProblemClass& c, const Target& target) {
   if (!is_blocks(c.b)) return "needs B in blocks";
   if (c.math != Math::kInt8) return "needs math int8, which allows rounding A to i8";
   if (c.trans_a != 0) return "A is not K-contiguous";
-  if (target.arch != "x86-64" || !target.has("avx2")) return "target has no AVX2";
+  if (!target.has(target.arch == "aarch64" ? "dotprod" : "avx2"))
+    return absl::StrCat("target has no ", target.arch == "aarch64" ? "dotprod" : "AVX2");
   if (c.determinism == Determinism::kBatchInvariant)
     return "batch_invariant needs the numeric recipe of 'panel' for every M";
   return "";
@@ -57,7 +77,9 @@ class BytesPricing {
   // Cycles to decode kGroup elements of a vector of columns. Packed blocks need no transposition.
   double decode_cycles() const {
     constexpr double kPacked = 0.6;
-    return row_of(context_.problem.b).decode_bytes_cycles * (context_.problem.packed_b ? kPacked : 1);
+    const double cycles = row_of(context_.problem.b).decode_bytes_cycles;
+    if (bytes_.is_neon) return cycles * kNeonDecode / rates_.fma_units;
+    return cycles * (context_.problem.packed_b ? kPacked : 1);
   }
   // A core that reads fast prefetches the next columns into L1.
   int32_t fetch() const {
@@ -69,8 +91,8 @@ class BytesPricing {
                         "; exact sums, scaled; fma f32, K ascending");
   }
   double vector_cycles(double rows, double passes, double n, double k) const {
-    const double group = passes * decode_cycles() + rows * bytes_.row_instructions() / rates_.fma_units;
-    return std::ceil(n / bytes_.lanes) * k / kGroup * group + rows * k * kRoundCycles;
+    const double group = passes * decode_cycles() + rows * bytes_.row_instructions(rows) / rates_.fma_units;
+    return std::ceil(n / bytes_.lanes) * k / kGroup * group + rows * k * bytes_.round_cycles();
   }
   double tile_cycles(const CompileConfig& config, double rows, double n, double k) const;
   using Cycles = double (BytesPricing::*)(const CompileConfig& config, double rows, double n, double k) const;
@@ -132,7 +154,7 @@ void BytesPricing::enumerate_vectors(CompileConfig config, std::vector<RankedPla
   config.prefetch = fetch();
   if (s_.m <= kStreamedMaxM) {
     const auto passes = static_cast<int32_t>(ceil_div(s_.m, bytes_.rows));
-    config.register_m = static_cast<int32_t>(ceil_div(s_.m, passes));
+    config.register_m = bytes_.whole_rows(ceil_div(s_.m, passes));
     const double rows = double(config.register_m) * passes;
     return streamed::append_streamed(
         context_, rates_, s_, config, {}, recipe(),

@@ -12,7 +12,8 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kAlign = 16;                     // f32 elements in a cache line
+constexpr int64_t kAlign = 16;  // f32 elements in a cache line
+constexpr int64_t kNeonLanes = 4;
 constexpr char kZeroPoint[] = "lathe.zero_a";      // on a contraction whose A has a zero point
 constexpr char kZeroPointsOfB[] = "lathe.zero_b";  // on one whose B has zero points: "tensor" or "channel"
 constexpr char kRoundsA[] = "lathe.rounds_a";      // on one whose A may be rounded to B's dtype
@@ -76,6 +77,8 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.a = a;
   t.b = b;
   t.vnni = features.getValue().contains(config.lanes() == 16 ? "+avx512vnni" : "+avxvnni");
+  t.dotprod = config.lanes() == kNeonLanes && features.getValue().contains("+dotprod");
+  t.i8mm = t.dotprod && features.getValue().contains("+i8mm");
   t.a_k_contiguous = k_contiguous(op, 0);
   t.b_k_contiguous = k_contiguous(op, 1);
   t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;

@@ -32,6 +32,8 @@ struct CpuTile {
   bool a_k_contiguous, b_k_contiguous;
   bool a_in_place = false;  // A is read in place, not packed or copied
   bool vnni = false;        // vectors have products of four bytes (AVX512-VNNI, AVX-VNNI)
+  bool dotprod = false;     // AArch64: the same, of signed bytes (sdot)
+  bool i8mm = false;        // AArch64: products of two rows by two columns of eight bytes (smmla)
   // These fields are those of KernelConfig.
   bool copy_rows = false, copy_ahead = false;
   int64_t narrow_passes = 0, prefetch_lines = 0, chains = 1;

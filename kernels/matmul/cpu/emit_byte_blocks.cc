@@ -12,7 +12,7 @@ using namespace mlir;
 
 namespace {
 
-constexpr int64_t kZmmLanes = 16;
+constexpr int64_t kZmmLanes = 16, kYmmLanes = 8;
 
 // Without VNNI two products of a byte and one of A (at most 127) must not pass 2^15.
 constexpr int64_t kMostWithoutVnni = std::numeric_limits<int16_t>::max() / (2 * 127);
@@ -101,16 +101,17 @@ Value BlockColumns::distance(Emit& e, const ByteFormat& f, Value block) const {
 }
 
 void prefetch_group(Emit& e, const CpuTile& t, const ByteFormat& f, Value j, Value group) {
+  const int64_t share = t.lanes * f.bytes / f.groups();
   Value from;
   if (t.packed_word) {
     const BlockColumns columns(e, t, j);
-    Value share = e.mul(columns.lane, f.bytes / f.groups());
-    from = e.add(e.add(columns.bytes[0], share), e.mul(group, kPackedColumns * f.bytes / f.groups()));
+    Value before = e.mul(columns.lane, f.bytes / f.groups());
+    from = e.add(e.add(columns.bytes[0], before), e.mul(group, kPackedColumns * f.bytes / f.groups()));
   } else {
-    Value turn = e.rem(group, e.idx(t.lanes)), first = e.div(e.sub(group, turn), e.idx(f.groups()));
-    from = e.add(column_byte(e, t, e.add(j, turn)), e.mul(first, f.bytes));
+    Value turn = e.rem(group, e.idx(t.lanes)), turns = e.div(e.sub(group, turn), e.idx(t.lanes));
+    from = e.add(column_byte(e, t, e.add(j, turn)), e.mul(turns, share));
   }
-  for (int64_t line = 0; line < t.lanes / f.groups() * f.bytes; line += 64)
+  for (int64_t line = 0; line < share; line += 64)
     e.prefetch(t.b.memory, e.add(from, line), t.fetch == CpuFetch::kNear ? kIntoL1 : kIntoL2);
 }
 
@@ -272,7 +273,9 @@ Value ByteBlock::looked_up(Value words) {
   for (int64_t l = 0; l < 4 * lanes; ++l)
     values.push_back(static_cast<int8_t>(layout.table[l % 16] + f.offset));
   Value table = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, llvm::ArrayRef(values)));
-  const char* name = lanes == kZmmLanes ? "llvm.x86.avx512.pshuf.b.512" : "llvm.x86.avx2.pshuf.b";
+  const char* name = lanes == kZmmLanes   ? "llvm.x86.avx512.pshuf.b.512"
+                     : lanes == kYmmLanes ? "llvm.x86.avx2.pshuf.b"
+                                          : "llvm.aarch64.neon.tbl1.v16i8";
   Value found =
       LLVM::CallIntrinsicOp::create(e.b, e.loc, type, e.b.getStringAttr(name),
                                     ValueRange{table, vector::BitCastOp::create(e.b, e.loc, type, words)})

@@ -1,7 +1,8 @@
 // "bytes": A is rounded to bytes block by block, as ggml's CPU backend rounds it (its Q8_0, Q8_1 and Q8_K), and
 // multiplied with weights in blocks. The lanes of a vector are columns of D: their blocks are transposed in registers
 // (emit_byte_blocks.h), so that a word holds four elements of K of one column, and are multiplied with a broadcast word
-// of each row. The products of a group of elements are summed exactly, then scaled in f32.
+// of each row (AArch64 with i8mm: two columns with two rows). The products of a group of elements are summed exactly,
+// then scaled in f32.
 //
 // With lanes along K instead, a conversion, a multiplication and an FMA would be needed for every two
 // products; here they are needed for every eight.
@@ -14,7 +15,7 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kZmmLanes = 16, kYmmLanes = 8;
+constexpr int64_t kZmmLanes = 16, kYmmLanes = 8, kNeonLanes = 4;
 constexpr int64_t kWords = ByteFormat::kWords;
 constexpr int64_t kChains = 4;
 constexpr int64_t kUnrolledRows = 2;
@@ -22,7 +23,9 @@ constexpr int64_t kUnrolledRows = 2;
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
 
 RoundedRows rounded_rows(const CpuTile& t, const ByteFormat& f) {
-  return {f, padded_rows(t), t.most_depth, t.lanes, RoundedRows::Bytes::kByRow};
+  const bool in_pairs = t.i8mm && t.register_rows % 2 == 0;
+  return {f, padded_rows(t), t.most_depth, t.lanes,
+          in_pairs ? RoundedRows::Bytes::kInPairs : RoundedRows::Bytes::kByRow};
 }
 
 class Bytes : ByteArithmetic {
@@ -51,9 +54,7 @@ class Bytes : ByteArithmetic {
 
  private:
   // A word of row i of A, in all lanes.
-  Value word(Value i, Value at) {
-    return e.broadcast(e.load(t.packing, e.add(e.mul(i, row.pitch), at)), lanes);
-  }
+  Value word(Value i, Value at) { return e.broadcast(e.load(t.packing, e.add(row.row(e, i), at)), lanes); }
 
   // A chain of eight products takes eight latencies, so several rows are computed side by side, few enough that their
   // sums stay in registers. The fences keep the order: LLVM would otherwise load the scales of all rows first and spill
@@ -87,7 +88,7 @@ class Bytes : ByteArithmetic {
   // The same for group `g` of `b`, which is group `group` of the column.
   Values multiply_group(Value i, Value j, ByteBlock& b, int64_t g, Value group, Values sums) {
     prefetch_group(e, t, f, e.add(j, t.packed_word ? kPackedColumns : lanes), group);
-    const Values numbers = b.words(g);
+    const Values numbers = in_pairs() ? paired(b.words(g)) : b.words(g);
     Values scales;
     for (int64_t part = 0; part < f.scales_of_group(); ++part) scales.push_back(b.scale(g, part));
     Value minimum = f.has_minimum && f.groups() == 1 ? b.minimum() : Value();
@@ -109,6 +110,7 @@ class Bytes : ByteArithmetic {
 
   // The exact products of `chains` rows from i on and part `part` of a group.
   Values products(Value i, int64_t chains, Value group, int64_t part, const Values& numbers) {
+    if (in_pairs()) return products_of_pairs(i, chains, group, part, numbers);
     Values exact;
     for (int64_t r = 0; r < chains; ++r) {
       Value first = all(0);
@@ -119,6 +121,8 @@ class Bytes : ByteArithmetic {
       exact.push_back(first);
     }
     const int64_t count = kWords / f.scales_of_group();
+    if (t.dotprod)
+      return add_dot_products(i, e.add(e.mul(group, kWords), part * count), exact, numbers, part);
     Values narrow(static_cast<size_t>(chains));  // sums of 16 bits
     int64_t added = 0;
     for (int64_t w = part * count; w < (part + 1) * count; ++w) {
@@ -141,6 +145,86 @@ class Bytes : ByteArithmetic {
         }
       }
       if (added == words_of_narrow_sum()) added = 0;
+    }
+    return exact;
+  }
+
+  // --- AArch64
+  bool in_pairs() const { return row.order == RoundedRows::Bytes::kInPairs; }
+  Value lane_of(Value x, int64_t lane) {
+    return shuffle(x, x, SmallVector<int64_t>(static_cast<size_t>(lanes), lane));
+  }
+  Value products_of_bytes(const char* name, Value sum, Value x, Value y) {
+    return call(name, i32s(), {sum, as_bytes(x), as_bytes(y)});
+  }
+
+  // sdot multiplies four bytes of each column by one word of a row, which it takes from a vector of four.
+  Values add_dot_products(Value i, Value at, Values exact, const Values& numbers, int64_t part) {
+    const int64_t count = kWords / f.scales_of_group();
+    for (int64_t w = 0; w < count; w += lanes) {
+      for (size_t r = 0; r < exact.size(); ++r) {
+        Value from = e.add(e.add(row.row(e, e.add(i, static_cast<int64_t>(r))), at), w);
+        Value a = as(i32s(), e.load_vector(t.packing, from, lanes));
+        for (int64_t l = 0; l < lanes; ++l)
+          exact[r] = products_of_bytes("llvm.aarch64.neon.sdot.v4i32.v16i8", exact[r],
+                                       numbers[part * count + w + l], lane_of(a, l));
+      }
+    }
+    return exact;
+  }
+
+  // smmla multiplies eight bytes of two columns by those of two rows. For each eight elements of K: the first two
+  // columns, then the other two.
+  Values paired(const Values& words) {
+    Values pairs;
+    for (int64_t w = 0; w < kWords; w += 2) {
+      pairs.push_back(shuffle(words[w], words[w + 1], {0, 4, 1, 5}));
+      pairs.push_back(shuffle(words[w], words[w + 1], {2, 6, 3, 7}));
+    }
+    return pairs;
+  }
+  // products() of an even number of rows, whose bytes lie in pairs.
+  Values products_of_pairs(Value i, int64_t chains, Value group, int64_t part, const Values& pairs) {
+    const int64_t steps = kWords / 2 / f.scales_of_group();
+    Values exact;
+    for (int64_t r = 0; r < chains; r += 2) {
+      Value first = all(0);
+      if (f.offset) {
+        Value at = e.add(e.mul(group, f.scales_of_group()), row.firsts + part);
+        first = shuffle(word(e.add(i, r), at), word(e.add(i, r + 1), at), {0, 1, 4, 5});
+        first = as(i32s(), first);
+      }
+      Value at = row.bytes(e, e.add(i, r), group), columns[] = {first, first};
+      for (int64_t step = part * steps; step < (part + 1) * steps; ++step) {
+        Value a = as(i32s(), e.load_vector(t.packing, e.add(at, step * RoundedRows::kPairStep), lanes));
+        for (int64_t half = 0; half < 2; ++half)
+          columns[half] = products_of_bytes("llvm.aarch64.neon.smmla.v4i32.v16i8", columns[half], a,
+                                            pairs[2 * step + half]);
+      }
+      exact.push_back(shuffle(columns[0], columns[1], {0, 1, 4, 5}));
+      exact.push_back(shuffle(columns[0], columns[1], {2, 3, 6, 7}));
+    }
+    return exact;
+  }
+
+  // The minima of two groups, from 16 bits of each lane.
+  Values separate(Value pair) {
+    const VectorType shorts = e.vec(lanes, e.b.getIntegerType(16));
+    Value upper = arith::ShRUIOp::create(e.b, e.loc, pair, all(16));
+    return {arith::TruncIOp::create(e.b, e.loc, shorts, pair),
+            arith::TruncIOp::create(e.b, e.loc, shorts, upper)};
+  }
+  // The minima of a group by a lane of the sums of row i, which begin at field `at` (smlal).
+  Value sum_of_minima_neon(Value i, Value at, const Values& minima) {
+    const auto count = static_cast<int64_t>(minima.size());
+    Value sums = vector::BitCastOp::create(e.b, e.loc, e.vec(count, e.b.getIntegerType(16)),
+                                           e.load_vector(t.packing, e.add(row.row(e, i), at), count / 2));
+    const auto wide = [&](Value x) -> Value { return arith::ExtSIOp::create(e.b, e.loc, i32s(), x); };
+    Value exact = all(0);
+    for (int64_t g = 0; g < count; ++g) {
+      Value product =
+          arith::MulIOp::create(e.b, e.loc, wide(minima[static_cast<size_t>(g)]), wide(lane_of(sums, g)));
+      exact = add(exact, product);
     }
     return exact;
   }
@@ -170,24 +254,33 @@ class Bytes : ByteArithmetic {
   // Formats with a minimum for each group: all minima of a block by the sums of A's bytes, exactly, then scaled.
   Values subtract_minima(Value i, ByteBlock& b, Value block, Values sums) {
     const int64_t count = f.groups() / 2;
-    Values pairs;
-    for (int64_t p = 0; p < count; ++p) pairs.push_back(words16(b.minimum_pair(p)));
+    Values minima;
+    for (int64_t p = 0; p < count; ++p) {
+      const Values of_pair = t.dotprod ? separate(b.minimum_pair(p)) : Values{words16(b.minimum_pair(p))};
+      minima.append(of_pair.begin(), of_pair.end());
+    }
     Value of_block = b.minimum_scale();
     for_chains([&](int64_t r0, int64_t chains) {
       in_order();
       for (int64_t r = r0; r < r0 + chains; ++r) {
-        Value exact;
-        for (int64_t p = 0; p < count; ++p) {
-          Value a = word(e.add(i, r), e.add(e.mul(block, count), row.minima + p));
-          const char* name = lanes == kZmmLanes ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd";
-          Value x = call(name, i32s(), {pairs[p], words16(a)});
-          exact = exact ? add(exact, x) : x;
-        }
+        Value at = e.add(e.mul(block, count), row.minima);
+        Value exact =
+            t.dotprod ? sum_of_minima_neon(e.add(i, r), at, minima) : sum_of_minima(e.add(i, r), at, minima);
         Value scale = mul(of_block, word(e.add(i, r), e.add(e.mul(block, f.groups()), row.scales)));
         sums[r] = e.fma(to_f32(exact), scale, sums[r]);
       }
     });
     return sums;
+  }
+  // The minima of two groups at a time, by two sums of row i from field `at` on.
+  Value sum_of_minima(Value i, Value at, const Values& pairs) {
+    const char* name = lanes == kZmmLanes ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd";
+    Value exact;
+    for (size_t p = 0; p < pairs.size(); ++p) {
+      Value x = call(name, i32s(), {pairs[p], words16(word(i, e.add(at, static_cast<int64_t>(p))))});
+      exact = exact ? add(exact, x) : x;
+    }
+    return exact;
   }
   Value words16(Value x) { return vector::BitCastOp::create(e.b, e.loc, i16s(), x); }
 
@@ -206,9 +299,10 @@ int64_t bytes_packing_elements(const CpuTile& t) {
 }
 
 std::string bytes_refusal(const CpuTile& t) {
-  if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous ||
-      ((t.lanes != kZmmLanes || !t.vnni) && t.lanes != kYmmLanes))
-    return "needs B in blocks, a K-contiguous A and 8 lanes, or 16 with AVX512-VNNI";
+  const bool has_lanes = (t.lanes == kZmmLanes && t.vnni) || t.lanes == kYmmLanes || t.dotprod;
+  if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous || !has_lanes)
+    return "needs B in blocks, a K-contiguous A and 8 lanes, 16 with AVX512-VNNI, or AArch64's dotprod";
+  if (t.packed_word && t.dotprod) return "AArch64 has no packed blocks";
   if (t.packed_word && t.tile_columns % kPackedColumns != 0)
     return "tile_n is not a multiple of the columns of a packed panel";
   if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";

@@ -1,10 +1,12 @@
 #include "kernels/matmul/cpu/emit_rounding.h"
 
+#include <algorithm>
+
 namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kGroup = ByteFormat::kGroup, kWords = ByteFormat::kWords;
+constexpr int64_t kGroup = ByteFormat::kGroup, kWords = ByteFormat::kWords, kLeastLanes = 8;
 constexpr int32_t kInfinityBits = 0x7f800000, kNanBits = 0x7fc00000;
 constexpr int32_t kRoundingBits = 0x4b400000;  // 1.5 * 2^23, where the spacing of floats is 1
 
@@ -12,7 +14,7 @@ constexpr int32_t kRoundingBits = 0x4b400000;  // 1.5 * 2^23, where the spacing 
 class Rounding : ByteArithmetic {
  public:
   Rounding(Emit& emit, const CpuTile& tile, const ByteFormat& format, const RoundedRows& rows, int64_t first)
-      : ByteArithmetic{{emit, tile.lanes}},
+      : ByteArithmetic{{emit, rows.lanes}},
         t(tile),
         f(format),
         layout(rows),
@@ -104,6 +106,7 @@ class Rounding : ByteArithmetic {
 
     // The sums of the parts of a group: of the halves if each has a scale, else of all of it.
     const int64_t parts = f.scales_of_group();
+    const int64_t step = layout.order == RoundedRows::Bytes::kInPairs ? RoundedRows::kPairStep : lanes / 4;
     std::vector<Values> sums(static_cast<size_t>(parts));
     for (int64_t q = 0; q < lanes; ++q) {
       Value at = e.add(layout.bytes(e, i, group_of_lane(g, q)), first), by = all_of_lane(inverse, q);
@@ -113,7 +116,7 @@ class Rounding : ByteArithmetic {
         x = as(i32s(), x);
         Value bytes = arith::TruncIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI8Type()), x);
         Value packed = vector::BitCastOp::create(e.b, e.loc, e.vec(lanes / 4, e.f32()), bytes);
-        e.store_vector(packed, t.packing, e.add(at, v * (lanes / 4)));
+        e.store_vector(packed, t.packing, e.add(at, v * step));
         sum = sum ? add(sum, x) : x;
         if ((v + 1) % (vectors / parts) == 0) {
           sums[static_cast<size_t>((v + 1) * parts / vectors - 1)].push_back(sum);
@@ -127,7 +130,7 @@ class Rounding : ByteArithmetic {
       totals.push_back(
           arith::SubIOp::create(e.b, e.loc, sum_across(part), all(static_cast<int32_t>(rounding))));
     }
-    if (f.offset && layout.order == RoundedRows::Bytes::kByRow) store_firsts(to, g, totals);
+    if (f.offset && layout.order != RoundedRows::Bytes::kInTiles) store_firsts(to, g, totals);
     if (f.has_minimum) store_minima(to, g, totals[0], exact);
   }
 
@@ -173,14 +176,17 @@ class Rounding : ByteArithmetic {
 
 }  // namespace
 
-RoundedRows::RoundedRows(const ByteFormat& f, int64_t rows, int64_t depth, int64_t lanes, Bytes order,
+RoundedRows::RoundedRows(const ByteFormat& f, int64_t rows, int64_t depth, int64_t tile_lanes, Bytes order,
                          int64_t tile_groups)
-    : order(order), tile_groups(tile_groups), groups(round_up(ceil_div(depth, kGroup), lanes)) {
+    : order(order),
+      lanes(std::max(tile_lanes, kLeastLanes)),
+      tile_groups(tile_groups),
+      groups(round_up(ceil_div(depth, kGroup), lanes)) {
   const bool by_row = order == Bytes::kByRow;
-  tiles = by_row ? 0 : round_up(rows, kTileRows) * groups * kWords;
+  tiles = by_row ? 0 : round_up(rows, order == Bytes::kInTiles ? kTileRows : 2) * groups * kWords;
   scales = by_row ? groups * kWords : 0;
   firsts = scales + groups;
-  minima = firsts + (f.offset && by_row ? groups * f.scales_of_group() : 0);
+  minima = firsts + (f.offset && order != Bytes::kInTiles ? groups * f.scales_of_group() : 0);
   // The padding keeps rows from starting in the same cache set.
   pitch = round_up(minima + (f.has_minimum ? groups : 0), 16) + 16;
   words = tiles + rows * pitch;
@@ -188,6 +194,10 @@ RoundedRows::RoundedRows(const ByteFormat& f, int64_t rows, int64_t depth, int64
 
 Value RoundedRows::bytes(Emit& e, Value i, Value group) const {
   if (order == Bytes::kByRow) return e.add(row(e, i), e.mul(group, kWords));
+  if (order == Bytes::kInPairs) {
+    Value pair = e.mul(e.add(e.mul(e.div(i, e.idx(2)), groups), group), 2 * kWords);
+    return e.add(pair, e.mul(e.rem(i, e.idx(2)), kPairStep / 2));
+  }
   Value tile = e.mul(e.div(i, e.idx(kTileRows)), groups * kTileRows * kWords);
   Value step = e.mul(e.div(group, e.idx(tile_groups)), tile_groups * kTileRows * kWords);
   Value line = e.mul(e.rem(i, e.idx(kTileRows)), tile_groups * kWords);

@@ -10,14 +10,17 @@ namespace lathe::emit {
 // weights the first sum (what A's bytes times the weights' offset add); then what multiplies the minima.
 struct RoundedRows {
   enum class Bytes : int8_t {
-    kByRow,   // the bytes of a row begin its fields, group after group
-    kInTiles  // before all fields, in the order of AMX tiles: 16 rows by `tile_groups` groups
+    kByRow,    // the bytes of a row begin its fields, group after group
+    kInTiles,  // before all fields, in the order of AMX tiles: 16 rows by `tile_groups` groups
+    kInPairs   // before all fields: 8 bytes of a row, then those of the next row (AArch64's smmla)
   };
-  RoundedRows(const ByteFormat& f, int64_t rows, int64_t depth, int64_t lanes, Bytes order,
+  RoundedRows(const ByteFormat& f, int64_t rows, int64_t depth, int64_t tile_lanes, Bytes order,
               int64_t tile_groups = 1);
 
   static constexpr int64_t kTileRows = 16;
   Bytes order;
+  // Of the vectors that round A: at least the groups of a block of 256, so a NEON kernel uses two registers for each.
+  int64_t lanes;
   int64_t tile_groups, groups;
   int64_t tiles;                   // words before the fields of row 0
   int64_t scales, firsts, minima;  // from the first field of a row on
@@ -26,8 +29,9 @@ struct RoundedRows {
 
   // The first field of row i.
   Value row(Emit& e, Value i) const { return e.add(e.mul(i, pitch), tiles); }
-  // The bytes of a group of row i.
+  // The first bytes of a group of row i.
   Value bytes(Emit& e, Value i, Value group) const;
+  static constexpr int64_t kPairStep = 4;  // kInPairs: words from 8 bytes of a row to its next 8
 };
 
 // Rounds all rows of A. The rounded rows begin at word `first` of the packing memory.

@@ -56,11 +56,12 @@ TEST(CpuFeatures, HostsEqualTheNamedTargets) {
   sapphire_rapids.xcr0 &= ~uint64_t{0x40000};  // the system saves the tile configuration but not the tiles
   EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-avx512bf16"));
   constexpr uint64_t kNeoverseN1 = bit(1) | bit(10) | bit(20), kSve = bit(22), kSve2 = bit(1),
-                     kBf16 = bit(14);
+                     kBf16 = bit(14), kI8mm = bit(13);
   EXPECT_EQ(features_from_hwcap(bit(1) | bit(10), 0), parse_target("aarch64-neon")->features);
   EXPECT_EQ(features_from_hwcap(kNeoverseN1, 0), parse_target("aarch64-dotprod")->features);
-  EXPECT_EQ(features_from_hwcap(kNeoverseN1 | kSve, kBf16), parse_target("aarch64-bf16")->features);
-  EXPECT_EQ(features_from_hwcap(kNeoverseN1 | kSve, kBf16 | kSve2), parse_target("aarch64-sve2")->features);
+  EXPECT_EQ(features_from_hwcap(kNeoverseN1 | kSve, kBf16 | kI8mm), parse_target("aarch64-bf16")->features);
+  EXPECT_EQ(features_from_hwcap(kNeoverseN1 | kSve, kBf16 | kI8mm | kSve2),
+            parse_target("aarch64-sve2")->features);
 }
 
 TEST(CpuFeatures, NeedRegistersThatTheSystemSaves) {
@@ -102,9 +103,10 @@ TEST(CpuFeatures, Aarch64UsesTheWidestCompleteSet) {
   EXPECT_EQ(features_from_hwcap(bit(1), 0), "+neon");
   EXPECT_EQ(features_from_hwcap(bit(10), 0), "");
   EXPECT_EQ(features_from_hwcap(0, ~uint64_t{0}), "");
-  // Dot products without f16 instructions, or SVE2 without bf16, give the smaller set.
+  // Dot products without f16 instructions, SVE2 without bf16, or bf16 without i8mm, give the smaller set.
   EXPECT_EQ(features_from_hwcap(bit(1) | bit(20), 0), "+neon");
   EXPECT_EQ(features_from_hwcap(bit(1) | bit(10) | bit(20) | bit(22), bit(1)), kArmDotprod);
+  EXPECT_EQ(features_from_hwcap(bit(1) | bit(10) | bit(20), bit(14)), kArmDotprod);
 }
 
 // The CpuFeature bits do not depend on the registers that the system saves. Bits as in Intel's manual.
