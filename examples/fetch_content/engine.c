@@ -14,8 +14,8 @@ int main(void) {
   desc.b.layout = LATHE_COLUMN_MAJOR;
   desc.d.data = y;
   desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
-  if (lathe_context_create(NULL, &context) != LATHE_OK || lathe_device_open(context, "cpu", &cpu) != LATHE_OK ||
-      lathe_matmul(cpu, NULL, &desc) != LATHE_OK) {
+  if (lathe_context_create(NULL, &context) != LATHE_OK ||
+      lathe_device_open(context, "cpu", &cpu) != LATHE_OK || lathe_matmul(cpu, NULL, &desc) != LATHE_OK) {
     fprintf(stderr, "%s\n", lathe_last_error());
     return 1;
   }
