@@ -29,7 +29,7 @@ set(LATHE_UKERNEL_FLAGS -c -emit-llvm -O2 -std=c99 -Wall -Wextra -Werror -ffrees
     -fno-exceptions -fno-unwind-tables -fno-asynchronous-unwind-tables -fno-vectorize -fno-slp-vectorize
     -ffp-contract=off -Qn)
 
-file(GLOB LATHE_UKERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*/ukernel/*.[ch])
+file(GLOB LATHE_UKERNEL_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*/ukernel/*.[ch])
 # Run CMake again when a first line changes.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${LATHE_UKERNEL_SOURCES})
 set(LATHE_UKERNELS "")

@@ -1,7 +1,7 @@
 # Installs the build tree into an empty prefix, builds an outside project against it, and runs that.
 #
 # cmake -DBUILD=... -DOUTSIDE=... -DWORK=... -DC_COMPILER=... -DCXX_COMPILER=... -DWITH_COMPILER=ON|OFF
-#       -DGENERATOR=... -P install_test.cmake
+#       -DGENERATOR=... -DLIBDIR=lib -DVERSION=0.1.0 -P install_test.cmake
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
   message("${output}")
@@ -9,18 +9,49 @@ function(run)
     string(REPLACE ";" " " command "${ARGN}")
     message(FATAL_ERROR "'${command}' failed: ${status}")
   endif()
+  string(STRIP "${output}" output)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
 file(REMOVE_RECURSE ${WORK})
-run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+# Every file belongs to a component, and the files work in a directory other than the one they were installed to.
+foreach(component runtime compiler development command)
+  run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/components --component ${component})
+endforeach()
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/all)
+file(GLOB_RECURSE in_components RELATIVE ${WORK}/components ${WORK}/components/*)
+file(GLOB_RECURSE installed RELATIVE ${WORK}/all ${WORK}/all/*)
+if(NOT installed OR NOT in_components STREQUAL installed)
+  message(FATAL_ERROR "the components install ${in_components}, all together ${installed}")
+endif()
+file(REMOVE_RECURSE ${WORK}/components)
+file(RENAME ${WORK}/all ${WORK}/prefix)
 file(GLOB_RECURSE hidden ${WORK}/prefix/include/.*)
 if(hidden)
   message(FATAL_ERROR "hidden files are installed with the headers: ${hidden}")
 endif()
-run(${CMAKE_COMMAND} -S ${OUTSIDE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${WORK}/prefix
+set(components command)
+if(WITH_COMPILER)
+  set(components "compiler command")
+endif()
+set(configure ${CMAKE_COMMAND} -S ${OUTSIDE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${WORK}/prefix
     -DCMAKE_C_COMPILER=${C_COMPILER} -DCMAKE_CXX_COMPILER=${CXX_COMPILER})
+execute_process(COMMAND ${configure} -DLATHE_COMPONENTS=nonesuch RESULT_VARIABLE status ERROR_VARIABLE output)
+if(status EQUAL 0 OR NOT output MATCHES "the component 'nonesuch' of Lathe is not installed")
+  message(FATAL_ERROR "find_package accepts an unknown component: ${status}: ${output}")
+endif()
+run(${configure} "-DLATHE_COMPONENTS=${components}")
 run(${CMAKE_COMMAND} --build ${WORK}/build)
+
+# The same program through pkg-config.
+set(ENV{PKG_CONFIG_PATH} ${WORK}/prefix/${LIBDIR}/pkgconfig)
+run(pkg-config --modversion lathe)
+if(NOT output STREQUAL VERSION)
+  message(FATAL_ERROR "lathe.pc has version ${output}, expected ${VERSION}")
+endif()
+run(pkg-config --cflags --libs lathe)
+separate_arguments(flags UNIX_COMMAND "${output}")
+run(${C_COMPILER} ${OUTSIDE}/outside.c ${flags} -Wl,-rpath,${WORK}/prefix/${LIBDIR} -o ${WORK}/outside_pkg_config)
 
 # The installed command and library must find each other without the build tree.
 set(ENV{LATHE_CACHE_DIR} ${WORK}/cache)
@@ -32,6 +63,7 @@ endif()
 if(WITH_COMPILER)
   run(${WORK}/build/outside_c)
   run(${WORK}/build/outside_cpp)
+  run(${WORK}/outside_pkg_config)
   run(${CMAKE_COMMAND} -E env LATHE_COMPILER=process LATHE_CACHE_DIR= ${WORK}/prefix/bin/lathe run matmul 5x6x7)
   # The library must find its files even if it is loaded by a relative name and the process changes its directory.
   file(GLOB_RECURSE library RELATIVE ${WORK}/prefix ${WORK}/prefix/liblathe.so)

@@ -217,13 +217,13 @@ def test_the_fallback_bundle_is_found(tmp_path):
     assert done.stdout == "12.0 1\n", done.stderr
 
 
-def test_the_document_runs():
-    document = os.environ.get("LATHE_TEST_DOCUMENT", pathlib.Path(__file__).parents[2] / "docs/python.md")
-    text = pathlib.Path(document).read_text()
+@pytest.mark.parametrize("document", ["README.md", "docs/python.md"])
+def test_the_document_runs(document):
+    text = (pathlib.Path(__file__).parents[2] / document).read_text()
     programs = [block.split("```")[0] for block in text.split("```python\n")[1:]]
     assert programs
     for program in programs:
-        exec(compile(program, "docs/python.md", "exec"), {})
+        exec(compile(program, document, "exec"), {})
 
 
 def test_stubs_match_the_functions():

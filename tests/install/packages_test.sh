@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Installs the packages of `./dev package` in a bare Debian 12, and builds and runs an outside C project there: from the
+# .tar.xz first, when nothing else is installed, then from the .deb files.
+#   packages_test.sh DIRECTORY     as root; DEBIAN_ARCHIVE (default http://deb.debian.org/debian) is asked for packages
+set -euo pipefail
+packages=$(cd "$1" && pwd)
+cd "$(dirname "${BASH_SOURCE[0]}")"
+[ "$(id -u)" = 0 ] || { echo "packages_test.sh: debootstrap and chroot need root" >&2; exit 1; }
+root=$(mktemp -d)
+clean_up() {
+  ! mountpoint -q "$root/proc" || umount "$root/proc"
+  rm -rf --one-file-system "$root"
+}
+trap clean_up EXIT
+step() { printf -- '-- %s\n' "$*"; }
+inside() { chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
+install() { inside sh -c "apt-get install -y -q -o Dpkg::Use-Pty=0 $*" >/dev/null; }
+expect() {  # TEXT COMMAND...: the command succeeds in the chroot, and its output has the text
+  local text=$1 output
+  shift
+  output=$(inside "$@" 2>&1) || { printf '%s\n' "$output" >&2; echo "failed: $*" >&2; exit 1; }
+  [[ $output == *"$text"* ]] || { printf '%s\n' "$output" >&2; echo "expected '$text' from: $*" >&2; exit 1; }
+}
+
+step "bare Debian 12"
+chmod 755 "$root"  # apt's own user reads the packages
+debootstrap --variant=minbase bookworm "$root" "${DEBIAN_ARCHIVE:-http://deb.debian.org/debian}" >/dev/null
+mount -t proc proc "$root/proc"
+mkdir "$root/opt/outside" "$root/opt/packages"
+cp -r outside/. "$root/opt/outside"
+cp "$packages"/*.deb "$packages"/*.tar.xz "$root/opt/packages"
+
+step "the archive, without any other package"
+install --no-install-recommends xz-utils
+inside sh -c 'mkdir /opt/lathe && tar -C /opt/lathe --strip-components=1 -xf /opt/packages/lathe-*.tar.xz'
+expect "cpu" /opt/lathe/bin/lathe devices
+expect "right" /opt/lathe/bin/lathe run matmul 5x6x7
+expect "right" env LATHE_COMPILER=process LATHE_CACHE_DIR= /opt/lathe/bin/lathe run matmul 5x6x7
+expect "sm_90a" /opt/lathe/bin/lathe explain matmul 16x4096x4096 --dtype f16 --facts h200
+
+step "an outside project, from the archive"
+install --no-install-recommends gcc g++ libc6-dev make cmake pkg-config
+build_outside() {  # NAME [CMAKE ARGUMENTS...]
+  expect "Build files" cmake -S /opt/outside -B "/opt/$1" "-DLATHE_COMPONENTS=compiler command" "${@:2}"
+  expect "outside_c" cmake --build "/opt/$1"
+  expect "right" env LATHE_CACHE_DIR= "/opt/$1/outside_c"
+}
+build_outside build-archive -DCMAKE_PREFIX_PATH=/opt/lathe
+inside sh -c 'cc /opt/outside/outside.c $(PKG_CONFIG_PATH=/opt/lathe/lib/pkgconfig pkg-config --cflags --libs lathe) \
+  -Wl,-rpath,/opt/lathe/lib -o /opt/outside_archive'
+expect "right" env LATHE_CACHE_DIR= /opt/outside_archive
+inside rm -rf /opt/lathe
+
+step "liblathe0 alone: no compiler, generic kernels"
+install --no-install-recommends '/opt/packages/liblathe0_*.deb /opt/packages/lathe_*.deb'
+expect "liblathe.so.0.1 " ldconfig -p
+expect "NOT_AVAILABLE" sh -c 'LATHE_CACHE_DIR= lathe run matmul 5x6x7 || true'
+expect "right" env LATHE_CACHE_DIR= lathe run matmul 5x6x7 --miss fallback
+
+step "all packages"
+install '/opt/packages/*.deb'
+expect "right" env LATHE_CACHE_DIR= lathe run matmul 5x6x7
+expect "right" env LATHE_COMPILER=process LATHE_CACHE_DIR= lathe run matmul 5x6x7
+build_outside build-packages
+inside sh -c 'cc /opt/outside/outside.c $(pkg-config --cflags --libs lathe) -o /opt/outside_packages'
+expect "right" env LATHE_CACHE_DIR= /opt/outside_packages
+expect "LATHE_0.1" sh -c 'objdump -T /opt/outside_packages | grep lathe_matmul'
+
+step "purged"
+inside apt-get purge -y -q -o Dpkg::Use-Pty=0 lathe liblathe0 liblathe-compiler0 liblathe-dev >/dev/null
+left=$(inside find /usr /etc /var/lib/dpkg/info -iname '*lathe*')
+[ -z "$left" ] || { printf 'these files are left after a purge:\n%s\n' "$left" >&2; exit 1; }
+echo "packages_test.sh: all right"
