@@ -6,6 +6,7 @@
 
 #include "core/generic.h"
 #include "dispatch/dispatch.h"
+#include "dispatch/divide_groups.h"
 #include "dispatch/empty_product.h"
 #include "dispatch/externals.h"
 #include "dispatch/number_rows.h"
@@ -311,6 +312,8 @@ absl::Status run(lathe_device& device, GroupedRequest& request) {
   return device.driver->with_host_memory(routing_bytes(request), [&](char* routing_memory) {
     Routing routing;
     LATHE_RETURN_IF_ERROR(route(request, routing_memory, &routing));
+    const Request& product = request.product.request;
+    if (!product.empty_product) LATHE_RETURN_IF_ERROR(divide_groups(device, product, &routing));
     const Memory memory(request, routing);
     return device.driver->with_host_memory(memory.bytes, [&](char* base) {
       return GroupedLaunch(device, request, routing, memory, base).run();

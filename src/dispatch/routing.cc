@@ -70,7 +70,8 @@ absl::Status route_ids(const GroupedRequest& r, int32_t* next, int32_t* slot_of,
 bool has_ids(const GroupedRequest& r) {
   return r.grouping == LATHE_GROUPING_ROW_IDS || r.grouping == LATHE_GROUPING_INDEXED;
 }
-size_t most_groups(const GroupedRequest& r) { return static_cast<size_t>(std::min(r.groups, r.slots)); }
+// divide_groups() makes at most two of each.
+size_t most_groups(const GroupedRequest& r) { return static_cast<size_t>(2 * std::min(r.groups, r.slots)); }
 
 }  // namespace
 

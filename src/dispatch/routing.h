@@ -16,7 +16,7 @@ struct RoutedGroup {
   int64_t first;
 };
 struct Routing {
-  RoutedGroup* groups;  // those that have slots, in ascending order
+  RoutedGroup* groups;  // those that have slots, in ascending order, in memory for twice as many
   int64_t count;
   const int32_t* slot_of;  // null: the slots of a group follow each other
 

@@ -1,0 +1,82 @@
+#include "dispatch/divide_groups.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "dispatch/dispatch.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kTileRows = 16;
+// Two products must be that much faster than one, because a prediction is not exact.
+constexpr double kGain = 0.95;
+
+int64_t whole_tiles(int64_t rows) { return (rows + kTileRows - 1) / kTileRows * kTileRows; }
+
+// Looks up each class once.
+class Predictions {
+ public:
+  Predictions(lathe_device& device, const Request& product) : device_(device), product_(product) {}
+
+  // The seconds of a product of `rows` rows; 0: unknown.
+  absl::StatusOr<double> of(int64_t rows) {
+    LATHE_ASSIGN_OR_RETURN(const double whole, of_bucket(m_bucket(rows)));
+    if (rows <= kTileRows) return whole;
+    // The time of a bucket is that of its largest M.
+    return whole * static_cast<double>(whole_tiles(rows)) / static_cast<double>(m_bucket(rows).hi);
+  }
+
+ private:
+  absl::StatusOr<double> of_bucket(const Bucket& bucket) {
+    for (const auto& [lo, seconds] : known_)
+      if (lo == bucket.lo) return seconds;
+    product_.dims.m = bucket.lo;
+    product_.key.problem.m_lo = bucket.lo;
+    product_.key.problem.m_hi = bucket.hi;
+    const DispatchEntry* entry = device_.table.find(product_.key);
+    if (entry == nullptr) {
+      LATHE_ASSIGN_OR_RETURN(entry, find_or_prepare(device_, product_, Purpose::kRun));
+    }
+    const bool is_known = entry->key.problem.generic == 0 && bucket.hi < Bucket::kOpenEnd;
+    known_.emplace_back(bucket.lo, is_known ? entry->plan.predicted_seconds : 0);
+    return known_.back().second;
+  }
+
+  lathe_device& device_;
+  Request product_;
+  absl::InlinedVector<std::pair<int64_t, double>, 24> known_;
+};
+
+absl::StatusOr<bool> is_divided(int64_t rows, Predictions* predictions) {
+  const int64_t last = rows % kTileRows;
+  if (rows < kTileRows || last == 0) return false;
+  LATHE_ASSIGN_OR_RETURN(const double whole, predictions->of(rows));
+  if (whole == 0) return false;
+  LATHE_ASSIGN_OR_RETURN(const double first_part, predictions->of(rows - last));
+  LATHE_ASSIGN_OR_RETURN(const double last_part, predictions->of(last));
+  return first_part > 0 && last_part > 0 && first_part + last_part < kGain * whole;
+}
+
+}  // namespace
+
+absl::Status divide_groups(lathe_device& device, const Request& product, Routing* routing) {
+  Predictions predictions(device, product);
+  // From the second half of the memory to the first one. Group i becomes at most the groups 2i and 2i + 1.
+  RoutedGroup* const from = routing->groups + routing->count;
+  std::copy_n(routing->groups, routing->count, from);
+  RoutedGroup* to = routing->groups;
+  for (int64_t i = 0; i < routing->count; ++i) {
+    const RoutedGroup group = from[i];
+    LATHE_ASSIGN_OR_RETURN(const bool divided, is_divided(group.count, &predictions));
+    const auto last = static_cast<int32_t>(divided ? group.count % kTileRows : 0);
+    const int32_t first = group.count - last;
+    *to++ = {group.group, first, group.first};
+    if (divided) *to++ = {group.group, last, group.first + first};
+  }
+  routing->count = to - routing->groups;
+  return absl::OkStatus();
+}
+
+}  // namespace lathe
