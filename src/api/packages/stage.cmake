@@ -33,8 +33,9 @@ if(CPACK_GENERATOR STREQUAL "DEB")
     file(MAKE_DIRECTORY ${documents})
     file(COPY_FILE ${CPACK_LATHE_LICENSE} ${documents}/copyright)
   endforeach()
-  file(COPY ${CPACK_LATHE_DEBIAN_FILES}/ DESTINATION
-       ${CPACK_TEMPORARY_DIRECTORY}/development/usr/${CPACK_LATHE_DEBIAN_LIBDIR})
+  set(libdir ${CPACK_TEMPORARY_DIRECTORY}/development/usr/${CPACK_LATHE_DEBIAN_LIBDIR})
+  file(REMOVE_RECURSE ${libdir}/cmake ${libdir}/pkgconfig)  # COPY keeps a file of the same time
+  file(COPY ${CPACK_LATHE_DEBIAN_FILES}/ DESTINATION ${libdir})
 else()
   # Add the shared libraries that other distributions lack. They find each other through $ORIGIN.
   set(everywhere "^(ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\\+\\+))\\.so")
