@@ -252,7 +252,10 @@ bool Array::read_exchange(nb::handle object, const char* name) {
   const DlpackExchange* exchange = exchange_of(Py_TYPE(object.ptr()));
   if (exchange == nullptr) return false;
   nb::dlpack::dltensor tensor;
-  if (exchange->view(object.ptr(), &tensor) != 0) throw nb::python_error();
+  if (exchange->view(object.ptr(), &tensor) != 0) {
+    PyErr_Clear();  // PyTorch's text has a stack trace
+    value_error(std::string(name) + ": DLPack cannot export this object");
+  }
   tensor.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   owner_ = nb::borrow(object);
   take_tensor(object, name, tensor);

@@ -383,6 +383,7 @@ void define_weights(nb::module_& module) {
 
 NB_MODULE(_core, module) {
   import_numpy();
+  nb::set_leak_warnings(false);  // a model may live until the process ends
   define_weights(module);
   module.def("matmul", matmul, "a"_a.none(), "b"_a.none(), nb::kw_only(), "out"_a = nb::none(),
              "bias"_a = nb::none(), "activation"_a = nb::none(), "residual"_a = nb::none(), "alpha"_a = 1.0,

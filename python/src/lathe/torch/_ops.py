@@ -64,27 +64,30 @@ def _out_of_linear(name, x, n, k):
     return x.new_empty((*x.shape[:-1], n))
 
 
-def _check_linear(x, weight, bias):
+def _out_of_linear_weight(x, weight, bias):
+    """Checks the arguments. Returns a new tensor for the result."""
     _check("linear", x, weight, bias)
-    if weight.dim() != 2 or (bias is not None and bias.shape != weight.shape[:1]):
+    if weight.dim() not in (1, 2) or (bias is not None and bias.shape != weight.shape[:-1]):
         raise RuntimeError(f"lathe::linear: weight has shape {tuple(weight.shape)}"
                            + (f" and bias {tuple(bias.shape)}" if bias is not None else "")
-                           + ", but they must be (N, K) and (N,)")
+                           + ", but they must be (N, K) and (N,), or (K,) and ()")
+    out = _out_of_linear("linear", x, weight.shape[:-1].numel(), weight.shape[-1])
+    return out if weight.dim() == 2 else out.view(x.shape[:-1])
 
 
 @_define("linear")
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """x @ weight.T + bias, as torch.nn.functional.linear: x (..., K), weight (N, K), bias (N,)."""
-    _check_linear(x, weight, bias)
-    out = _out_of_linear("linear", x, *weight.shape)
-    _core.linear(_matrix(x).contiguous(), _matrix(weight), None if bias is None else _matrix(bias), out, None)
+    out = _out_of_linear_weight(x, weight, bias)
+    _core.linear(_matrix(x).contiguous(), _matrix(weight if weight.dim() == 2 else weight.unsqueeze(0)),
+                 None if bias is None else _matrix(bias.reshape(-1)),
+                 out if weight.dim() == 2 else out.unsqueeze(-1), None)
     return out
 
 
 @linear.register_fake
 def _(x, weight, bias=None):
-    _check_linear(x, weight, bias)
-    return _out_of_linear("linear", x, *weight.shape)
+    return _out_of_linear_weight(x, weight, bias)
 
 
 def _check_packed(x, packed, bias, n):
