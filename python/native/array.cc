@@ -105,8 +105,7 @@ const DlpackExchange* exchange_of(PyTypeObject* type) {
   if (nb::object capsule = nb::getattr(nb::handle(reinterpret_cast<PyObject*>(type)),
                                        "__dlpack_c_exchange_api__", nb::handle());
       capsule.is_valid()) {
-    exchange =
-        static_cast<const DlpackExchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+    exchange = static_cast<const DlpackExchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
     if (exchange == nullptr) PyErr_Clear();
     while (exchange != nullptr && exchange->version.major != 1) exchange = exchange->older;
   }
@@ -270,8 +269,7 @@ void Array::take_tensor(nb::handle object, const char* name, const nb::dlpack::d
     value_error(std::string(name) + " is a negated view. Pass " + name + ".resolve_neg()");
   dtype = dtype_of_dlpack(tensor.dtype);
   if (dtype == LATHE_DTYPE_NONE)
-    wrong_dtype(name,
-                nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string("unknown"));
+    wrong_dtype(name, nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string("unknown"));
   if (tensor.ndim < 1 || (tensor.ndim > 3 && !flatten_))
     value_error(std::string(name) + " has " + std::to_string(tensor.ndim) +
                 " dimensions, but Lathe takes 1 to 3");

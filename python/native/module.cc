@@ -159,10 +159,12 @@ PackedWeight* packed_view(nb::handle data, uint32_t layout, int64_t n, int64_t k
   desc.math = packed->math;
   uint32_t expected = 0;
   check(lathe_packed_layout(device(), &desc, &expected, &packed->bytes));
-  const int64_t size = bytes.ndim == 1 && bytes.stride[0] == 1 && bytes.dtype == LATHE_I8 ? bytes.shape[0] : -1;
+  const int64_t size =
+      bytes.ndim == 1 && bytes.stride[0] == 1 && bytes.dtype == LATHE_I8 ? bytes.shape[0] : -1;
   if (layout != expected || size != static_cast<int64_t>(packed->bytes))
-    value_error("data is " + bytes.describe() + " in layout " + std::to_string(layout) + ", but this weight has " +
-                std::to_string(packed->bytes) + " bytes in layout " + std::to_string(expected));
+    value_error("data is " + bytes.describe() + " in layout " + std::to_string(layout) +
+                ", but this weight has " + std::to_string(packed->bytes) + " bytes in layout " +
+                std::to_string(expected));
   return packed.release();
 }
 

@@ -129,7 +129,8 @@ void use_openmp(const std::string& library, int32_t workers) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
   if (handle != nullptr) {
     found.parallel = reinterpret_cast<decltype(found.parallel)>(dlsym(handle, "GOMP_parallel"));
-    found.thread_number = reinterpret_cast<decltype(found.thread_number)>(dlsym(handle, "omp_get_thread_num"));
+    found.thread_number =
+        reinterpret_cast<decltype(found.thread_number)>(dlsym(handle, "omp_get_thread_num"));
     found.max_threads = reinterpret_cast<decltype(found.max_threads)>(dlsym(handle, "omp_get_max_threads"));
   }
   if (found.parallel == nullptr || found.thread_number == nullptr || found.max_threads == nullptr)

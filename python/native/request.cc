@@ -240,8 +240,7 @@ LinearRequest::LinearRequest(nb::handle x, nb::handle weight, nb::handle bias, n
     value_error("out is " + out_.describe() + ", but the result has M = " + number(desc.m) +
                 " and N = " + number(desc.n));
   set_operand(desc.d, out_, "out", false, true);
-  if (!bias.is_none())
-    read_bias(bias_, bias, desc.n, desc.epilogue.bias, desc.epilogue.bias_dtype);
+  if (!bias.is_none()) read_bias(bias_, bias, desc.n, desc.epilogue.bias, desc.epilogue.bias_dtype);
 }
 
 MatmulArgmaxRequest::MatmulArgmaxRequest(const ProductArguments& arguments, nb::handle logits_dtype,

@@ -1,6 +1,7 @@
 """optimize() and LatheLinear: whole models, what is skipped, weights that are quantised, and what is kept."""
 
 import copy
+import pathlib
 import pickle
 
 import gguf
@@ -81,6 +82,14 @@ def test_llama_with_quantised_weights(weights):
     # What is left is the rounding of activations, to int8 in blocks and to bfloat16.
     assert error < 0.05 * exact.abs().max()
     assert tokens.shape == (8, 18)
+
+
+def test_the_document_runs():
+    text = (pathlib.Path(__file__).parents[2] / "docs/pytorch.md").read_text()
+    programs = [block.split("```")[0] for block in text.split("```python\n")[1:]]
+    assert programs
+    for program in programs:
+        exec(compile(program, "docs/pytorch.md", "exec"), {})
 
 
 def test_tied_weights():

@@ -132,5 +132,5 @@ class LatheLinear(nn.Module):
 
 def _is_plain(x):
     """Whether x is an ordinary tensor and nothing but autograd would see the call."""
-    return (type(x) is torch.Tensor and x.device.type == "cpu" and not torch._C._len_torch_dispatch_stack()
+    return (type(x) is torch.Tensor and x.is_cpu and not torch._C._len_torch_dispatch_stack()
             and not torch._C._get_tracing_state() and torch._C._functorch.maybe_current_level() is None)
