@@ -25,14 +25,17 @@ import triton_kernel
 source = ASTSource(fn=triton_kernel.double, signature={"x": "*fp32", "n": "constexpr"}, constexprs={(1,): 128})
 assert "ld.global" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
 """,
-    "iree": """
+    "iree": '''
 import numpy, iree.compiler, iree.runtime
-text = "func.func @twice(%x: tensor<4xf32>) -> tensor<4xf32> { %y = arith.addf %x, %x : tensor<4xf32> return %y : tensor<4xf32> }"
+text = """func.func @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = arith.addf %x, %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}"""
 binary = iree.compiler.compile_str(text, target_backends=["llvm-cpu"],
                                    extra_args=["--iree-llvmcpu-target-cpu=generic"])
 module = iree.runtime.load_vm_flatbuffer(binary, driver="local-sync")
 assert module.twice(numpy.ones(4, numpy.float32)).to_host().tolist() == [2, 2, 2, 2]
-""",
+''',
     "torch": """
 import torch
 assert torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 3)).sum() == 24

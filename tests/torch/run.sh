@@ -8,7 +8,7 @@ build=$(cd "$1" && pwd)
 work=$build/torch python=$build/torch/venv/bin/python
 mkdir -p "$work"
 [ -x "$work/venv/bin/pip" ] || python3 -m venv --clear "$work/venv"
-"$work/venv/bin/pip" install -q 'torch>=2.10' 'transformers>=5' expecttest numba iree-base-compiler iree-base-runtime \
+"$work/venv/bin/pip" install -q 'torch>=2.10' 'transformers>=5,<5.40' expecttest numba iree-base-compiler iree-base-runtime \
   gguf ml_dtypes nanobind numpy pytest
 
 cmake --install "$build" --prefix "$work/prefix" >"$work/log"

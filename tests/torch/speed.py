@@ -9,9 +9,10 @@ import copy
 import os
 import sys
 import time
+import warnings
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
 
 import lathe
 import lathe.torch
@@ -37,7 +38,6 @@ class Decoder:
     """Prompt and greedy decoding over a static cache, so that torch.compile compiles two shapes only."""
 
     def __init__(self, model, batch, compiled=False):
-        from transformers import StaticCache
         self.model, self.batch = model, batch
         self.call = torch.compile(model.forward, dynamic=False) if compiled else model.forward
         self.cache = StaticCache(config=model.config, max_cache_len=PROMPT + TOKENS)
@@ -82,6 +82,7 @@ def overhead():
 
 
 def main():
+    warnings.filterwarnings("ignore", category=FutureWarning)  # transformers renames arguments
     threads = [int(argument) for argument in sys.argv[1:]] or sorted({1, len(os.sched_getaffinity(0))})
     torch.manual_seed(0)
     model = LlamaForCausalLM(LlamaConfig(**CONFIG)).eval().to(torch.bfloat16)
