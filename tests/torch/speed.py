@@ -56,7 +56,8 @@ class Decoder:
         self.cache.reset()
         self.last = self.step(self.prompt, 0)
 
-    def decode(self):
+    def generate(self):
+        self.prefill()
         tokens = [self.last]
         for index in range(TOKENS - 1):
             tokens.append(self.step(tokens[-1], PROMPT + index))
@@ -94,13 +95,14 @@ def main():
         lathe.torch.share_threads()
         print(f"\n{count} thread{'s' if count > 1 else ''}\na call:")
         overhead()
-        print("ms per token:", *("eager", "compile", *models), sep="\t")
+        print("ms per token:", *("eager", "compile", *models), sep="\t", flush=True)
         for batch in (1, 8):
             decoders = [Decoder(model, batch), Decoder(model, batch, compiled=True),
                         *(Decoder(one, batch) for one in models.values())]
-            first = [decoder.prefill() or decoder.decode() for decoder in decoders]
+            first = [decoder.generate() for decoder in decoders]
             prefill = best([decoder.prefill for decoder in decoders])
-            decode = best([decoder.decode for decoder in decoders])
+            whole = best([decoder.generate for decoder in decoders])
+            decode = [generate - prompt for generate, prompt in zip(whole, prefill)]
             print(f"batch {batch}, prompt", *(f"{t * 1e3 / PROMPT / batch:.2f}" for t in prefill), sep="\t")
             print(f"batch {batch}, decode", *(f"{t * 1e3 / (TOKENS - 1):.2f}" for t in decode), sep="\t")
             print("tokens as eager's", *(f"{(tokens == first[0]).float().mean() * 100:.0f} %" for tokens in first),
