@@ -80,6 +80,42 @@ lathe_dtype dtype_of_dlpack(nb::dlpack::dtype dtype) {
   return LATHE_DTYPE_NONE;
 }
 
+// DLPack's table of C functions for the objects of one type (DLPackExchangeAPI, DLPack 1.3), as far as Lathe calls it.
+// __dlpack__, which makes a capsule, takes some ten times as long.
+struct DlpackExchange {
+  struct {
+    uint32_t major, minor;
+  } version;
+  const DlpackExchange* older;
+  void *allocate, *export_owned, *import_owned;
+  int (*view)(void* object, nb::dlpack::dltensor* out);  // 0, or -1 with a Python exception
+  void* stream;
+};
+
+// The table of a type, or null. Remembers the last types, which then live until the process ends.
+const DlpackExchange* exchange_of(PyTypeObject* type) {
+  static struct {
+    PyTypeObject* type;
+    const DlpackExchange* exchange;
+  } known[4] = {};
+  static int next = 0;
+  for (const auto& one : known)
+    if (one.type == type) return one.exchange;
+  const DlpackExchange* exchange = nullptr;
+  if (nb::object capsule = nb::getattr(nb::handle(reinterpret_cast<PyObject*>(type)),
+                                       "__dlpack_c_exchange_api__", nb::handle());
+      capsule.is_valid()) {
+    exchange = static_cast<const DlpackExchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+    if (exchange == nullptr) PyErr_Clear();
+    while (exchange != nullptr && exchange->version.major != 1) exchange = exchange->older;
+  }
+  Py_XDECREF(known[next].type);
+  Py_INCREF(type);
+  known[next] = {type, exchange};
+  next = (next + 1) % 4;
+  return exchange;
+}
+
 std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
 [[noreturn]] void wrong_dtype(const char* name, const std::string& found) {
@@ -147,7 +183,8 @@ nb::object new_numpy(int ndim, const int64_t* shape, lathe_dtype dtype) {
   return nb::steal(array);
 }
 
-void Array::read(nb::handle object, const char* name, bool writable) {
+void Array::read(nb::handle object, const char* name, bool writable, bool flatten) {
+  flatten_ = flatten;
   if (PyArray_Check(object.ptr())) return read_numpy(object, name, writable);
   if (PyObject_CheckBuffer(object.ptr())) return read_buffer(object, name, writable);
   read_dlpack(object, name, writable);
@@ -190,30 +227,78 @@ void Array::read_dlpack(nb::handle object, const char* name, bool writable) {
   if (nb::hasattr(object, "requires_grad") && nb::cast<bool>(nb::bool_(object.attr("requires_grad"))))
     value_error(std::string(name) + " requires gradients, and Lathe computes none. Pass " + name +
                 ".detach()");
+  if (read_exchange(object, name)) return;
   const auto take = [&](auto& array) {
     if (!nb::try_cast(nb::borrow(object), array))
       value_error(std::string(name) + ": DLPack cannot export this object" +
                   (writable ? " for writing" : ""));
-    if (array.device_type() != nb::device::cpu::value)
-      value_error(std::string(name) + " is not in CPU memory. Copy it to the CPU first");
-    dtype = dtype_of_dlpack(array.dtype());
-    if (dtype == LATHE_DTYPE_NONE)
-      wrong_dtype(name,
-                  nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string("unknown"));
-    if (array.ndim() < 1 || array.ndim() > 3)
-      value_error(std::string(name) + " has " + std::to_string(array.ndim()) +
-                  " dimensions, but Lathe takes 1 to 3");
-    data = const_cast<void*>(static_cast<const void*>(array.data()));
-    ndim = static_cast<int>(array.ndim());
-    for (int i = 0; i < ndim; ++i) {
-      shape[i] = static_cast<int64_t>(array.shape(i));
-      stride[i] = array.stride(i);
-    }
+    nb::dlpack::dltensor tensor;
+    tensor.data = const_cast<void*>(static_cast<const void*>(array.data()));
+    tensor.device.device_type = array.device_type();
+    tensor.ndim = static_cast<int32_t>(array.ndim());
+    tensor.dtype = array.dtype();
+    tensor.shape = const_cast<int64_t*>(array.shape_ptr());
+    tensor.strides = const_cast<int64_t*>(array.stride_ptr());
+    take_tensor(object, name, tensor);
   };
   if (writable)
     take(dlpack_writable_);
   else
     take(dlpack_);
+}
+
+bool Array::read_exchange(nb::handle object, const char* name) {
+  const DlpackExchange* exchange = exchange_of(Py_TYPE(object.ptr()));
+  if (exchange == nullptr) return false;
+  nb::dlpack::dltensor tensor;
+  if (exchange->view(object.ptr(), &tensor) != 0) {
+    PyErr_Clear();  // PyTorch's text has a stack trace
+    value_error(std::string(name) + ": DLPack cannot export this object");
+  }
+  tensor.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  owner_ = nb::borrow(object);
+  take_tensor(object, name, tensor);
+  return true;
+}
+
+void Array::take_tensor(nb::handle object, const char* name, const nb::dlpack::dltensor& tensor) {
+  if (tensor.device.device_type != nb::device::cpu::value)
+    value_error(std::string(name) + " is not in CPU memory. Copy it to the CPU first");
+  // DLPack does not say that PyTorch negates the elements of such a view when it reads them.
+  if (nb::hasattr(object, "is_neg") && nb::cast<bool>(object.attr("is_neg")()))
+    value_error(std::string(name) + " is a negated view. Pass " + name + ".resolve_neg()");
+  dtype = dtype_of_dlpack(tensor.dtype);
+  if (dtype == LATHE_DTYPE_NONE)
+    wrong_dtype(name, nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string("unknown"));
+  if (tensor.ndim < 1 || (tensor.ndim > 3 && !flatten_))
+    value_error(std::string(name) + " has " + std::to_string(tensor.ndim) +
+                " dimensions, but Lathe takes 1 to 3");
+  data = tensor.data;
+  if (flatten_) return take_flat(name, tensor.ndim, tensor.shape, tensor.strides);
+  ndim = tensor.ndim;
+  for (int i = 0; i < ndim; ++i) {
+    shape[i] = tensor.shape[i];
+    stride[i] = tensor.strides[i];
+  }
+}
+
+void Array::take_flat(const char* name, int dimensions, const int64_t* sizes, const int64_t* strides) {
+  ndim = 2;
+  shape[1] = sizes[dimensions - 1];
+  stride[1] = strides[dimensions - 1];
+  shape[0] = 1;
+  stride[0] = shape[1];
+  bool first = true;
+  for (int i = dimensions - 2; i >= 0; --i) {
+    if (sizes[i] != 1) {
+      if (first)
+        stride[0] = strides[i];
+      else if (strides[i] != stride[0] * shape[0])
+        value_error(std::string(name) + " has rows at uneven distances. Pass " + name + ".contiguous()");
+      first = false;
+    }
+    shape[0] *= sizes[i];
+  }
 }
 
 void Array::take_layout(const char* name, int dimensions, const Py_ssize_t* sizes,
@@ -222,6 +307,7 @@ void Array::take_layout(const char* name, int dimensions, const Py_ssize_t* size
     value_error(std::string(name) + " has " + std::to_string(dimensions) +
                 " dimensions, but Lathe takes 1 to 3: reshape it");
   ndim = dimensions;
+  if (flatten_) value_error(std::string(name) + " must be a tensor with DLPack");
   for (int i = 0; i < dimensions; ++i) {
     shape[i] = sizes[i];
     if (sizes[i] > 1 && byte_strides[i] % bytes != 0)

@@ -25,7 +25,8 @@ class Array {
   }
 
   // Throws ValueError, which names the argument `name`, if Lathe cannot read the object (write it, if `writable`).
-  void read(nb::handle object, const char* name, bool writable = false);
+  // `flatten`: all dimensions but the last become one; they must be contiguous.
+  void read(nb::handle object, const char* name, bool writable = false, bool flatten = false);
   // Inserts a dimension of extent 1 in front of dimension `at`. The array has at most two dimensions.
   void insert_dimension(int at);
   // "float32 of shape (2, 3) and strides (3, 1)", for messages.
@@ -40,9 +41,14 @@ class Array {
   void read_numpy(nb::handle object, const char* name, bool writable);
   void read_buffer(nb::handle object, const char* name, bool writable);
   void read_dlpack(nb::handle object, const char* name, bool writable);
+  // By DLPack's C functions, if the type of `object` has them. The memory belongs to `object`.
+  bool read_exchange(nb::handle object, const char* name);
   void take_layout(const char* name, int dimensions, const Py_ssize_t* sizes, const Py_ssize_t* byte_strides,
                    int64_t bytes);
+  void take_flat(const char* name, int dimensions, const int64_t* sizes, const int64_t* strides);
+  void take_tensor(nb::handle object, const char* name, const nb::dlpack::dltensor& tensor);
 
+  bool flatten_ = false;
   nb::object owner_;
   Py_buffer view_{};
   nb::ndarray<nb::ro> dlpack_;

@@ -44,6 +44,17 @@ nb::object grouped_matmul(nb::handle a, nb::handle b, nb::handle routing, nb::ha
   return std::move(request.result);
 }
 
+void linear(nb::handle x, nb::handle weight, nb::handle bias, nb::handle out, nb::handle math) {
+  LinearRequest request(x, weight, bias, out, math);
+  lathe_device* cpu = device();
+  lathe_status status;
+  {
+    Running running;
+    status = lathe_matmul(cpu, nullptr, &request.desc);
+  }
+  check(status);
+}
+
 nb::object with_values(nb::object indices, nb::object values, bool want_values) {
   return want_values ? nb::object(nb::make_tuple(indices, values)) : std::move(indices);
 }
@@ -129,6 +140,55 @@ PackedWeight* pack(nb::handle weight, nb::handle a_dtype, nb::handle math) {
   if (form.batch > 1)
     packed->batch_stride = static_cast<int64_t>(bytes) / form.batch / block.bytes * block.elements;
   return packed.release();  // Python owns it
+}
+
+// The packed bytes as an array that keeps the weight alive.
+nb::ndarray<nb::numpy, int8_t> packed_data(nb::handle self) {
+  const auto& packed = *nb::inst_ptr<PackedWeight>(self);
+  return nb::ndarray<nb::numpy, int8_t>(const_cast<char*>(packed.data), {packed.bytes}, self);
+}
+
+// A PackedWeight over `data`, the bytes of a matrix that lathe.pack packed as `layout`. Not copied.
+PackedWeight* packed_view(nb::handle data, uint32_t layout, int64_t n, int64_t k, const std::string& dtype,
+                          const std::string& a_dtype, nb::handle math) {
+  Array bytes;
+  bytes.read(data, "data");
+  auto packed = std::make_unique<PackedWeight>();
+  packed->owner = nb::borrow(data);
+  packed->n = n;
+  packed->k = k;
+  packed->dtype = dtype_of_name(dtype);
+  packed->data = static_cast<const char*>(bytes.data);
+  packed->layout = layout;
+  packed->a_dtype = dtype_of_name(a_dtype);
+  packed->math = math_of(math);
+
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = 1;
+  desc.n = n;
+  desc.k = k;
+  desc.a.dtype = packed->a_dtype;
+  desc.b.dtype = packed->dtype;
+  desc.b.layout = LATHE_COLUMN_MAJOR;
+  desc.d.dtype = LATHE_F32;
+  desc.math = packed->math;
+  uint32_t expected = 0;
+  check(lathe_packed_layout(device(), &desc, &expected, &packed->bytes));
+  const int64_t size =
+      bytes.ndim == 1 && bytes.stride[0] == 1 && bytes.dtype == LATHE_I8 ? bytes.shape[0] : -1;
+  if (layout != expected || size != static_cast<int64_t>(packed->bytes))
+    value_error("data is " + bytes.describe() + " in layout " + std::to_string(layout) +
+                ", but this weight has " + std::to_string(packed->bytes) + " bytes in layout " +
+                std::to_string(expected));
+  return packed.release();
+}
+
+bool has_avx2() {
+#ifdef __x86_64__
+  return __builtin_cpu_supports("avx2");
+#else
+  return true;  // not asked of other processors
+#endif
 }
 
 void set_miss_policy(const std::string& name) {
@@ -310,7 +370,9 @@ void define_weights(nb::module_& module) {
           "shape", [](const PackedWeight& w) { return weight_shape(w); }, "(N, K), or (batch, N, K).")
       .def_prop_ro("dtype", [](const PackedWeight& w) { return dtype_name(w.dtype); })
       .def_prop_ro("a_dtype", [](const PackedWeight& w) { return dtype_name(w.a_dtype); })
+      .def_prop_ro("math", [](const PackedWeight& w) { return math_name(w.math); })
       .def_prop_ro("nbytes", [](const PackedWeight& w) { return w.bytes; })
+      .def_prop_ro("data", packed_data, "The packed bytes, as an int8 array over the same memory.")
       .def_prop_ro(
           "layout", [](const PackedWeight& w) { return w.layout; }, "Lathe's id of the packed layout.");
   nb::class_<QuantisedWeight>(
@@ -338,6 +400,7 @@ void define_weights(nb::module_& module) {
 
 NB_MODULE(_core, module) {
   import_numpy();
+  nb::set_leak_warnings(false);  // a model may live until the process ends
   define_weights(module);
   module.def("matmul", matmul, "a"_a.none(), "b"_a.none(), nb::kw_only(), "out"_a = nb::none(),
              "bias"_a = nb::none(), "activation"_a = nb::none(), "residual"_a = nb::none(), "alpha"_a = 1.0,
@@ -370,6 +433,12 @@ NB_MODULE(_core, module) {
            "math"_a = nb::none(), "determinism"_a = nb::none())
       .def("text", manifest_text);
   module.def("warmup", warmup, "manifest"_a, "progress"_a = nb::none());
+  // For lathe.torch.
+  module.def("linear", linear, "x"_a, "weight"_a, "bias"_a.none(), "out"_a, "math"_a.none());
+  module.def("packed_view", packed_view, "data"_a, "layout"_a, "n"_a, "k"_a, "dtype"_a, "a_dtype"_a,
+             "math"_a.none());
+  module.def("use_openmp", use_openmp, "library"_a, "workers"_a);
+  module.def("has_avx2", has_avx2);
   module.def("set_miss_policy", set_miss_policy, "policy"_a, nb::sig(kSetMissPolicySignature),
              kSetMissPolicyDoc);
   module.def("version", lathe_version);

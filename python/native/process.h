@@ -3,6 +3,10 @@
 
 #include <lathe/lathe.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <string>
 
 namespace lathe_python {
 
@@ -27,6 +31,11 @@ class Running {
 
 // Sets the miss policy of this process's devices, also of those that are opened later.
 void use_miss_policy(lathe_miss_policy policy);
+
+// Makes the tasks of every call run on the threads of an OpenMP library that the process has loaded (GCC's interface),
+// on at most `workers` of them. Closes an open device; the next call opens another. Without effect in a child of
+// fork, where OpenMP has no threads. Throws ValueError if the library lacks the functions or if calls are running.
+void use_openmp(const std::string& library, int32_t workers);
 
 // Closes the device and the context if no call uses them. The next call opens new ones.
 void close_device();

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <utility>
 
 namespace lathe_python {
 namespace {
@@ -117,6 +118,12 @@ void check_k(int64_t k_of_a, int64_t k_of_b) {
 
 lathe_math math_of(nb::handle name) { return static_cast<lathe_math>(value_of(kMath, name, "math")); }
 
+const char* math_name(lathe_math math) {
+  for (const Named& one : kMath)
+    if (one.value == math) return one.name;
+  return "unknown";
+}
+
 lathe_dtype dtype_argument(nb::handle dtype, lathe_dtype otherwise) {
   if (dtype.is_none()) return otherwise;
   const std::string name =
@@ -205,6 +212,37 @@ void MatmulRequest::read_epilogue(const ProductArguments& arguments) {
                 number(desc.m) + " and N = " + number(desc.n));
   while (residual_.ndim < full_ndim_) residual_.insert_dimension(inserted_at_);
   set_operand(epilogue.residual, residual_, "residual", false, true);
+}
+
+LinearRequest::LinearRequest(nb::handle x, nb::handle weight, nb::handle bias, nb::handle out,
+                             nb::handle math) {
+  x_.read(x, "x", false, true);
+  set_operand(desc.a, x_, "x");
+  WeightForm form;
+  if (nb::isinstance<PackedWeight>(weight) || nb::isinstance<QuantisedWeight>(weight)) {
+    form = read_weight(desc.b, weight_, weight);
+  } else {
+    weight_.read(weight, "weight");
+    if (weight_.ndim != 2)
+      value_error("weight is " + weight_.describe() + ", but must have two dimensions: (N, K)");
+    std::swap(weight_.shape[0], weight_.shape[1]);
+    std::swap(weight_.stride[0], weight_.stride[1]);
+    set_operand(desc.b, weight_, "weight.T");
+    form.k = weight_.shape[0];
+    form.n = weight_.shape[1];
+  }
+  desc.m = x_.shape[0];
+  desc.n = form.n;
+  desc.k = form.k;
+  if (x_.shape[1] != form.k)
+    value_error("x has K = " + number(x_.shape[1]) + " columns, but the weight has K = " + number(form.k));
+  desc.math = math.is_none() ? form.math : math_of(math);
+  out_.read(out, "out", true, true);
+  if (out_.shape[0] != desc.m || out_.shape[1] != desc.n)
+    value_error("out is " + out_.describe() + ", but the result has M = " + number(desc.m) +
+                " and N = " + number(desc.n));
+  set_operand(desc.d, out_, "out", false, true);
+  if (!bias.is_none()) read_bias(bias_, bias, desc.n, desc.epilogue.bias, desc.epilogue.bias_dtype);
 }
 
 MatmulArgmaxRequest::MatmulArgmaxRequest(const ProductArguments& arguments, nb::handle logits_dtype,
@@ -391,7 +429,7 @@ void GroupedMatmulRequest::make_result(nb::handle like) {
 }
 
 PackedWeight::~PackedWeight() {
-  if (data != nullptr) munmap(const_cast<char*>(data), bytes);
+  if (data != nullptr && !owner.is_valid()) munmap(const_cast<char*>(data), bytes);
 }
 
 QuantisedWeight::QuantisedWeight(nb::object source, const std::string& dtype_text_, nb::tuple shape_)

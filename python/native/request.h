@@ -20,7 +20,10 @@ struct Weight {
   bool batched = false;  // has a batch dimension, even of size 1
 };
 struct PackedWeight : Weight {
+  PackedWeight() = default;
+  PackedWeight(const PackedWeight&) = delete;
   ~PackedWeight();
+  nb::object owner;  // of the memory; none: this object mapped it
   uint32_t layout = 0;
   int64_t batch_stride = 0;
   lathe_dtype a_dtype = LATHE_DTYPE_NONE;
@@ -70,6 +73,16 @@ struct MatmulRequest {
   int64_t result_shape_[3] = {};
 };
 
+// x @ weight.T + bias for a layer of PyTorch: all dimensions of x but the last are rows.
+struct LinearRequest {
+  // `weight`: an array (N, K), a PackedWeight or a QuantisedWeight.
+  LinearRequest(nb::handle x, nb::handle weight, nb::handle bias, nb::handle out, nb::handle math);
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+
+ private:
+  Array x_, weight_, bias_, out_;
+};
+
 struct MatmulArgmaxRequest {
   MatmulArgmaxRequest(const ProductArguments& arguments, nb::handle logits_dtype, bool want_values);
   lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
@@ -107,6 +120,7 @@ struct GroupedMatmulRequest {
 };
 
 lathe_math math_of(nb::handle name);
+const char* math_name(lathe_math math);
 lathe_dtype dtype_argument(nb::handle dtype, lathe_dtype otherwise);
 
 }  // namespace lathe_python

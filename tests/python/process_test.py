@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -154,6 +155,30 @@ def test_explains_a_request():
         lathe.explain(random((2, 5)), random((5, 7)), op="sum")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_roofline_has_the_requests_numbers(dtype):
+    from lathe import _roofline
+    plan = lathe.explain(numpy.empty((4, 64), dtype), numpy.empty((96, 64), dtype).T).plan
+    intensity, rate, memory, compute = _roofline.roofs(plan)
+    size = numpy.dtype(dtype).itemsize
+    assert intensity == pytest.approx(2 * 4 * 96 * 64 / (size * (4 * 64 + 96 * 64 + 4 * 96)))
+    assert rate == pytest.approx(2 * 4 * 96 * 64 / plan["predicted_seconds"])
+    facts = {name: fact["value"] for name, fact in plan["facts"]["facts"].items()}
+    assert memory <= facts["memory_bytes_per_second"]
+    assert compute / plan["workers"] / facts["clock_hz"] / facts["fma_units"] in (8, 16, 32)
+    assert _roofline.roofs(lathe.explain(random((2, 50))).plan) is None
+
+
+def test_a_notebook_gets_a_roofline_if_matplotlib_is_installed(monkeypatch):
+    plan = lathe.explain(numpy.empty((4, 64), numpy.float32), numpy.empty((64, 96), numpy.float32))
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # import fails
+    assert "<svg" not in plan._repr_html_()
+    monkeypatch.undo()
+    pytest.importorskip("matplotlib")
+    chart = plan._repr_html_()
+    assert chart.count("<table>") == 2 and chart.rstrip().endswith("</svg>")
+
+
 def test_statistics_count_calls():
     a = random((3, 11))
     lathe.matmul(a, a.T)
@@ -215,6 +240,24 @@ def test_the_fallback_bundle_is_found(tmp_path):
                "lathe.statistics()['fallback_runs'])")
     done = run(program, LATHE_CACHE_DIR=str(tmp_path))
     assert done.stdout == "12.0 1\n", done.stderr
+
+
+@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user")
+def test_a_processor_without_avx2(tmp_path):
+    program = """
+import numpy, lathe
+assert not lathe._core.has_avx2()
+a = numpy.ones((3, 5), numpy.float32)
+assert (lathe.matmul(a, a.T) == 5).all()
+try:
+    lathe.pack(lathe.QuantisedWeight(bytes(34 * 4), "q8_0", (2, 64)))
+except lathe.Error as error:
+    print(error.status.name, error)
+"""
+    done = subprocess.run(["qemu-x86_64", "-cpu", "Nehalem", sys.executable, "-c", program], text=True,
+                          capture_output=True, timeout=120, env={**os.environ, "LATHE_CACHE_DIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("UNSUPPORTED") and "AVX2" in done.stdout
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/python.md"])

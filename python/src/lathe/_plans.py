@@ -6,7 +6,7 @@ import os
 
 import numpy
 
-from . import _core
+from . import _core, _roofline
 from ._results import dtype, dtype_name
 
 
@@ -19,7 +19,10 @@ def _config(config):
 
 
 class Explanation:
-    """Why a request gets its kernel. str() is a text, .plan the JSON object of lathe_plan_explain as a dict."""
+    """Why a request gets its kernel. str() is a text, .plan the JSON object of lathe_plan_explain as a dict.
+
+    A notebook shows a table, and a roofline chart if matplotlib is installed.
+    """
 
     #: Candidates that the text and the table show; .plan has all.
     shown = 20
@@ -67,7 +70,8 @@ class Explanation:
         facts = "".join(row(fact) for fact in self._facts())
         candidates = "".join(row(cells) for cells in self._rows())
         head = row(("rank", "predicted", "candidate"), "th")
-        return f"<table>{facts}</table><table><thead>{head}</thead><tbody>{candidates}</tbody></table>"
+        tables = f"<table>{facts}</table><table><thead>{head}</thead><tbody>{candidates}</tbody></table>"
+        return tables + _roofline.svg(self.plan)
 
 
 def explain(a, b=None, *, op=None, **arguments):
