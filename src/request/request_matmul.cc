@@ -114,7 +114,9 @@ bool read_packed(const lathe_operand& b, int64_t n, bool is_cpu, ProblemClass* o
 bool read_class(const lathe_matmul_desc& d, Devices devices, ProblemClass* out, absl::Status* why) {
   const lathe_epilogue& e = d.epilogue;
   const Product* product = find_product(Op::kMatmul, d.a.dtype, d.b.dtype, devices);
-  if (product == nullptr || !has_layout(*product, d.b.layout == LATHE_COLUMN_MAJOR) ||
+  // The layout of a packed B has no effect.
+  const bool is_column_major = d.b.layout == LATHE_COLUMN_MAJOR || d.b.packed_layout != 0;
+  if (product == nullptr || !has_layout(*product, is_column_major) ||
       !product->results.has(to_dtype(d.d.dtype)) || raw(e.activation) > LATHE_ACTIVATION_CLAMP_PLUS_ONE ||
       raw(e.combine) > LATHE_COMBINE_MULTIPLY || raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT ||
       raw(d.math) > LATHE_MATH_BF16) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "core/packed.h"
 #include "request/request.h"
 
 namespace lathe {
@@ -52,6 +53,19 @@ TEST(Q4, LeadingDimensionIsInElements) {
   EXPECT_EQ(r.key.problem.math, Math::kInt8);
   EXPECT_EQ(r.args.ldb, 96);
   EXPECT_EQ(describe(r), "matmul bf16 by q4_0 a=n b=t m=5 n=6 k=64 batch=1 d=f32 math=int8");
+}
+
+TEST(Q4, TheLayoutOfAPackedWeightHasNoEffect) {
+  for (lathe_layout layout : {LATHE_ROW_MAJOR, LATHE_COLUMN_MAJOR}) {
+    ProductRequest p(LATHE_F32, LATHE_Q4_0);
+    p.desc.n = 64;
+    p.desc.math = LATHE_MATH_INT8;
+    p.desc.b.layout = layout;
+    p.desc.b.packed_layout = packed_layout_id(kColumns16, DType::kQ4_0);
+    Request r;
+    EXPECT_TRUE(read_matmul(&p.desc, Purpose::kPlan, context_of(true), nullptr, &r).ok());
+    EXPECT_EQ(r.key.problem.trans_b, 1);
+  }
 }
 
 TEST(Q4, MathInt8AppliesToBlocksOnly) {
