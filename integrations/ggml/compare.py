@@ -5,10 +5,12 @@ usage: compare.py speed BIN BACKEND MODEL...            tokens per second of pro
        compare.py operations BIN BACKEND FORMAT...      GFLOP/s of MUL_MAT in test-backend-ops
        compare.py text BIN BACKEND TEXT MODEL...        perplexity of a text
        compare.py reference BIN BACKEND TEXT MODEL...   the distance of both from exact arithmetic
-       compare.py greedy TOOL BACKEND TEXT MODEL...     200 tokens after each of ten prompts
+       compare.py greedy TOOL BACKEND TEXT MODEL...     200 tokens after each prompt
 BIN is the folder of llama.cpp's tools, TOOL is tests/greedy.cc. Both sides run in turns; a speed is the best of the
-rounds. LATHE_ROUNDS: how many (default: 3). LATHE_THREADS: numbers of threads (default: 1,2). LATHE_TESTS: tests of
-`speed` (default: pp512,pp2048,tg128). LATHE_CSV: a file to which the rows of the tables are appended.
+rounds. Variables: LATHE_ROUNDS: how many (default: 3). LATHE_THREADS: numbers of threads (default: 1,2). LATHE_TESTS:
+tests of `speed` (default: pp512,pp2048,tg128). LATHE_CHUNKS: pieces of 512 tokens of the text (default: 16).
+LATHE_PROMPTS: prompts of `greedy` (default: 10). LATHE_CSV: a file to which the rows of the tables are appended.
+LATHE_CPU_TIME=1: seconds are CPU time, which other processes hardly change; for one thread only.
 """
 import csv
 import json
@@ -23,6 +25,9 @@ LARGEST_DIFFERENCE = 0.001  # of the perplexity
 SIDES = ("alone", "Lathe")
 ROUNDS = int(os.environ.get("LATHE_ROUNDS", "3"))
 THREADS = [int(text) for text in os.environ.get("LATHE_THREADS", "1,2").split(",")]
+CPU_TIME = os.environ.get("LATHE_CPU_TIME", "0") != "0"
+PROMPTS = int(os.environ.get("LATHE_PROMPTS", "10"))
+CHUNKS = int(os.environ.get("LATHE_CHUNKS", "16"))
 TESTS = os.environ.get("LATHE_TESTS", "pp512,pp2048,tg128").split(",")
 # Loads backends in tools that do so only if an option names devices or buffers.
 LOAD_BACKENDS = ("-ot", "none=CPU")
@@ -33,6 +38,8 @@ def run(side, backend, *command):
     environment.pop("GGML_BACKEND_PATH", None)
     if side == "Lathe":
         environment["GGML_BACKEND_PATH"] = backend
+    if CPU_TIME:
+        environment["LD_PRELOAD"] = str(pathlib.Path(backend).with_name("libcpu_clock.so"))
     done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True,
                           errors="replace")
     if done.returncode != 0:
@@ -133,9 +140,8 @@ def compare_operations(tools, backend, *formats):
 
 
 def perplexity_of(side, tools, backend, text, model, *options):
-    outputs = "".join(run(side, backend, tools / "llama-perplexity", "-m", model, "-f", text, "-c", 512, "--chunks", 16,
-                          *options, *LOAD_BACKENDS))
-    return outputs
+    return "".join(run(side, backend, tools / "llama-perplexity", "-m", model, "-f", text, "-c", 512,
+                       "-t", max(THREADS), "--chunks", CHUNKS, *options, *LOAD_BACKENDS))
 
 
 def compare_text(tools, backend, text, *models):
@@ -202,7 +208,7 @@ def compare_greedy(tool, backend, text, *models):
     for model in map(pathlib.Path, models):
         both = []
         for side in SIDES:
-            out, _ = run(side, backend, tool, model, text, 10, 200)
+            out, _ = run(side, backend, tool, model, text, PROMPTS, 200, max(THREADS))
             both.append([json.loads(line) for line in out.splitlines() if line.startswith("[")])
         positions, gaps, noises, explained = [], [], [], 0
         for alone, lathe in zip(*both):

@@ -2,9 +2,9 @@
 
 usage: random_model.py SHAPE FORMAT FILE
 SHAPE: llama-3.2-1b; llama-3-8b-4-layers (4 of the 32 layers); larger-than-memory (as many layers of Llama-3-8B as fill
-twice this machine's memory; the weights are not written, so the file takes no space). FORMAT, of every matrix: f32, f16,
-bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k or q6_k. Needs the packages gguf and numpy. The tokenizer has the bytes and
-names without a meaning, so the model writes nonsense.
+twice this machine's memory; the weights are not written, so the file takes no space). FORMAT, of every matrix: f32,
+f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k or q6_k. Needs the packages gguf and numpy. The tokens are single bytes
+and names without a meaning, so the model writes nonsense.
 """
 import dataclasses
 import os

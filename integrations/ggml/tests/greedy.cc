@@ -1,5 +1,5 @@
 // Generates greedily, and prints for each prompt one line of JSON: for each step the token and the largest logits.
-//   greedy MODEL TEXT PROMPTS TOKENS
+//   greedy MODEL TEXT PROMPTS TOKENS THREADS
 // The prompts are pieces of the text file, evenly spaced.
 #include <algorithm>
 #include <cstdio>
@@ -60,7 +60,7 @@ void generate(llama_context* context, const llama_vocab* vocab, const std::strin
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 5) fail("usage: greedy MODEL TEXT PROMPTS TOKENS");
+  if (count != 6) fail("usage: greedy MODEL TEXT PROMPTS TOKENS THREADS");
   const int prompts = std::atoi(arguments[3]), steps = std::atoi(arguments[4]);
   std::ifstream file(arguments[2], std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -71,6 +71,7 @@ int main(int count, char** arguments) {
   if (model == nullptr) fail("cannot load the model");
   llama_context_params params = llama_context_default_params();
   params.n_ctx = kContext;
+  params.n_threads = params.n_threads_batch = std::atoi(arguments[5]);
   llama_context* context = llama_init_from_model(model, params);
   if (context == nullptr) fail("cannot create a context");
   for (int i = 0; i < prompts; ++i) {

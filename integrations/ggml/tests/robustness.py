@@ -90,7 +90,7 @@ def unwritable_cache(full):
 
 
 def larger_than_memory():
-    status, output, *_ = end(start(work / "killed", of=large, arguments=("-mmp", "0")))
+    status, output, *_ = end(start(work / "killed", of=large, arguments=("-v", "--load-mode", "none")))
     check(status > 0, f"a model larger than memory ends with an exit status, not with a signal: {status}")
     check("do not fit into the available memory of" in output, "the message says that the model does not fit")
 
