@@ -38,8 +38,6 @@ GGML_FILE, GGML_TITLE = "ggml-zen4", "llama.cpp, Zen 4"
 # Columns of the table: title, the test in the CSV file (or the one that large models have instead).
 GGML_TESTS = [("prompt 512", ("pp512",)), ("prompt 2048", ("pp2048",)), ("generation", ("tg128", "tg32")),
               ("4 sequences", ("tg64 x4",)), ("16 sequences", ("tg64 x16",))]
-GGML_ROWS = ("1", "2", "3", "4", "5", "8", "512")  # of activations, in test-backend-ops
-GGML_WEIGHT = "4096 x 14336"
 
 # Columns of the CSV files.
 PEER, PACKED_PEER, OWN = "vs best peer", "packed vs best peer", "vs own f32"
@@ -200,14 +198,12 @@ def gguf_table():
 
 
 def ggml_ratios():
-    """{model: {(test, threads): ratio}}, and the same of operations."""
-    models, operations = {}, {}
+    """{model: {(test, threads): ratio}}"""
+    models = {}
     with open(ROOT / f"benchmarks/{GGML_FILE}.csv", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            name = row["model"]
-            of = operations if name.startswith("MUL_MAT ") else models
-            of.setdefault(name.removeprefix("MUL_MAT "), {})[row["test"], row["threads"]] = ratio(row["ratio"])
-    return models, operations
+            models.setdefault(row["model"], {})[row["test"], row["threads"]] = ratio(row["ratio"])
+    return models
 
 
 def ggml_pair(ratios, tests):
@@ -217,22 +213,12 @@ def ggml_pair(ratios, tests):
 
 
 def ggml_table():
-    models, _ = ggml_ratios()
-    lines = [markdown(["one thread, two threads", *(title for title, _ in GGML_TESTS)]),
+    models = ggml_ratios()
+    lines = [markdown(["model", *(title for title, _ in GGML_TESTS)]),
              "|" + "-|" * (len(GGML_TESTS) + 1)]
     for name, ratios in models.items():
         pairs = [ggml_pair(ratios, tests) for _, tests in GGML_TESTS]
         lines.append(markdown([name, *(", ".join(cell([value]) for value in pair if value) for pair in pairs)]))
-    return lines
-
-
-def ggml_operations_table():
-    _, operations = ggml_ratios()
-    lines = [markdown(["rows", *GGML_ROWS]), "|" + "-|" * (len(GGML_ROWS) + 1)]
-    for name, ratios in operations.items():
-        of = {test: value for (test, _), value in ratios.items()}
-        values = [of.get(f"{rows} x {GGML_WEIGHT}") for rows in GGML_ROWS]
-        lines.append(markdown([name, *(cell([value] if value else []) for value in values)]))
     return lines
 
 
@@ -370,16 +356,17 @@ def gguf_chart():
 
 def ggml_chart():
     """A row for each model, a column for each test; dots are ratios on a logarithmic axis."""
-    models, _ = ggml_ratios()
-    left, width, row_height = 170, 136, 20
+    models = ggml_ratios()
+    left, width, gap, row_height = 170, 120, 28, 20
     bottom = TOP + 14 + row_height * len(models)
+    has_two = any(threads == "2" for ratios in models.values() for _, threads in ratios)
     out = [title_at(24, f"{GGML_TITLE}: tokens per second with Lathe over those of its CPU backend (above 1x, Lathe is "
-                        "faster)"), *legend(LEFT + 4, 44, [(BLUE, "one thread"), (ORANGE, "two threads")], [])]
+                        "faster)"), *legend(LEFT + 4, 44, [(BLUE, "one thread"), (ORANGE, "two threads")][:1 + has_two], [])]
     low, high = powers_around([value for ratios in models.values() for value in ratios.values()])
     for i, name in enumerate(models):
         out.append(f'<text x="{left - 12}" y="{TOP + 28 + row_height * i}" text-anchor="end">{name}</text>')
     for i, (title, tests) in enumerate(GGML_TESTS):
-        x = left + i * (width + 16)
+        x = left + i * (width + gap)
         out.append(f'<text x="{x}" y="{TOP + 6}" font-weight="bold">{title}</text>')
         for power in range(low, high + 1):
             at = x + (power - low) / (high - low) * width
@@ -406,7 +393,7 @@ def made():
         yield "cpu-speed.md", f"cpu-{name}.svg", chart_of(heading, parts), heading, [table_of(parts)]
     yield "gpu-speed.md", "gpu-h200.svg", gpu_chart(), GPU_TITLE, [gpu_table(), gpu_weights_table()]
     yield "gguf-speed.md", "gguf-emerald-rapids.svg", gguf_chart(), GGUF_TITLE, [gguf_table()]
-    yield "ggml.md", "ggml-zen4.svg", ggml_chart(), GGML_TITLE, [ggml_table(), ggml_operations_table()]
+    yield "ggml.md", "ggml-zen4.svg", ggml_chart(), GGML_TITLE, [ggml_table()]
 
 
 def check():

@@ -126,7 +126,7 @@ def compare_sequences(tools, backend, *models):
 
 
 def compare_operations(tools, backend, *formats):
-    """GFLOP/s, with all processors. The tool marks no buffer as one of weights, so no weight is packed."""
+    """GFLOP/s with all processors of this process. The tool marks no buffer as weights, so no weight is packed."""
     table = speed_table()
     for name in formats:
         speeds = []
@@ -136,7 +136,7 @@ def compare_operations(tools, backend, *formats):
             speeds.append({})
             for m, n, k, time in re.findall(r"m=(\d+),n=(\d+),k=(\d+),bs=\[1,1\],.*?([0-9.]+) us/run", text):
                 speeds[-1][f"{n} x {m} x {k}"] = 2e-3 * int(m) * int(n) * int(k) / float(time)
-        add_speeds(table, f"MUL_MAT {name}", os.cpu_count(), *speeds)
+        add_speeds(table, f"MUL_MAT {name}", len(os.sched_getaffinity(0)), *speeds)
 
 
 def perplexity_of(side, tools, backend, text, model, *options):
