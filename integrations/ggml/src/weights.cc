@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -165,7 +166,31 @@ size_t alloc_size(ggml_backend_buffer_type_t, const ggml_tensor* t) {
   return std::max(ggml_nbytes(t), bytes * static_cast<size_t>(t->ne[2] * t->ne[3]));
 }
 
+// Bytes that can be allocated without swapping out other processes' data; SIZE_MAX if the system does not say.
+size_t available_memory() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/meminfo", "r"), std::fclose);
+  if (file == nullptr) return SIZE_MAX;
+  char line[128];
+  unsigned long long kilobytes;
+  while (std::fgets(line, sizeof(line), file.get()) != nullptr) {
+    if (std::sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1)
+      return static_cast<size_t>(kilobytes) << 10;
+  }
+  return SIZE_MAX;
+}
+
+double gibibytes(size_t bytes) { return static_cast<double>(bytes) / (size_t{1} << 30); }
+
 ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
+  // The system would grant more than it has, and kill the process later.
+  if (const size_t available = available_memory(); size > available) {
+    GGML_LOG_ERROR(
+        "lathe: weights of %.1f GiB do not fit into the available memory of %.1f GiB. Use a smaller model, "
+        "or do "
+        "not load this backend: llama.cpp alone maps the weights from the file\n",
+        gibibytes(size), gibibytes(available));
+    return nullptr;
+  }
   auto context = std::make_unique<Buffer>();
   const size_t aligned_to = size >= kHugePage ? kHugePage : kAlignment;
   const size_t bytes = std::max<size_t>((size + aligned_to - 1) / aligned_to * aligned_to, aligned_to);
