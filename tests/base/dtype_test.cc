@@ -29,7 +29,8 @@ void expect_names_round_trip(int32_t count) {
 
 TEST(DTypeTest, NamesRoundTrip) {
   expect_names_round_trip<DType>(static_cast<int32_t>(kDTypeCount));
-  expect_names_round_trip<Activation>(5);
+  expect_names_round_trip<Activation>(7);
+  expect_names_round_trip<Combine>(2);
   expect_names_round_trip<Determinism>(3);
   expect_names_round_trip<Math>(4);
 }
@@ -61,6 +62,9 @@ TEST(DTypeTest, ValuesEqualThePublicEnums) {
   EXPECT_EQ(static_cast<int>(Math::kBf16), LATHE_MATH_BF16);
   EXPECT_EQ(static_cast<int>(Activation::kGeluTanh), LATHE_ACTIVATION_GELU_TANH);
   EXPECT_EQ(static_cast<int>(Activation::kSilu), LATHE_ACTIVATION_SILU);
+  EXPECT_EQ(static_cast<int>(Activation::kSiluClamped), LATHE_ACTIVATION_SILU_CLAMPED);
+  EXPECT_EQ(static_cast<int>(Activation::kClampPlusOne), LATHE_ACTIVATION_CLAMP_PLUS_ONE);
+  EXPECT_EQ(static_cast<int>(Combine::kMultiply), LATHE_COMBINE_MULTIPLY);
   EXPECT_EQ(static_cast<int>(Determinism::kBatchInvariant), LATHE_DETERMINISM_BATCH_INVARIANT);
 }
 
