@@ -38,7 +38,7 @@ class ArgmaxDesc(ctypes.Structure):
 class Epilogue(ctypes.Structure):
     _fields_ = [("struct_size", Size), ("next", Pointer), ("alpha", Float), ("beta", Float), ("bias", Pointer),
                 ("bias_dtype", Int), ("activation", Int), ("residual", Operand), ("alpha_device", Pointer),
-                ("beta_device", Pointer)]
+                ("beta_device", Pointer), ("combine", Int), ("reserved", Unsigned)]
 
 
 class MatmulDesc(ctypes.Structure):

@@ -202,7 +202,6 @@ TEST(Manifest, RefusesClassesThatNoRequestCanHave) {
       {0, R"("k":65)", "65 is not a multiple of 32"},
       {0, R"("trans_b":0)", "\"b\": q4_0 has its blocks along K"},
       {0, R"("a":"i8")", "\"a\": dtype i8 cannot be multiplied by q4_0"},
-      {0, R"("op":"matmul_argmax","logits":"f32","d":"i32")", "\"b\": dtype q4_0 is not one of"},
       {0, R"("math":"tf32")", "tf32 does not apply to"},
       {0, R"("math":"strict","packed_b":1)", "packed q4_0 needs math int8"},
       {0, R"("a":"i32")", "i32 is not one of"},

@@ -51,6 +51,14 @@ TEST_F(Allocation, ManifestsSurviveEveryFailure) {
   try_allocations({"lathe_manifest_add_matmul_argmax", "",
                    [&] { return lathe_manifest_add_matmul_argmax(manifest, "a head", &f.desc, 64); }, make,
                    says("a head")});
+  lathe_grouped_matmul_desc experts = LATHE_GROUPED_MATMUL_DESC_INIT;
+  experts.n = 40, experts.k = 33, experts.groups = 8;
+  experts.a.dtype = experts.b.dtype = experts.d.dtype = LATHE_F32;
+  experts.b.layout = LATHE_COLUMN_MAJOR;
+  experts.b.batch_stride = 40 * 33;
+  try_allocations({"lathe_manifest_add_grouped_matmul", "",
+                   [&] { return lathe_manifest_add_grouped_matmul(manifest, "experts", &experts, 64); }, make,
+                   says("experts")});
   try_allocations({"lathe_manifest_note", "",
                    [&] { return lathe_manifest_note(manifest, "model", "a model of twenty"); }, make,
                    says("twenty")});
