@@ -35,8 +35,8 @@ GGUF_PANELS = [("blocks of 32", GGUF_32, 1), ("blocks of 256", GGUF_256, 1),
                ("blocks of 32, two threads", GGUF_32, 2), ("blocks of 256, two threads", GGUF_256, 2)]
 
 GGML_FILE, GGML_TITLE = "ggml-zen4", "llama.cpp, Zen 4"
-# Columns of the table: title, the test in the CSV file (or the one that large models have instead).
-GGML_TESTS = [("prompt 512", ("pp512",)), ("prompt 2048", ("pp2048",)), ("generation", ("tg128", "tg32")),
+# Columns of the table: title, the test in the CSV file.
+GGML_TESTS = [("prompt 512", ("pp512",)), ("prompt 2048", ("pp2048",)), ("generation", ("tg64",)),
               ("4 sequences", ("tg64 x4",)), ("16 sequences", ("tg64 x16",))]
 
 # Columns of the CSV files.
