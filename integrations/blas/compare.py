@@ -77,7 +77,7 @@ def compare(library, threads, shapes, rounds, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library")
+    parser.add_argument("drop_in", help="liblathe_blas.so")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.1, help="of each process in each round")
@@ -87,7 +87,7 @@ def main():
         os.environ["LATHE_BLAS_SMALL"] = "0"
     shapes = SMALL if arguments.small else SQUARES + OTHERS + VECTORS
     for threads in arguments.threads.split(","):
-        compare(os.path.abspath(arguments.library), int(threads), shapes, arguments.rounds, arguments.seconds)
+        compare(os.path.abspath(arguments.drop_in), int(threads), shapes, arguments.rounds, arguments.seconds)
 
 
 if __name__ == "__main__":

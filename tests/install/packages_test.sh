@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the packages of `./dev package` in a bare Debian 12, and builds and runs an outside C project there: from the
 # .tar.xz first, when nothing else is installed, then from the .deb files.
-#   packages_test.sh DIRECTORY     as root; DEBIAN_ARCHIVE (default http://deb.debian.org/debian) is asked for packages
+#   packages_test.sh DIRECTORY     as root; DEBIAN_ARCHIVE names the package archive (default: debootstrap's)
 set -euo pipefail
 packages=$(cd "$1" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -24,7 +24,7 @@ expect() {  # TEXT COMMAND...: the command succeeds in the chroot, and its outpu
 
 step "bare Debian 12"
 chmod 755 "$root"  # apt's own user reads the packages
-debootstrap --variant=minbase bookworm "$root" "${DEBIAN_ARCHIVE:-http://deb.debian.org/debian}" >/dev/null
+debootstrap --variant=minbase bookworm "$root" ${DEBIAN_ARCHIVE:+"$DEBIAN_ARCHIVE"} >/dev/null
 mount -t proc proc "$root/proc"
 mkdir "$root/opt/outside" "$root/opt/packages"
 cp -r outside/. "$root/opt/outside"

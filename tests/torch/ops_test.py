@@ -4,6 +4,7 @@ import lathe
 import lathe.torch
 import pytest
 import torch
+from torch import library
 from torch.testing._internal.common_methods_invocations import op_db
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -93,7 +94,7 @@ def samples():
 
 @pytest.mark.parametrize("op, arguments", list(samples()))
 def test_opcheck(op, arguments):
-    torch.library.opcheck(op, arguments)
+    library.opcheck(op, arguments)
 
 
 @pytest.mark.parametrize("view", [lambda x: x[:, ::2], lambda x: x[::2, :10], lambda x: x.T.contiguous().T[:, :10],

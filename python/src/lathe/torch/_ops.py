@@ -3,7 +3,7 @@
 from typing import Optional
 
 import torch
-from torch import Tensor
+from torch import Tensor, library
 
 import lathe
 
@@ -51,7 +51,7 @@ def _matrix(tensor):
 def _define(name):
     """Registers a function as torch.ops.lathe.<name>, with a refusal of autograd."""
     def register(function):
-        op = torch.library.custom_op(f"lathe::{name}", function, mutates_args=())
+        op = library.custom_op(f"lathe::{name}", function, mutates_args=())
         # Called before the result is handed out, if gradients are wanted.
         op.register_autograd(lambda *_: refuse_autograd(name), setup_context=lambda **_: refuse_autograd(name))
         return op
