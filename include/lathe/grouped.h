@@ -47,8 +47,8 @@ typedef enum lathe_gate_layout {
  * times its weight, in f32 and in the order of the slots. With a gate, AB + bias are g and u, the epilogue's
  * activation must be NONE, B must not be i8, and u is kept in f32 until g is there.
  *
- * CPU only in this version; UNSUPPORTED on GPUs. The call reads the routing, runs one lathe_matmul kernel per group
- * with the group's true number of rows, and returns. Workers take tiles of all groups from one queue. So the classes
+ * CPU only in this version; UNSUPPORTED on GPUs. The call reads the routing, runs one or two lathe_matmul kernels
+ * per group with the true number of rows, and returns. Workers take tiles of all groups from one queue. So the classes
  * of a grouped product are those of lathe_matmul with B's N and K, and lathe_manifest_add_grouped_matmul warms them
  * up. Rows that are not evenly spaced are gathered first, and scattered afterwards; a group of one row is used where
  * it lies.

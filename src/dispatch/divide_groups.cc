@@ -10,7 +10,8 @@ namespace lathe {
 namespace {
 
 constexpr int64_t kTileRows = 16;
-// Two products must be that much faster than one, because a prediction is not exact.
+// A group is divided only if the time predicted for its two products is below this share of the time of one.
+// Predictions are not exact.
 constexpr double kGain = 0.95;
 
 int64_t whole_tiles(int64_t rows) { return (rows + kTileRows - 1) / kTileRows * kTileRows; }
@@ -63,7 +64,8 @@ absl::StatusOr<bool> is_divided(int64_t rows, Predictions* predictions) {
 
 absl::Status divide_groups(lathe_device& device, const Request& product, Routing* routing) {
   Predictions predictions(device, product);
-  // From the second half of the memory to the first one. Group i becomes at most the groups 2i and 2i + 1.
+  // The array has room for two groups per group. The groups move to its second half and are written back from its
+  // start, so that a write never reaches a group that is still to be read.
   RoutedGroup* const from = routing->groups + routing->count;
   std::copy_n(routing->groups, routing->count, from);
   RoutedGroup* to = routing->groups;

@@ -85,8 +85,8 @@ bool has_pitch(const GroupedRun& run, const Routing& routing, const RoutedGroup&
   return true;
 }
 
-// The memory of a call: members, then the slots of copied rows, then the rows. Sized for the case that every row is
-// copied, because the system backs no page that is not touched.
+// The memory of a call: members, then the slots of copied rows, then the rows. There is room to copy
+// every row; pages that are not touched take no memory.
 struct Memory {
   Memory(const GroupedRequest& r, const Routing& routing) {
     int64_t rows = 0;
@@ -195,7 +195,7 @@ class GroupedLaunch {
       args->lda = c.k;
     }
   }
-  // The same for D.
+  // Where the group's rows of D are.
   void place_d(const RoutedGroup& group, ArgumentBlock* args) {
     const ProblemClass& c = r_.product.request.key.problem;
     const auto bytes = static_cast<int64_t>(size_of(c.d));
