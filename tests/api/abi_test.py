@@ -1,5 +1,6 @@
 """Checks the ABI of liblathe: the exported functions with their prototypes and symbol versions, the layout of every
-public struct, and the value of every enumerator must be those in tests/api/abi.txt.
+public struct, and the value of every enumerator must be those in tests/api/abi.txt. Also checks that no library destroys
+global objects at exit, where a background thread may still use them (src/base/keep_globals.cc).
 
 usage: abi_test.py SOURCE_ROOT C_COMPILER NM LIBLATHE [LIBLATHE_COMPILER] [--update]
 
@@ -88,6 +89,11 @@ def exports(nm, library):
     return dict(re.fullmatch(r"(\w+)(?:@+(.*))?", symbol).groups(default="") for symbol in symbols)
 
 
+def destroys_globals(nm, library):
+    undefined = subprocess.run([nm, "-D", "--undefined-only", library], check=True, capture_output=True, text=True).stdout
+    return re.search(r"\b(__cxa_atexit|atexit|on_exit)\b", undefined) is not None
+
+
 def main():
     update = "--update" in sys.argv
     root, compiler, nm, library, *others = [argument for argument in sys.argv[1:] if argument != "--update"]
@@ -109,6 +115,8 @@ def main():
                      for name in exports(nm, other) if not name.startswith("lathe_compiler_")]
         if not exports(nm, other):
             problems.append(f"{other} exports nothing")
+    problems += [f"{path} registers destructors with __cxa_atexit: a thread of the library may run during exit()"
+                 for path in (library, *others) if destroys_globals(nm, path)]
     if problems:
         sys.exit("\n".join(problems))
 
