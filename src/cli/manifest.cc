@@ -66,6 +66,44 @@ absl::StatusOr<models::ParallelOptions> read_parallel(const Arguments& arguments
   return parallel;
 }
 
+lathe_gate gate_of(models::Gate gate) {
+  switch (gate) {
+    case models::Gate::kSilu: return LATHE_GATE_SILU;
+    case models::Gate::kGelu: return LATHE_GATE_GELU;
+    case models::Gate::kGeluTanh: return LATHE_GATE_GELU_TANH;
+    case models::Gate::kRelu: return LATHE_GATE_RELU;
+    case models::Gate::kClampedInterleaved: return LATHE_GATE_CLAMPED;
+    default: return LATHE_GATE_NONE;
+  }
+}
+
+// The experts of a layer, for each way in which engines call lathe_grouped_matmul: with the slots of a token apart, with
+// the gate in the epilogue of gate_up, and with the slots summed after down.
+absl::Status add_experts(const models::ModelLayer& layer, const lathe_matmul_desc& product, int64_t m_max,
+                         lathe_manifest* manifest) {
+  lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
+  desc.m = 1, desc.n = layer.n, desc.k = layer.k, desc.groups = layer.experts;
+  desc.grouping = LATHE_GROUPING_INDEXED;
+  desc.a = product.a;
+  desc.b = product.b;
+  desc.d = product.d;
+  desc.epilogue = product.epilogue;
+  desc.determinism = product.determinism;
+  const auto add_as = [&](const std::string& name) {
+    return check(lathe_manifest_add_grouped_matmul(manifest, name.c_str(), &desc, m_max));
+  };
+  absl::Status s = add_as(layer.name);
+  if (s.ok() && layer.is_summed) {
+    desc.router_weights = static_cast<const float*>(present());
+    s = add_as(layer.name + " summed");
+  }
+  // A product of i8 has no gate.
+  if (!s.ok() || layer.gate == models::Gate::kNone || product.b.dtype == LATHE_I8) return s;
+  desc.gate = gate_of(layer.gate);
+  if (layer.gate == models::Gate::kClampedInterleaved) desc.gate_layout = LATHE_GATE_INTERLEAVED;
+  return add_as(layer.name + " gated");
+}
+
 absl::Status add_layer(const models::ModelLayer& layer, const WeightSettings& settings,
                        lathe_manifest* manifest) {
   reference::MatmulRequest request;
@@ -78,6 +116,7 @@ absl::Status add_layer(const models::ModelLayer& layer, const WeightSettings& se
   lathe_tuning tuning;
   const lathe_matmul_desc desc = descriptor(request, &tuning);
   const int64_t m_max = layer.is_head ? settings.head_m_max : settings.m_max;
+  if (layer.experts > 0) return add_experts(layer, desc, m_max, manifest);
   absl::Status s = check(lathe_manifest_add_matmul(manifest, layer.name.c_str(), &desc, m_max));
   if (!s.ok() || !layer.is_head) return s;
   // Greedy decoding never stores the logits. With several ranks, the shards' maxima are compared by their values.

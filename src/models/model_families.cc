@@ -121,7 +121,7 @@ std::vector<Family> make_families() {
                               "n_routed_experts":128,"n_shared_experts":1,"moe_intermediate_size":1408,
                               "first_k_dense_replace":1,"num_nextn_predict_layers":1})"),
       Family("gpt_oss", "GPT-OSS").qkv_bias(kBiasUnlessFalse).o_bias(kBiasUnlessFalse)
-          .experts("num_local_experts", "intermediate_size").expert_bias(kAlways)
+          .experts("num_local_experts", "intermediate_size").expert_bias(kAlways).with_clamped_gate()
           .null_is_value("num_key_value_heads")
           .class_defaults(R"({"vocab_size":201088,"hidden_size":2880,"intermediate_size":2880,
                               "num_hidden_layers":36,"num_attention_heads":64,"num_key_value_heads":8,

@@ -35,6 +35,7 @@ struct Family {
 
   const char* expert_count = nullptr;  // 0 means that every layer is dense
   const char* expert_size = nullptr;   // intermediate size of one expert; dense_size if absent
+  bool clamped_gate = false;           // the experts' gate is gpt-oss's: clamped, on interleaved columns
   const char* shared_size = nullptr;   // intermediate size of the shared expert
   const char* shared_count = nullptr;  // the shared expert is this many times shared_size wide
   const char* shared_flag = nullptr;   // false: there is no shared expert
@@ -71,6 +72,7 @@ struct Family {
   Family& experts(const char* count, const char* size) {
     return expert_count = count, expert_size = size, *this;
   }
+  Family& with_clamped_gate() { return clamped_gate = true, *this; }
   Family& shared_expert(const char* size) { return shared_size = size, *this; }
   Family& shared_times(const char* count) { return shared_count = count, *this; }
   Family& shared_if(const char* flag) { return shared_flag = flag, *this; }

@@ -70,9 +70,12 @@ class Reader {
   }
   void add(const std::string& name, int64_t n, int64_t k, bool bias) { add(ModelLayer{name, n, k, bias}); }
   // Adds a layer that is split along K. The ranks' results are summed, so only one rank adds the bias.
-  void add_summed(const std::string& name, int64_t n, int64_t k, bool bias, int64_t ranks) {
-    add(name, n, k, bias);
-    if (bias && ranks > 1) add(name + " without bias", n, k, false);
+  void add_summed(ModelLayer layer, int64_t ranks) {
+    add(layer);
+    if (!layer.bias || ranks == 1) return;
+    layer.name += " without bias";
+    layer.bias = false;
+    add(layer);
   }
 
   int64_t split(const char* what, int64_t size) const { return divide(what, size, ranks_, "ranks"); }
@@ -108,7 +111,7 @@ class Reader {
     const int64_t kv = kv_heads(all), head = head_size(all);
     add(projects_kv ? "qkv" : "q", times(projects_kv ? queries + 2 * kv : queries, head), hidden_,
         has_bias(family_.qkv));
-    add_summed("o", hidden_, times(mine, head), has_bias(family_.o), ranks_);
+    add_summed({"o", hidden_, times(mine, head), has_bias(family_.o)}, ranks_);
   }
 
   void latent_attention() {
@@ -128,7 +131,7 @@ class Reader {
     // When decoding, engines multiply queries and results by the two halves of kv_b instead, as a batch of heads.
     add(ModelLayer{"absorbed_k", latent, nope, false, false, false});
     add(ModelLayer{"absorbed_v", value, latent, false, false, false});
-    add_summed("o", hidden_, times(mine, value), has_bias(family_.o), ranks_);
+    add_summed({"o", hidden_, times(mine, value), has_bias(family_.o)}, ranks_);
     if (family_.indexer) indexer();
   }
 
@@ -180,23 +183,39 @@ class Reader {
     return (layer + 1) % each == 0 && layer % at == 0;
   }
 
-  void mlp(const std::string& prefix, int64_t intermediate, int64_t ranks, bool bias) {
+  void mlp(const std::string& prefix, int64_t intermediate, int64_t ranks, bool bias, int64_t experts = 0) {
     const int64_t mine = divide("intermediate size", intermediate, ranks, "ranks");
-    if (family_.gated_mlp)
-      add(prefix + "gate_up", times(2, mine), hidden_, bias);
-    else
-      add(prefix + "up", mine, hidden_, bias);
-    add_summed(prefix + "down", hidden_, mine, bias, ranks);
+    ModelLayer first = {prefix + "up", mine, hidden_, bias}, down = {prefix + "down", hidden_, mine, bias};
+    first.experts = down.experts = experts;
+    down.is_summed = experts > 0;
+    if (family_.gated_mlp) {
+      first.name = prefix + "gate_up";
+      first.n = times(2, mine);
+      if (experts > 0) first.gate = gate();
+    }
+    add(first);
+    add_summed(down, ranks);
   }
   void dense_mlp(int64_t layer) {
     mlp("", config_.size(family_.dense_size, layer), ranks_, has_bias(family_.mlp));
   }
 
+  // Every family with experts has SiLU as its default. kNone: Lathe has no gate with this activation.
+  Gate gate() const {
+    if (family_.clamped_gate) return Gate::kClampedInterleaved;
+    const std::string act = config_.word("hidden_act", ModelConfig::kEveryLayer);
+    if (act.empty() || act == "silu" || act == "swish") return Gate::kSilu;
+    if (act == "gelu_pytorch_tanh" || act == "gelu_new") return Gate::kGeluTanh;
+    if (act == "gelu") return Gate::kGelu;
+    return act == "relu" ? Gate::kRelu : Gate::kNone;
+  }
+
   void experts(int64_t layer) {
     const bool bias = has_bias(family_.experts_bias);
     const char* size = config_.has(family_.expert_size) ? family_.expert_size : family_.dense_size;
-    add("router", config_.size(family_.expert_count, layer), hidden_, bias);
-    mlp("expert_", config_.size(size, layer), parallel_.whole_experts ? 1 : ranks_, bias);
+    const int64_t count = config_.size(family_.expert_count, layer);
+    add("router", count, hidden_, bias);
+    mlp("expert_", config_.size(size, layer), parallel_.whole_experts ? 1 : ranks_, bias, count);
     const int64_t shared = config_.count(family_.shared_count, 1, layer);
     if (config_.count(family_.shared_size, 0, layer) == 0 || shared == 0 ||
         !config_.flag(family_.shared_flag, true, layer))

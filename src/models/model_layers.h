@@ -11,6 +11,9 @@
 
 namespace lathe::models {
 
+// What a weight that holds a gate and an up projection is followed by.
+enum class Gate { kNone, kSilu, kGelu, kGeluTanh, kRelu, kClampedInterleaved };
+
 // A product y = x weight^T (+ bias). N and K are the sizes on one rank.
 struct ModelLayer {
   std::string name;  // "qkv", "o", "gate_up", "down", "expert_down", "lm_head"...
@@ -19,6 +22,9 @@ struct ModelLayer {
   bool is_head = false;  // the output layer, which is also listed as a matmul_argmax
   // Stored [N, K], like Linear's weight; false: [K, N] (MLA's absorbed products, a batch of heads).
   bool weight_is_nk = true;
+  int64_t experts = 0;      // above 0: one weight per expert, for grouped products
+  Gate gate = Gate::kNone;  // of experts
+  bool is_summed = false;   // of experts: the results of a token's experts are summed
 };
 
 struct ParallelOptions {

@@ -1,6 +1,7 @@
 """Runs `lathe manifest` for its tests, on the configs of published models and on changed ones."""
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -37,9 +38,14 @@ def config_of(model, **changes):
     return dict(json.loads((CONFIGS / f"{model}.json").read_text()), **changes)
 
 
+def weights_of(made):
+    """The matmuls, one for each weight: without the forms of experts that have a gate or are summed."""
+    return [e for e in made["classes"] if e["op"] == "matmul" and not re.search(r" (gated|summed)$", e["name"])]
+
+
 def shapes(made):
-    """{name: (n, k, has a bias)} of the matmuls."""
-    return {e["name"]: (e["n"], e["k"], "bias" in e) for e in made["classes"] if e["op"] == "matmul"}
+    """{name: (n, k, has a bias)} of the weights."""
+    return {e["name"]: (e["n"], e["k"], "bias" in e) for e in weights_of(made)}
 
 
 def listed(made, name, shape):

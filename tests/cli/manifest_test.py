@@ -120,6 +120,35 @@ def test_mlp_and_experts():
     assert whole["expert_gate_up"][:2] == (4096, 7168) and whole["shared_expert_gate_up"][:2] == (512, 7168), whole
 
 
+def test_forms_of_experts():
+    """Gate and up are products of half the width; down is also summed over a token's experts, in f32."""
+    def forms(model, *flags):
+        fields = ("n", "k", "d", "activation", "combine", "residual", "bias")
+        made = manifest(model, *flags) if isinstance(model, str) else made_of(model, *flags)
+        found = {}
+        for e in made["classes"]:
+            if e["name"].startswith("expert_"):
+                found.setdefault(e["name"], []).append(tuple(e.get(field) for field in fields))
+        return {name: sorted(rows, key=str) for name, rows in found.items()}
+
+    def expected(hidden, size, gate, up=None, bias=None):
+        return {"expert_gate_up": [(2 * size, hidden, "bf16", None, None, None, bias)],
+                "expert_gate_up gated": [(size, hidden, "bf16", gate, "multiply", "f32", bias),
+                                         (size, hidden, "f32", up, None, None, bias)],
+                "expert_down": [(hidden, size, "bf16", None, None, None, bias)],
+                "expert_down summed": [(hidden, size, "f32", None, None, None, bias)]}
+
+    assert forms("qwen3-30b-a3b") == expected(2048, 768, "silu")
+    assert forms("mixtral-8x7b", "--tp", 2) == expected(4096, 7168, "silu")
+    assert forms("gpt-oss-20b") == expected(2880, 2880, "silu_clamped", "clamp_plus_one", "bf16")
+    # hidden_act names the gate.
+    for act, gate in (("swish", "silu"), ("gelu", "gelu"), ("gelu_pytorch_tanh", "gelu_tanh"), ("relu", "relu")):
+        assert forms(config_of("mixtral-8x7b", hidden_act=act)) == expected(4096, 14336, gate), act
+    assert "expert_gate_up gated" not in forms(config_of("mixtral-8x7b", hidden_act="relu2")), "Lathe has no such gate"
+    # A product of bytes has no gate.
+    assert set(forms("qwen3-30b-a3b", "--dtype", "i8")) == {"expert_gate_up", "expert_down", "expert_down summed"}
+
+
 def test_biases():
     def biased(model, *flags):
         return {name for name, (_, _, bias) in shapes(manifest(model, *flags)).items() if bias}
@@ -150,7 +179,7 @@ def test_published_weights():
         parameters = sum(rows * columns * copies for _, rows, columns, copies in weights["tensors"]) / 1e9
         assert abs(parameters / weights["billions"] - 1) < 1e-3, (name, parameters)
         made = manifest(name)
-        found = {(e["n"], e["k"], "bias" in e) for e in made["classes"] if e["op"] == "matmul"}
+        found = set(shapes(made).values())
         expected = model_weights.products(weights)
         assert found == expected, (name, "missing", expected - found, "not the model's", found - expected)
         config = config_of(name)
