@@ -86,7 +86,13 @@ constexpr FieldUse kPackedFields[] = {kTileM, kTileN, kDepth,     kRows,  kVecto
 constexpr FieldUse kPanelUkernelFields[] = {
     kTileM, kTileN, {"tile_k", "K, which is one block"}, kRows, kVectorColumns, kLanes, kSplit};
 constexpr FieldUse kBytesFields[] = {
-    kTileM, kTileN, kRows, kVectorColumns, kLanes, {"prefetch", "a CpuFetch: the columns that come next"},
+    kTileM,
+    kTileN,
+    kRows,
+    kVectorColumns,
+    kLanes,
+    {"narrow_passes", "fewest rows of the last passes, which halve; 0: all passes are equal"},
+    {"prefetch", "a CpuFetch: the columns that come next"},
     kSplit};
 constexpr FieldUse kAmxBytesFields[] = {kTileM,
                                         kTileN,

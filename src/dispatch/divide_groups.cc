@@ -1,7 +1,6 @@
 #include "dispatch/divide_groups.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "dispatch/dispatch.h"
@@ -14,7 +13,11 @@ constexpr int64_t kTileRows = 16;
 // Predictions are not exact.
 constexpr double kGain = 0.95;
 
-int64_t whole_tiles(int64_t rows) { return (rows + kTileRows - 1) / kTileRows * kTileRows; }
+// The last passes of "bytes" kernels have few rows, those of the others kTileRows.
+int64_t rows_of_last_pass(const CompileConfig& config) {
+  const bool is_bytes = config.kernel == KernelKind::kBytes || config.kernel == KernelKind::kBytesPacked;
+  return is_bytes && config.narrow_passes > 0 ? config.narrow_passes : kTileRows;
+}
 
 // Looks up each class once.
 class Predictions {
@@ -23,16 +26,22 @@ class Predictions {
 
   // The seconds of a product of `rows` rows; 0: unknown.
   absl::StatusOr<double> of(int64_t rows) {
-    LATHE_ASSIGN_OR_RETURN(const double whole, of_bucket(m_bucket(rows)));
-    if (rows <= kTileRows) return whole;
+    LATHE_ASSIGN_OR_RETURN(const OfBucket known, of_bucket(m_bucket(rows)));
+    if (rows <= kTileRows) return known.seconds;
     // The time of a bucket is that of its largest M.
-    return whole * static_cast<double>(whole_tiles(rows)) / static_cast<double>(m_bucket(rows).hi);
+    const int64_t computed = (rows + known.last_rows - 1) / known.last_rows * known.last_rows;
+    return known.seconds * static_cast<double>(computed) / static_cast<double>(m_bucket(rows).hi);
   }
 
  private:
-  absl::StatusOr<double> of_bucket(const Bucket& bucket) {
-    for (const auto& [lo, seconds] : known_)
-      if (lo == bucket.lo) return seconds;
+  struct OfBucket {
+    int64_t lo;
+    double seconds;
+    int64_t last_rows;
+  };
+  absl::StatusOr<OfBucket> of_bucket(const Bucket& bucket) {
+    for (const OfBucket& known : known_)
+      if (known.lo == bucket.lo) return known;
     product_.dims.m = bucket.lo;
     product_.key.problem.m_lo = bucket.lo;
     product_.key.problem.m_hi = bucket.hi;
@@ -41,13 +50,14 @@ class Predictions {
       LATHE_ASSIGN_OR_RETURN(entry, find_or_prepare(device_, product_, Purpose::kRun));
     }
     const bool is_known = entry->key.problem.generic == 0 && bucket.hi < Bucket::kOpenEnd;
-    known_.emplace_back(bucket.lo, is_known ? entry->plan.predicted_seconds : 0);
-    return known_.back().second;
+    known_.push_back(
+        {bucket.lo, is_known ? entry->plan.predicted_seconds : 0, rows_of_last_pass(entry->plan.config)});
+    return known_.back();
   }
 
   lathe_device& device_;
   Request product_;
-  absl::InlinedVector<std::pair<int64_t, double>, 24> known_;
+  absl::InlinedVector<OfBucket, 24> known_;
 };
 
 absl::StatusOr<bool> is_divided(int64_t rows, Predictions* predictions) {

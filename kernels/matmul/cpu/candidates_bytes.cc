@@ -86,6 +86,12 @@ class BytesPricing {
     return static_cast<int32_t>(rates_.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
   }
   bool has_group_scales() const { return block_elements(context_.problem.b) > kGroup; }
+  // CompileConfig::narrow_passes: M may be any of its bucket.
+  int32_t narrow_passes(int32_t rows) const {
+    constexpr int32_t kFewest = 4;
+    const ProblemClass& c = context_.problem;
+    return c.m_lo < c.m_hi && rows > kFewest && rows % kFewest == 0 ? kFewest : 0;
+  }
   std::string recipe() const {
     return absl::StrCat("A rounded to bytes by ", block_elements(context_.problem.b),
                         "; exact sums, scaled; fma f32, K ascending");
@@ -155,6 +161,7 @@ void BytesPricing::enumerate_vectors(CompileConfig config, std::vector<RankedPla
   if (s_.m <= kStreamedMaxM) {
     const auto passes = static_cast<int32_t>(ceil_div(s_.m, bytes_.rows));
     config.register_m = bytes_.whole_rows(ceil_div(s_.m, passes));
+    config.narrow_passes = narrow_passes(config.register_m);
     const double rows = double(config.register_m) * passes;
     return streamed::append_streamed(
         context_, rates_, s_, config, {}, recipe(),
@@ -163,6 +170,7 @@ void BytesPricing::enumerate_vectors(CompileConfig config, std::vector<RankedPla
   if (context_.split_k > 1)
     return reject(context_, config, out, "does not support split_k ", context_.split_k);
   config.register_m = bytes_.rows;
+  config.narrow_passes = narrow_passes(config.register_m);
   for (int32_t rows : {64, 128}) {
     for (int32_t columns : kTileColumns) {
       config.tile_m = static_cast<int32_t>(std::min(int64_t{rows}, round_up(s_.m, config.register_m)));

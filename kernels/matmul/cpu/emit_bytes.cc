@@ -34,25 +34,38 @@ class Bytes : ByteArithmetic {
       : ByteArithmetic{{emit, tile.lanes}},
         t(tile),
         f(format),
-        row(rounded_rows(tile, format)),
-        rm(t.register_rows) {}
+        row(rounded_rows(tile, format)) {}
 
   void run() {
     Value blocks = e.div(t.depth, e.idx(f.block));
     e.loop(e.idx(0), t.columns, lanes, [&](Value j) {
       const BlockColumns columns(e, t, j);
-      e.loop(e.idx(0), t.rows, rm, [&](Value i) {
-        Values sums(rm, e.splat(f32s(), 0.0));
-        sums = e.loop(e.idx(0), blocks, 1, sums, [&](Value block, const Values& carried) {
-          return multiply(i, j, columns, block, carried);
-        });
-        for (int64_t r = 0; r < rm; ++r)
-          e.store_vector(sums[r], t.accumulators, e.add(e.mul(e.add(i, r), t.ld), j));
-      });
+      Value from = e.idx(0);
+      for (rm = t.register_rows; rm > 0; rm = narrower(rm)) from = passes(from, j, columns, blocks);
     });
   }
 
  private:
+  // The rows of the pass that follows those of `rows` rows; 0: none.
+  int64_t narrower(int64_t rows) const {
+    return t.narrow_passes > 0 && rows / 2 >= t.narrow_passes ? rows / 2 : 0;
+  }
+  // Passes of `rm` rows, up to the first row for which a narrower pass is enough. Returns that row.
+  Value passes(Value from, Value j, const BlockColumns& columns, Value blocks) {
+    const int64_t padding = narrower(rm) > 0 ? t.narrow_passes - 1 : rm - 1;
+    Value count = e.div(e.add(e.sub(t.rows, from), padding), e.idx(rm));
+    Value to = e.add(from, e.mul(count, rm));
+    e.loop(from, to, rm, [&](Value i) {
+      Values sums(rm, e.splat(f32s(), 0.0));
+      sums = e.loop(e.idx(0), blocks, 1, sums, [&](Value block, const Values& carried) {
+        return multiply(i, j, columns, block, carried);
+      });
+      for (int64_t r = 0; r < rm; ++r)
+        e.store_vector(sums[r], t.accumulators, e.add(e.mul(e.add(i, r), t.ld), j));
+    });
+    return to;
+  }
+
   // A word of row i of A, in all lanes.
   Value word(Value i, Value at) { return e.broadcast(e.load(t.packing, e.add(row.row(e, i), at)), lanes); }
 
@@ -287,8 +300,7 @@ class Bytes : ByteArithmetic {
   const CpuTile& t;
   const ByteFormat& f;
   const RoundedRows row;
-  const int64_t rm;
-  Value last_column;
+  int64_t rm = 0;  // rows of a pass
 };
 
 }  // namespace
@@ -306,6 +318,8 @@ std::string bytes_refusal(const CpuTile& t) {
   if (t.packed_word && t.tile_columns % kPackedColumns != 0)
     return "tile_n is not a multiple of the columns of a packed panel";
   if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";
+  if (t.narrow_passes > 0 && t.register_rows % t.narrow_passes != 0)
+    return "register_m is not a multiple of narrow_passes";
   return "";
 }
 
