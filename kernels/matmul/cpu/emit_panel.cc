@@ -341,13 +341,15 @@ class MicroKernel {
                  in_place ? kIntoL2 : kIntoL1);
   }
   Values multiply(Value k, const Values& b, Values sums) {
+    // x86 multiplies pairs of bf16 by a broadcast memory operand only if it is the last operand.
+    const bool swaps = shifts_in_place(t) || (t.words.per_lane() == 2 && m.vectors == 1);
     for (int64_t r = 0; r < mr; ++r) {
       // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory operand.
       Value a = t.words.words_of(e.broadcast(a_at(r, k), t.lanes));
       if (shifts_in_place(t)) a = t.words.shifted(a);
       for (int64_t v = 0; v < m.vectors; ++v) {
         Value& sum = sums[r * m.vectors + v];
-        sum = shifts_in_place(t) ? t.words.multiply_add(b[v], a, sum) : t.words.multiply_add(a, b[v], sum);
+        sum = swaps ? t.words.multiply_add(b[v], a, sum) : t.words.multiply_add(a, b[v], sum);
       }
     }
     return sums;
