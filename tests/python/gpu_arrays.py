@@ -94,6 +94,13 @@ def _capsule(pointer, name):
     return make(pointer, name, None)
 
 
+def dltensor(address, device, code_and_bits, shape, strides, byte_offset=0):
+    """A DLTensor, and what it points to."""
+    sizes = ctypes.c_int64 * len(shape)
+    owned = sizes(*shape), sizes(*strides)
+    return _Tensor(address, *device, len(shape), *code_and_bits, 1, *owned, byte_offset), owned
+
+
 class Array:
     """An array in GPU memory. Its library has no current stream, and cannot make arrays for Lathe."""
 
@@ -124,11 +131,8 @@ class Array:
 
     def tensor(self):
         """A DLTensor of this array, and what it points to."""
-        sizes = ctypes.c_int64 * len(self.shape)
-        shape, strides = sizes(*self.shape), sizes(*self.strides)
         code = 0 if self.dtype.kind == "i" else 2
-        return _Tensor(self.address, *self.device, len(self.shape), code, self.dtype.itemsize * 8, 1, shape, strides,
-                       0), (shape, strides)
+        return dltensor(self.address, self.device, (code, self.dtype.itemsize * 8), self.shape, self.strides)
 
     def __dlpack_device__(self):
         return self.device
@@ -160,25 +164,32 @@ class ExchangeTensor(Tensor):
         raise AssertionError("the C functions were not called")
 
 
-_kept = []  # what the last view points to
+_kept = []  # what DLPack's C functions point to
 
 
-@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Tensor))
-def _view(array, out):
-    tensor, owned = array.tensor()
-    _kept.append(owned)
-    ctypes.pointer(out.contents)[0] = tensor
-    return 0
+def offer_exchange(kind, tensor_of, current_stream):
+    """Gives the class `kind` DLPack's C functions.
+
+    tensor_of(array)    a DLTensor on CUDA device 0, and what it points to
+    current_stream()    a handle
+    """
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Tensor))
+    def view(array, out):
+        out[0], owned = tensor_of(array)
+        _kept.append(owned)
+        return 0
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+    def stream(device_type, device_id, out):
+        assert (device_type, device_id) == (CUDA, 0)
+        out[0] = current_stream()
+        return 0
+
+    exchange = _Exchange(1, 3, None, None, None, None, ctypes.cast(view, ctypes.c_void_p),
+                         ctypes.cast(stream, ctypes.c_void_p))
+    name = b"dlpack_exchange_api"
+    _kept.extend((view, stream, exchange, name))
+    kind.__dlpack_c_exchange_api__ = _capsule(ctypes.addressof(exchange), name)
 
 
-@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
-def _current_stream(device_type, device_id, out):
-    assert (device_type, device_id) == Array.device
-    out[0] = ExchangeTensor.stream
-    return 0
-
-
-_exchange = _Exchange(1, 3, None, None, None, None, ctypes.cast(_view, ctypes.c_void_p),
-                      ctypes.cast(_current_stream, ctypes.c_void_p))
-_name = b"dlpack_exchange_api"  # a capsule points to it
-ExchangeTensor.__dlpack_c_exchange_api__ = _capsule(ctypes.addressof(_exchange), _name)
+offer_exchange(ExchangeTensor, ExchangeTensor.tensor, lambda: ExchangeTensor.stream)
