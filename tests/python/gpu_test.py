@@ -130,6 +130,7 @@ def test_warmup_and_explain_use_the_device_of_the_weight(kind):
         lathe.set_miss_policy("block")
     plan = lathe.explain(kind(random((3, 48), "float16")), weight.T).plan
     assert plan["device"] == "cuda:0"
+    assert "cuda:0" in str(lathe.Explanation(plan)) and "<td>cuda:0</td>" in lathe.Explanation(plan)._repr_html_()
     assert lathe.explain(numpy.empty((3, 48), numpy.float16), weight.T).plan["device"] == "cuda:0"
     assert set(weight.streams) <= {STREAM, -1}  # describing waits for nothing
 
