@@ -62,7 +62,7 @@ class LatheLinear(nn.Module):
         source = weight.detach().resolve_neg()
         self._bias = None if self.bias is None else self.bias.detach()
         if not weight.is_cpu:
-            self._packed, self._weight = None, _ops._matrix(source)
+            self._packed, self._bytes, self._weight = None, None, _ops._matrix(source)
             return
         a_dtype = _ops.DTYPES[self.dtype]
         if self.weights is None:
@@ -76,7 +76,7 @@ class LatheLinear(nn.Module):
         self._layout, self._format, self._math = self._packed.layout, self._packed.dtype, self._packed.math
 
     @property
-    def _b(self):
+    def _as_b(self):
         """What lathe.matmul and lathe.warmup take as b."""
         return self._packed if self._packed is not None else self._weight.T
 

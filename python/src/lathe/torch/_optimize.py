@@ -137,7 +137,7 @@ def _warm_up(report, layers, m_max, bar):
         kinds.setdefault((layer.device, layer.dtype, bias, layer.out_features, layer.in_features), layer)
     by_device = collections.defaultdict(dict)
     for (device, dtype, bias, n, k), layer in kinds.items():
-        by_device[device, dtype, bias][f"{n}x{k}"] = layer._b
+        by_device[device, dtype, bias][f"{n}x{k}"] = layer._as_b
     total = collections.Counter()
     for (_, dtype, bias), weights in by_device.items():
         total.update(lathe.warmup(weights, m=m_max, a_dtype=dtype, out_dtype=dtype, bias_dtype=bias, progress=bar))
