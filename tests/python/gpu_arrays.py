@@ -105,7 +105,7 @@ class Array:
     """An array in GPU memory. Its library has no current stream, and cannot make arrays for Lathe."""
 
     driver = None
-    device = (CUDA, 0)
+    place = (CUDA, 0)  # the device, as DLPack says it
 
     def __init__(self, values, address=None, strides=None):
         self.shape, self.dtype = values.shape, values.dtype
@@ -132,10 +132,10 @@ class Array:
     def tensor(self):
         """A DLTensor of this array, and what it points to."""
         code = 0 if self.dtype.kind == "i" else 2
-        return dltensor(self.address, self.device, (code, self.dtype.itemsize * 8), self.shape, self.strides)
+        return dltensor(self.address, self.place, (code, self.dtype.itemsize * 8), self.shape, self.strides)
 
     def __dlpack_device__(self):
-        return self.device
+        return self.place
 
     def __dlpack__(self, *, stream=None):  # older than DLPack 1.0
         self.streams.append(stream)

@@ -1,5 +1,6 @@
 """Arrays in GPU memory, on the emulated CUDA driver, whose memory crashes a process that reads it on the host."""
 
+import contextlib
 import os
 import sys
 import types
@@ -64,6 +65,39 @@ def test_work_goes_to_the_current_stream(kind):
     numpy.testing.assert_allclose(tensors[2].numpy(), product(a, b), rtol=1e-5, atol=1e-5)
     if kind is Tensor:
         assert tensors[0].streams == tensors[1].streams == tensors[2].streams == [STREAM] * 3
+
+
+class CupyArray(Array):
+    """A stand-in for cupy.ndarray, whose library makes arrays on the current device and has a current stream."""
+
+    entered = []
+
+    @property
+    def device(self):
+        return contextlib.nullcontext(self.entered.append(self.place))
+
+    @classmethod
+    def empty(cls, shape, dtype):
+        return cls(numpy.empty(shape, dtype))
+
+    def reshape(self, shape):
+        return CupyArray(numpy.empty(self.shape, self.dtype).reshape(shape), self.address)
+
+
+def test_cupy_makes_results_and_has_a_current_stream(monkeypatch):
+    module = types.ModuleType("cupy")
+    module.ndarray, module.empty = CupyArray, CupyArray.empty
+    module.cuda = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=OTHER_STREAM))
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    a, b = random((3, 16)), random((16, 8))
+    x, y = CupyArray(a), CupyArray(b)
+    result, index = lathe.matmul(x, y), lathe.matmul_argmax(x, y)
+    DRIVER.wait(OTHER_STREAM)
+    assert type(result) is type(index) is CupyArray and set(CupyArray.entered) == {CupyArray.place}
+    assert x.streams == y.streams == [OTHER_STREAM] * 2
+    numpy.testing.assert_allclose(result.numpy(), product(a, b), rtol=1e-5, atol=1e-5)
+    assert index.numpy().tolist() == product(a, b).argmax(axis=1).tolist()
+    assert DRIVER.kernels_captured(OTHER_STREAM, lambda: lathe.matmul(x, y, out=result)) == 1
 
 
 def test_the_default_stream_is_1_in_dlpack(torch):
@@ -149,11 +183,11 @@ def test_warmup_takes_a_device_for_a_manifest():
 
 
 class OnSecondDevice(Tensor):
-    device = (gpu_arrays.CUDA, 1)
+    place = (gpu_arrays.CUDA, 1)
 
 
 class OnMetal(Tensor):
-    device = (8, 0)
+    place = (8, 0)
 
 
 @pytest.mark.parametrize("a, b, message", [
@@ -187,7 +221,7 @@ def test_a_missing_device_is_an_error_of_the_library():
 
 
 class OnRocm(Array):
-    device = (10, 63)
+    place = (10, 63)
 
 
 def test_rocm_is_hip_and_its_default_stream_is_0():
