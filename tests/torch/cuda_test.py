@@ -10,6 +10,7 @@ import pytest
 import torch
 from lathe.torch import _linear, _ops
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "python"))
 import gpu_arrays  # noqa: E402
@@ -163,3 +164,14 @@ def test_optimize_skips_quantised_weights_on_a_gpu():
     lathe.torch.optimize(model, "int8", progress=False)
     assert model.lathe_report.replaced == []
     assert model.lathe_report.skipped["up"] == 'its weight is on cuda:0, and weights="int8" is for the CPU'
+
+
+@pytest.mark.filterwarnings("ignore:CUDA initialization")
+def test_fake_kernels_keep_the_device():
+    with FakeTensorMode():
+        x, weight = torch.empty(2, 3, 16, device="cuda"), torch.empty(8, 16, device="cuda")
+        results = {"linear": torch.ops.lathe.linear(x, weight), "matmul": torch.ops.lathe.matmul(x[0], weight.t()),
+                   "argmax": torch.ops.lathe.argmax(x, -1)}
+    assert {name: tuple(result.shape) for name, result in results.items()} == {
+        "linear": (2, 3, 8), "matmul": (3, 8), "argmax": (2, 3)}
+    assert {result.device.type for result in results.values()} == {"cuda"}
