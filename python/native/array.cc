@@ -216,6 +216,8 @@ void Array::read_dlpack(Target& target, nb::handle object, const char* name, boo
 
 // Of an array in CPU memory `object` itself, which nanobind asks without a stream.
 nb::object Array::export_capsule(Target& target, nb::handle object, const char* name) {
+  if (!nb::hasattr(object, "__dlpack_device__"))
+    throw nb::type_error((std::string(name) + " has __dlpack__ without __dlpack_device__").c_str());
   const auto [type, index] = nb::cast<std::pair<int32_t, int32_t>>(object.attr("__dlpack_device__")());
   const Place place = place_of_dlpack(type, index, name);
   target.join(object, name, place);
