@@ -67,9 +67,10 @@ compare() {  # MODE ARGUMENTS...
 }
 
 # Prints how many cases passed and which were refused. Fails if a case failed, or if none ran.
-test_op() {  # OPERATION [REGULAR EXPRESSION OF CASES]
-  local log=$work/$1.log
-  LATHE_GGML_VERBOSE=1 with_lathe "$tools/bin/test-backend-ops" test -b Lathe -o "$1" -p "${2:-}" >"$log" 2>&1 ||
+test_op() {  # OPERATION [REGULAR EXPRESSION OF CASES [DEVICE]]
+  local device=${3:-Lathe} log
+  log=$work/$device-$1.log
+  LATHE_GGML_VERBOSE=1 with_lathe "$tools/bin/test-backend-ops" test -b "$device" -o "$1" -p "${2:-}" >"$log" 2>&1 ||
     { grep -a FAIL "$log" | head; exit 1; }
   local passed
   passed=$(grep -a 'tests passed' "$log")
@@ -86,6 +87,17 @@ part_test() {
   for operation in ARGMAX MUL_MAT; do test_op "$operation"; done
   # ggml takes a minute to make the weights of each larger case.
   test_op MUL_MAT_ID ',m=[0-9]{1,3},'
+  test_gpu
+}
+
+# The smallest cases on the emulated CUDA driver of Lathe's build.
+test_gpu() {
+  local driver=$lathe/build/lib/cuda-emulator
+  [ -e "$driver/libcuda.so.1" ] || { echo "no GPU cases: $driver is not built"; return 0; }
+  say "test-backend-ops on cuda:0, emulated"
+  export LATHE_GGML_GPUS=cuda:0 LD_LIBRARY_PATH=$driver
+  test_op ARGMAX 'ne=\[(32|100|1024),(1|10|12),' Lathe-cuda:0
+  test_op MUL_MAT 'type_a=(f32|f16|bf16),type_b=f(16|32),m=16,n=(1|4|8|16),k=(1|256),' Lathe-cuda:0
 }
 
 quantized() {  # FORMAT

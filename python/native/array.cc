@@ -4,6 +4,7 @@
 #include <numpy/arrayobject.h>
 
 #include <cstring>
+#include <utility>
 
 namespace lathe_python {
 namespace {
@@ -80,42 +81,6 @@ lathe_dtype dtype_of_dlpack(nb::dlpack::dtype dtype) {
   return LATHE_DTYPE_NONE;
 }
 
-// DLPack's table of C functions for the objects of one type (DLPackExchangeAPI, DLPack 1.3), as far as Lathe calls it.
-// __dlpack__, which makes a capsule, takes some ten times as long.
-struct DlpackExchange {
-  struct {
-    uint32_t major, minor;
-  } version;
-  const DlpackExchange* older;
-  void *allocate, *export_owned, *import_owned;
-  int (*view)(void* object, nb::dlpack::dltensor* out);  // 0, or -1 with a Python exception
-  void* stream;
-};
-
-// The table of a type, or null. Remembers the last types, which then live until the process ends.
-const DlpackExchange* exchange_of(PyTypeObject* type) {
-  static struct {
-    PyTypeObject* type;
-    const DlpackExchange* exchange;
-  } known[4] = {};
-  static int next = 0;
-  for (const auto& one : known)
-    if (one.type == type) return one.exchange;
-  const DlpackExchange* exchange = nullptr;
-  if (nb::object capsule = nb::getattr(nb::handle(reinterpret_cast<PyObject*>(type)),
-                                       "__dlpack_c_exchange_api__", nb::handle());
-      capsule.is_valid()) {
-    exchange = static_cast<const DlpackExchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
-    if (exchange == nullptr) PyErr_Clear();
-    while (exchange != nullptr && exchange->version.major != 1) exchange = exchange->older;
-  }
-  Py_XDECREF(known[next].type);
-  Py_INCREF(type);
-  known[next] = {type, exchange};
-  next = (next + 1) % 4;
-  return exchange;
-}
-
 std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
 [[noreturn]] void wrong_dtype(const char* name, const std::string& found) {
@@ -183,31 +148,32 @@ nb::object new_numpy(int ndim, const int64_t* shape, lathe_dtype dtype) {
   return nb::steal(array);
 }
 
-void Array::read(nb::handle object, const char* name, bool writable, bool flatten) {
+void Array::read(Target& target, nb::handle object, const char* name, bool writable, bool flatten) {
   flatten_ = flatten;
-  if (PyArray_Check(object.ptr())) return read_numpy(object, name, writable);
-  if (PyObject_CheckBuffer(object.ptr())) return read_buffer(object, name, writable);
-  read_dlpack(object, name, writable);
+  if (PyArray_Check(object.ptr())) return read_numpy(target, object, name, writable);
+  if (PyObject_CheckBuffer(object.ptr())) return read_buffer(target, object, name, writable);
+  read_dlpack(target, object, name, writable);
 }
 
 // Faster than NumPy's buffer, which makes a format string; and NumPy has no buffers of bfloat16.
-void Array::read_numpy(nb::handle object, const char* name, bool writable) {
+void Array::read_numpy(Target& target, nb::handle object, const char* name, bool writable) {
   auto* array = reinterpret_cast<PyArrayObject*>(object.ptr());
   const PyArray_Descr* descr = PyArray_DESCR(array);
   dtype = dtype_of_numpy(descr);
   if (dtype == LATHE_DTYPE_NONE) wrong_dtype(name, text_of(object.attr("dtype")));
   if (writable && !PyArray_ISWRITEABLE(array)) value_error(std::string(name) + " is read-only");
+  target.join(object, name, Place());
   owner_ = nb::borrow(object);
   data = PyArray_DATA(array);
   take_layout(name, PyArray_NDIM(array), PyArray_DIMS(array), PyArray_STRIDES(array), element_bytes(dtype));
 }
 
-void Array::read_buffer(nb::handle object, const char* name, bool writable) {
+void Array::read_buffer(Target& target, nb::handle object, const char* name, bool writable) {
   const int flags = PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
   if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) {
     nb::python_error cause;
     // JAX has no buffers of bfloat16. It exports read-only arrays as if they could be written.
-    if (!writable && nb::hasattr(object, "__dlpack__")) return read_dlpack(object, name, writable);
+    if (!writable && nb::hasattr(object, "__dlpack__")) return read_dlpack(target, object, name, writable);
     value_error(std::string(name) + " cannot be read" + (writable ? " and written" : "") + ": " +
                 text_of(cause.value()));
   }
@@ -215,11 +181,12 @@ void Array::read_buffer(nb::handle object, const char* name, bool writable) {
   if (dtype == LATHE_DTYPE_NONE)
     wrong_dtype(name,
                 nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string(view_.format));
+  target.join(object, name, Place());
   data = view_.buf;
   take_layout(name, view_.ndim, view_.shape, view_.strides, view_.itemsize);
 }
 
-void Array::read_dlpack(nb::handle object, const char* name, bool writable) {
+void Array::read_dlpack(Target& target, nb::handle object, const char* name, bool writable) {
   if (!nb::hasattr(object, "__dlpack__"))
     throw nb::type_error((std::string(name) + " is a " + text_of(object.type().attr("__name__")) +
                           ". Lathe takes arrays with the buffer protocol or DLPack, such as NumPy arrays")
@@ -227,14 +194,14 @@ void Array::read_dlpack(nb::handle object, const char* name, bool writable) {
   if (nb::hasattr(object, "requires_grad") && nb::cast<bool>(nb::bool_(object.attr("requires_grad"))))
     value_error(std::string(name) + " requires gradients, and Lathe computes none. Pass " + name +
                 ".detach()");
-  if (read_exchange(object, name)) return;
+  if (read_exchange(target, object, name)) return;
+  const nb::object source = export_capsule(target, object, name);
   const auto take = [&](auto& array) {
-    if (!nb::try_cast(nb::borrow(object), array))
+    if (!nb::try_cast(source, array))
       value_error(std::string(name) + ": DLPack cannot export this object" +
                   (writable ? " for writing" : ""));
     nb::dlpack::dltensor tensor;
     tensor.data = const_cast<void*>(static_cast<const void*>(array.data()));
-    tensor.device.device_type = array.device_type();
     tensor.ndim = static_cast<int32_t>(array.ndim());
     tensor.dtype = array.dtype();
     tensor.shape = const_cast<int64_t*>(array.shape_ptr());
@@ -247,7 +214,24 @@ void Array::read_dlpack(nb::handle object, const char* name, bool writable) {
     take(dlpack_);
 }
 
-bool Array::read_exchange(nb::handle object, const char* name) {
+// Of an array in CPU memory `object` itself, which nanobind asks without a stream.
+nb::object Array::export_capsule(Target& target, nb::handle object, const char* name) {
+  if (!nb::hasattr(object, "__dlpack_device__"))
+    throw nb::type_error((std::string(name) + " has __dlpack__ without __dlpack_device__").c_str());
+  const auto [type, index] = nb::cast<std::pair<int32_t, int32_t>>(object.attr("__dlpack_device__")());
+  const Place place = place_of_dlpack(type, index, name);
+  target.join(object, name, place);
+  if (place.kind == Place::kCpu) return nb::borrow(object);
+  const nb::object method = object.attr("__dlpack__"), stream = nb::int_(target.dlpack_stream());
+  try {
+    return method(nb::arg("stream") = stream, nb::arg("max_version") = nb::make_tuple(1, 0));
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+    return method(nb::arg("stream") = stream);  // older than DLPack 1.0
+  }
+}
+
+bool Array::read_exchange(Target& target, nb::handle object, const char* name) {
   const DlpackExchange* exchange = exchange_of(Py_TYPE(object.ptr()));
   if (exchange == nullptr) return false;
   nb::dlpack::dltensor tensor;
@@ -255,6 +239,8 @@ bool Array::read_exchange(nb::handle object, const char* name) {
     PyErr_Clear();  // PyTorch's text has a stack trace
     value_error(std::string(name) + ": DLPack cannot export this object");
   }
+  target.join(object, name, place_of_dlpack(tensor.device.device_type, tensor.device.device_id, name));
+  if (!target.has_stream_of(*exchange)) return false;
   tensor.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   owner_ = nb::borrow(object);
   take_tensor(object, name, tensor);
@@ -262,8 +248,6 @@ bool Array::read_exchange(nb::handle object, const char* name) {
 }
 
 void Array::take_tensor(nb::handle object, const char* name, const nb::dlpack::dltensor& tensor) {
-  if (tensor.device.device_type != nb::device::cpu::value)
-    value_error(std::string(name) + " is not in CPU memory. Copy it to the CPU first");
   // DLPack does not say that PyTorch negates the elements of such a view when it reads them.
   if (nb::hasattr(object, "is_neg") && nb::cast<bool>(object.attr("is_neg")()))
     value_error(std::string(name) + " is a negated view. Pass " + name + ".resolve_neg()");

@@ -4,14 +4,15 @@
 #include <lathe/lathe.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
 #include <string>
 
-namespace lathe_python {
+#include "place.h"
 
-namespace nb = nanobind;
+namespace lathe_python {
 
 // A view of at most three dimensions. Shape and strides count elements. Keeps the caller's object alive. Reading,
 // and destroying a view that was read, need the GIL.
@@ -24,9 +25,9 @@ class Array {
     if (view_.obj != nullptr) PyBuffer_Release(&view_);
   }
 
-  // Throws ValueError, which names the argument `name`, if Lathe cannot read the object (write it, if `writable`).
-  // `flatten`: all dimensions but the last become one; they must be contiguous.
-  void read(nb::handle object, const char* name, bool writable = false, bool flatten = false);
+  // Joins `target`. Throws ValueError, which names the argument `name`, if Lathe cannot read the object (write it, if
+  // `writable`), or if it lies elsewhere than the arrays before. `flatten`: all dimensions but the last become one; they must be contiguous.
+  void read(Target& target, nb::handle object, const char* name, bool writable = false, bool flatten = false);
   // Inserts a dimension of extent 1 in front of dimension `at`. The array has at most two dimensions.
   void insert_dimension(int at);
   // "float32 of shape (2, 3) and strides (3, 1)", for messages.
@@ -38,11 +39,13 @@ class Array {
   int64_t shape[3] = {}, stride[3] = {};
 
  private:
-  void read_numpy(nb::handle object, const char* name, bool writable);
-  void read_buffer(nb::handle object, const char* name, bool writable);
-  void read_dlpack(nb::handle object, const char* name, bool writable);
+  void read_numpy(Target& target, nb::handle object, const char* name, bool writable);
+  void read_buffer(Target& target, nb::handle object, const char* name, bool writable);
+  void read_dlpack(Target& target, nb::handle object, const char* name, bool writable);
   // By DLPack's C functions, if the type of `object` has them. The memory belongs to `object`.
-  bool read_exchange(nb::handle object, const char* name);
+  bool read_exchange(Target& target, nb::handle object, const char* name);
+  // What nanobind imports: on a GPU a capsule, whose memory the target's stream may use.
+  nb::object export_capsule(Target& target, nb::handle object, const char* name);
   void take_layout(const char* name, int dimensions, const Py_ssize_t* sizes, const Py_ssize_t* byte_strides,
                    int64_t bytes);
   void take_flat(const char* name, int dimensions, const int64_t* sizes, const int64_t* strides);

@@ -18,13 +18,17 @@ determinism "fast", "run_to_run" or "batch_invariant"
 Returns out, or a new array of a's dtype (int32 if a is int8): of PyTorch if a is a tensor, else of NumPy. As in
 numpy.matmul, the dimension of a vector is missing in the result.
 
-Arguments are float32, float16, bfloat16 (ml_dtypes, or through DLPack) or int8 arrays in CPU memory, with the buffer
-protocol or DLPack. They are read without a copy. Sums are in float32, of int8 in int32.
+Arguments are float32, float16, bfloat16 (ml_dtypes, or through DLPack) or int8 arrays with the buffer protocol or
+DLPack, all on one device. They are read without a copy. Sums are in float32, of int8 in int32.
 
-Raises ValueError for shapes, dtypes and strides that Lathe cannot read, TypeError for objects that are no arrays, and
-lathe.Error if the library refuses the request. The first call with a shape compiles a kernel or loads it from the cache
-directory. The GIL is released during the call, and any number of threads may call at once. No other thread may write
-the arrays meanwhile.)";
+Arrays on a GPU are computed there, in the current stream of a's library, and the call returns when the work is in the
+stream. If the library has no current stream (others than PyTorch and CuPy), the work runs in the default stream, and
+the call returns when it is done. A new result is of a's library.
+
+Raises ValueError for shapes, dtypes, strides and devices that Lathe cannot take, TypeError for objects that are no
+arrays, and lathe.Error if the library refuses the request. The first call with a shape compiles a kernel or loads it
+from the cache directory. The GIL is released during the call, and any number of threads may call at once. No other
+thread may write the arrays meanwhile.)";
 inline constexpr const char* kMatmulSignature =
     "def matmul(a: typing.Any, b: typing.Any, *, out: typing.Any = None, bias: typing.Any = None, "
     "activation: str | None = None, residual: typing.Any = None, alpha: float = 1.0, beta: float = 0.0, "
@@ -45,7 +49,7 @@ gate_layout  "halves" (None) or "interleaved"
 bias      (groups, N)
 
 Returns a new array of a's dtype: (M, N), (tokens, used, N), (tokens, N) with router_weights, or (groups, M, N). Rows
-without a group are 0. The rest is as for matmul.)";
+without a group are 0. In CPU memory only. The rest is as for matmul.)";
 inline constexpr const char* kGroupedMatmulSignature =
     "def grouped_matmul(a: typing.Any, b: typing.Any, routing: typing.Any, *, grouping: str | None = None, "
     "router_weights: typing.Any = None, gate: str | None = None, gate_layout: str | None = None, "
@@ -57,8 +61,8 @@ inline constexpr const char* kArgmaxDoc = R"(The column of each row's maximum, a
 x       (N,) or (M, N), rows contiguous; float32, float16 or bfloat16
 values  True: return (indices, maxima), the maxima as float32
 
-Returns a NumPy array of shape () or (M,). The lowest index wins a tie, and the first NaN counts as the maximum. N must
-be at least 1 unless M is 0. Errors and threads: as for matmul.)";
+Returns an array of shape () or (M,): of NumPy, on a GPU of x's library. The lowest index wins a tie, and the first NaN
+counts as the maximum. N must be at least 1 unless M is 0. Errors and threads: as for matmul.)";
 inline constexpr const char* kArgmaxSignature =
     "def argmax(x: typing.Any, *, values: bool = False) -> typing.Any";
 
@@ -71,8 +75,8 @@ bias          (N,)
 logits_dtype  "float32", "float16" or "bfloat16": sums are rounded to it before they are compared. None: a's dtype
 values        True: return (indices, maxima), the maxima as float32
 
-Returns an int64 NumPy array of shape () or (M,). Arrays are float32, float16 or bfloat16. Errors and threads: as for
-matmul.)";
+Returns an int64 array of shape () or (M,): of NumPy, on a GPU of a's library. Arrays are float32, float16 or bfloat16.
+Errors and threads: as for matmul.)";
 inline constexpr const char* kMatmulArgmaxSignature =
     "def matmul_argmax(a: typing.Any, b: typing.Any, *, bias: typing.Any = None, logits_dtype: typing.Any = "
     "None, "
@@ -85,7 +89,7 @@ a_dtype  the dtype of the a that it will be multiplied by. None: the weight's dt
 math     as for matmul, which uses it unless the call names another. None: "int8" for block formats, else "strict"
 
 Returns a PackedWeight, which keeps nothing of `weight`. docs/quantised-weights.md says when packing pays. Raises
-ValueError and lathe.Error as matmul does.)";
+ValueError and lathe.Error as matmul does. Weights on a GPU are not packed: lathe.Error, Status.UNSUPPORTED.)";
 inline constexpr const char* kPackSignature =
     "def pack(weight: typing.Any, *, a_dtype: typing.Any = None, math: str | None = None) -> PackedWeight";
 

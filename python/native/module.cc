@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <memory>
+#include <optional>
 
 #include "docs.h"
 #include "process.h"
@@ -19,13 +20,8 @@ void append_text(void* user, const char*, const char* text, size_t size) {
 nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle bias, nb::handle activation,
                   nb::handle residual, double alpha, double beta, nb::handle math, nb::handle determinism) {
   MatmulRequest request({a, b, out, bias, activation, residual, alpha, beta, math, determinism});
-  lathe_device* cpu = device();
-  lathe_status status;
-  {
-    Running running;
-    status = lathe_matmul(cpu, nullptr, &request.desc);
-  }
-  check(status);
+  run(request.target,
+      [&](lathe_device* device, lathe_stream stream) { return lathe_matmul(device, stream, &request.desc); });
   return std::move(request.result);
 }
 
@@ -34,25 +30,16 @@ nb::object grouped_matmul(nb::handle a, nb::handle b, nb::handle routing, nb::ha
                           nb::handle activation, double alpha, nb::handle math, nb::handle determinism) {
   GroupedMatmulRequest request({a, b, routing, grouping, router_weights, gate, gate_layout, bias, activation,
                                 alpha, math, determinism});
-  lathe_device* cpu = device();
-  lathe_status status;
-  {
-    Running running;
-    status = lathe_grouped_matmul(cpu, nullptr, &request.desc);
-  }
-  check(status);
+  run(request.target, [&](lathe_device* device, lathe_stream stream) {
+    return lathe_grouped_matmul(device, stream, &request.desc);
+  });
   return std::move(request.result);
 }
 
 void linear(nb::handle x, nb::handle weight, nb::handle bias, nb::handle out, nb::handle math) {
   LinearRequest request(x, weight, bias, out, math);
-  lathe_device* cpu = device();
-  lathe_status status;
-  {
-    Running running;
-    status = lathe_matmul(cpu, nullptr, &request.desc);
-  }
-  check(status);
+  run(request.target,
+      [&](lathe_device* device, lathe_stream stream) { return lathe_matmul(device, stream, &request.desc); });
 }
 
 nb::object with_values(nb::object indices, nb::object values, bool want_values) {
@@ -61,13 +48,8 @@ nb::object with_values(nb::object indices, nb::object values, bool want_values) 
 
 nb::object argmax(nb::handle x, bool values) {
   ArgmaxRequest request(x, values);
-  lathe_device* cpu = device();
-  lathe_status status;
-  {
-    Running running;
-    status = lathe_argmax(cpu, nullptr, &request.desc);
-  }
-  check(status);
+  run(request.target,
+      [&](lathe_device* device, lathe_stream stream) { return lathe_argmax(device, stream, &request.desc); });
   return with_values(std::move(request.indices), std::move(request.values), values);
 }
 
@@ -80,13 +62,9 @@ nb::object matmul_argmax(nb::handle a, nb::handle b, nb::handle bias, nb::handle
   arguments.math = math;
   arguments.determinism = determinism;
   MatmulArgmaxRequest request(arguments, logits_dtype, values);
-  lathe_device* cpu = device();
-  lathe_status status;
-  {
-    Running running;
-    status = lathe_matmul_argmax(cpu, nullptr, &request.desc);
-  }
-  check(status);
+  run(request.target, [&](lathe_device* device, lathe_stream stream) {
+    return lathe_matmul_argmax(device, stream, &request.desc);
+  });
   return with_values(std::move(request.indices), std::move(request.values), values);
 }
 
@@ -105,7 +83,8 @@ PackedWeight* pack(nb::handle weight, nb::handle a_dtype, nb::handle math) {
   if (nb::isinstance<PackedWeight>(weight)) value_error("the weight is packed already");
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   Array array;
-  const WeightForm form = read_weight(desc.b, array, weight);
+  Target target;
+  const WeightForm form = read_weight(target, desc.b, array, weight);
   if (form.ndim == 1) value_error("a weight has two dimensions (K, N), or three with a batch");
   desc.n = form.n;
   desc.k = form.k;
@@ -118,17 +97,13 @@ PackedWeight* pack(nb::handle weight, nb::handle a_dtype, nb::handle math) {
   if (math.is_none() && block_of(desc.b.dtype).elements > 1) desc.math = LATHE_MATH_INT8;
   if (form.batch > 1 && desc.b.batch_stride == 0) value_error("a packed batch needs distinct matrices");
 
-  lathe_device* cpu = device();
   auto packed = std::make_unique<PackedWeight>();
   size_t bytes = 0;
-  check(lathe_packed_layout(cpu, &desc, &packed->layout, &bytes));
+  check(lathe_packed_layout(device(target.place()), &desc, &packed->layout, &bytes));
   allocate(*packed, bytes);
-  lathe_status status;
-  {
-    Running running;
-    status = lathe_pack_weights(cpu, &desc, packed->layout, const_cast<char*>(packed->data), bytes);
-  }
-  check(status);
+  run(target, [&](lathe_device* device, lathe_stream) {
+    return lathe_pack_weights(device, &desc, packed->layout, const_cast<char*>(packed->data), bytes);
+  });
   packed->n = form.n;
   packed->k = form.k;
   packed->batch = form.batch;
@@ -151,8 +126,9 @@ nb::ndarray<nb::numpy, int8_t> packed_data(nb::handle self) {
 // A PackedWeight over `data`, the bytes of a matrix that lathe.pack packed as `layout`. Not copied.
 PackedWeight* packed_view(nb::handle data, uint32_t layout, int64_t n, int64_t k, const std::string& dtype,
                           const std::string& a_dtype, nb::handle math) {
+  Target target;
   Array bytes;
-  bytes.read(data, "data");
+  bytes.read(target, data, "data");
   auto packed = std::make_unique<PackedWeight>();
   packed->owner = nb::borrow(data);
   packed->n = n;
@@ -173,7 +149,7 @@ PackedWeight* packed_view(nb::handle data, uint32_t layout, int64_t n, int64_t k
   desc.d.dtype = LATHE_F32;
   desc.math = packed->math;
   uint32_t expected = 0;
-  check(lathe_packed_layout(device(), &desc, &expected, &packed->bytes));
+  check(lathe_packed_layout(device(target.place()), &desc, &expected, &packed->bytes));
   const int64_t size =
       bytes.ndim == 1 && bytes.stride[0] == 1 && bytes.dtype == LATHE_I8 ? bytes.shape[0] : -1;
   if (layout != expected || size != static_cast<int64_t>(packed->bytes))
@@ -207,13 +183,13 @@ std::string explain(nb::handle a, nb::handle b, nb::handle out, nb::handle bias,
   ProductArguments arguments{a, b, out, bias, activation, residual, alpha, beta, math, determinism, true};
   if (op == "argmax") {
     ArgmaxRequest request(a, false, true);
-    check(lathe_explain_argmax(device(), &request.desc, append_text, &json));
+    check(lathe_explain_argmax(device(request.target.place()), &request.desc, append_text, &json));
   } else if (op == "matmul_argmax") {
     MatmulArgmaxRequest request(arguments, nb::none(), false);
-    check(lathe_explain_matmul_argmax(device(), &request.desc, append_text, &json));
+    check(lathe_explain_matmul_argmax(device(request.target.place()), &request.desc, append_text, &json));
   } else if (op == "matmul") {
     MatmulRequest request(arguments);
-    check(lathe_explain_matmul(device(), &request.desc, append_text, &json));
+    check(lathe_explain_matmul(device(request.target.place()), &request.desc, append_text, &json));
   } else {
     value_error("op is '" + op + "', but must be 'matmul', 'argmax' or 'matmul_argmax'");
   }
@@ -268,7 +244,7 @@ std::string calibrate(double seconds, const std::string& output) {
     status = lathe_calibrate(used, &options, nullptr);
   }
   check(status);
-  close_device();  // the next call opens a device with the new facts
+  close_devices();  // the next call opens a device with the new facts
   return json;
 }
 
@@ -278,7 +254,17 @@ struct Manifest {
   Manifest() { check(lathe_manifest_create(&manifest)); }
   ~Manifest() { lathe_manifest_destroy(manifest); }
   Manifest(const Manifest&) = delete;
+  // Throws ValueError unless every weight lies on one device.
+  void add(const std::string& weight, Place place) {
+    if (first && !(place == this->place))
+      value_error("weight '" + *first + "' is on " + device_name(this->place) + ", but '" + weight +
+                  "' is on " + device_name(place) + ". Warm up one device after the other");
+    if (!first) first = weight;
+    this->place = place;
+  }
   lathe_manifest* manifest = nullptr;
+  Place place;                       // of the weights
+  std::optional<std::string> first;  // a weight's name
 };
 
 void parse_manifest(Manifest& self, const std::string& text) {
@@ -289,6 +275,7 @@ void add_matmul(Manifest& self, const std::string& name, int64_t m_max, nb::hand
                 nb::handle out, nb::handle bias, nb::handle activation, nb::handle residual, double alpha,
                 double beta, nb::handle math, nb::handle determinism) {
   MatmulRequest request({a, b, out, bias, activation, residual, alpha, beta, math, determinism, true});
+  self.add(name, request.target.place());
   check(lathe_manifest_add_matmul(self.manifest, name.c_str(), &request.desc, m_max));
 }
 
@@ -302,6 +289,7 @@ void add_matmul_argmax(Manifest& self, const std::string& name, int64_t m_max, n
   arguments.determinism = determinism;
   arguments.describe_only = true;
   MatmulArgmaxRequest request(arguments, nb::none(), false);
+  self.add(name, request.target.place());
   check(lathe_manifest_add_matmul_argmax(self.manifest, name.c_str(), &request.desc, m_max));
 }
 
@@ -329,7 +317,8 @@ int32_t report_progress(void* user, const lathe_warmup_progress* progress) {
   }
 }
 
-nb::dict warmup(const Manifest& manifest, nb::object progress) {
+// `on`: the name of a device. None: that of the weights.
+nb::dict warmup(const Manifest& manifest, nb::object progress, nb::handle on) {
   Progress told{std::move(progress), nullptr};
   lathe_warmup_options options = LATHE_WARMUP_OPTIONS_INIT;
   if (!told.function.is_none()) {
@@ -337,11 +326,12 @@ nb::dict warmup(const Manifest& manifest, nb::object progress) {
     options.progress_user = &told;
   }
   lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
-  lathe_device* cpu = device();
+  lathe_device* used =
+      device(on.is_none() ? manifest.place : place_of_name(nb::cast<std::string>(nb::str(on))));
   lathe_status status;
   {
     Running running;
-    status = lathe_warmup(cpu, manifest.manifest, &options, &report);
+    status = lathe_warmup(used, manifest.manifest, &options, &report);
   }
   if (told.error) throw nb::python_error(std::move(*told.error));
   check(status);
@@ -432,7 +422,7 @@ NB_MODULE(_core, module) {
       .def("add_matmul_argmax", add_matmul_argmax, "name"_a, "m_max"_a, "a"_a, "b"_a, "bias"_a = nb::none(),
            "math"_a = nb::none(), "determinism"_a = nb::none())
       .def("text", manifest_text);
-  module.def("warmup", warmup, "manifest"_a, "progress"_a = nb::none());
+  module.def("warmup", warmup, "manifest"_a, "progress"_a = nb::none(), "device"_a = nb::none());
   // For lathe.torch.
   module.def("linear", linear, "x"_a, "weight"_a, "bias"_a.none(), "out"_a, "math"_a.none());
   module.def("packed_view", packed_view, "data"_a, "layout"_a, "n"_a, "k"_a, "dtype"_a, "a_dtype"_a,
@@ -442,8 +432,8 @@ NB_MODULE(_core, module) {
   module.def("set_miss_policy", set_miss_policy, "policy"_a, nb::sig(kSetMissPolicySignature),
              kSetMissPolicyDoc);
   module.def("version", lathe_version);
-  module.def("close_device", close_device);
-  module.def("forget_device", forget_device);
+  module.def("close_devices", close_devices);
+  module.def("forget_devices", forget_devices);
 }
 
 }  // namespace lathe_python

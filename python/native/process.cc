@@ -6,16 +6,21 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 namespace lathe_python {
 namespace {
 
 namespace nb = nanobind;
 
+struct OpenDevice {
+  Place place;
+  lathe_device* device;
+};
 struct Process {
   lathe_context* context = nullptr;
-  lathe_device* device = nullptr;
-  int running = 0;  // calls that use the device
+  std::vector<OpenDevice> devices;
+  int running = 0;  // calls that use a device
 };
 Process process;
 lathe_miss_policy miss_policy = LATHE_MISS_DEFAULT;
@@ -53,31 +58,30 @@ void run_openmp(void*, int64_t count, lathe_task_fn body, void* context) {
                   static_cast<unsigned>(threads), 0);
 }
 
-void open_device() {
-  lathe_context* context = nullptr;
+void make_context() {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   if (openmp.workers > 0) {
     options.parallel_for = run_openmp;
     options.workers = openmp.workers;
   }
   options.miss_policy = miss_policy;
-  check(lathe_context_create(&options, &context));
-  const lathe_status status = lathe_device_open(context, "cpu", &process.device);
-  if (status != LATHE_OK) lathe_context_destroy(context);  // leaves lathe_last_error() as it is
-  check(status);
-  process.context = context;
+  check(lathe_context_create(&options, &process.context));
 }
 
 }  // namespace
 
-lathe_device* device() {
-  if (process.device == nullptr) open_device();
-  return process.device;
+lathe_context* context() {
+  if (process.context == nullptr) make_context();
+  return process.context;
 }
 
-lathe_context* context() {
-  device();
-  return process.context;
+lathe_device* device(Place place) {
+  for (const OpenDevice& open : process.devices)
+    if (open.place == place) return open.device;
+  lathe_device* opened = nullptr;
+  check(lathe_device_open(context(), device_name(place).c_str(), &opened));
+  process.devices.push_back({place, opened});
+  return opened;
 }
 
 void check(lathe_status status) {
@@ -109,14 +113,14 @@ void use_miss_policy(lathe_miss_policy policy) {
   if (process.context != nullptr) check(lathe_context_set_miss(process.context, policy, nullptr, nullptr));
 }
 
-void close_device() {
-  if (process.running > 0 || process.device == nullptr) return;
-  lathe_device_close(process.device);
+void close_devices() {
+  if (process.running > 0) return;
+  for (const OpenDevice& open : process.devices) lathe_device_close(open.device);
   lathe_context_destroy(process.context);
   process = Process{};
 }
 
-void forget_device() {
+void forget_devices() {
   process = Process{};
   forked = true;
 }
@@ -135,7 +139,7 @@ void use_openmp(const std::string& library, int32_t workers) {
   }
   if (found.parallel == nullptr || found.thread_number == nullptr || found.max_threads == nullptr)
     throw nb::value_error((library + " is not loaded, or lacks the functions of OpenMP").c_str());
-  close_device();
+  close_devices();
   found.workers = workers;
   openmp = found;
 }

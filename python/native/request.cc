@@ -41,13 +41,19 @@ int value_of(const Named (&names)[kCount], nb::handle name, const char* argument
               ", but must be None or one of " + known);
 }
 
-// A new array: of NumPy, or of the library of `like` if that is no NumPy array and can make one (PyTorch).
-nb::object new_array(nb::handle like, int ndim, const int64_t* shape, lathe_dtype dtype) {
-  if (PyObject_CheckBuffer(like.ptr()) || !nb::hasattr(like, "new_empty"))
+// A new array on the target's device: of the library of `like` (PyTorch), on the CPU of NumPy unless `like` can make one.
+nb::object new_array(const Target& target, nb::handle like, int ndim, const int64_t* shape,
+                     lathe_dtype dtype) {
+  if (!target.on_gpu() && (PyObject_CheckBuffer(like.ptr()) || !nb::hasattr(like, "new_empty")))
     return new_numpy(ndim, shape, dtype);
   nb::list sizes;
   for (int i = 0; i < ndim; ++i) sizes.append(shape[i]);
   return nb::module_::import_("lathe._results").attr("empty_like")(like, nb::tuple(sizes), dtype_name(dtype));
+}
+
+// A number for each row of argmax: of NumPy on the CPU, on a GPU of the library of `like`.
+nb::object new_row_array(const Target& target, nb::handle like, int64_t rows, lathe_dtype dtype) {
+  return target.on_gpu() ? new_array(target, like, 1, &rows, dtype) : new_numpy(1, &rows, dtype);
 }
 
 bool is_sum_dtype(lathe_dtype dtype) {
@@ -56,11 +62,12 @@ bool is_sum_dtype(lathe_dtype dtype) {
 
 }  // namespace
 
-WeightForm read_weight(lathe_operand& operand, Array& array, nb::handle b) {
+WeightForm read_weight(Target& target, lathe_operand& operand, Array& array, nb::handle b) {
   WeightForm form;
   const bool plain = PyObject_CheckBuffer(b.ptr());
   if (!plain && nb::isinstance<PackedWeight>(b)) {
     const auto& packed = *nb::inst_ptr<PackedWeight>(b);
+    target.join(b, "b", Place());
     form = {packed.n, packed.k, packed.batch, packed.batched ? 3 : 2, packed.math};
     operand.packed_layout = packed.layout;
     operand.batch_stride = packed.batch_stride;
@@ -76,6 +83,7 @@ WeightForm read_weight(lathe_operand& operand, Array& array, nb::handle b) {
                   ", which Lathe cannot multiply. docs/quantised-weights.md "
                   "lists the block formats");
     if (weight.k == 0) value_error("b has fewer than two dimensions");
+    target.join(b, "b", Place());
     form = {weight.n, weight.k, weight.batch, weight.batched ? 3 : 2, LATHE_MATH_STRICT};
     operand.layout = LATHE_COLUMN_MAJOR;
     operand.batch_stride = weight.batch > 1 ? weight.n * weight.k : 0;
@@ -83,7 +91,7 @@ WeightForm read_weight(lathe_operand& operand, Array& array, nb::handle b) {
     operand.data = const_cast<char*>(weight.data);
     return form;
   }
-  array.read(b, "b");
+  array.read(target, b, "b");
   form.ndim = array.ndim;
   if (array.ndim == 1) array.insert_dimension(1);
   set_operand(operand, array, "b", true);
@@ -97,8 +105,9 @@ namespace {
 
 std::string number(int64_t value) { return std::to_string(value); }
 
-void read_bias(Array& array, nb::handle bias, int64_t n, const void*& data, lathe_dtype& dtype) {
-  array.read(bias, "bias");
+void read_bias(Target& target, Array& array, nb::handle bias, int64_t n, const void*& data,
+               lathe_dtype& dtype) {
+  array.read(target, bias, "bias");
   if (array.ndim != 1 || array.shape[0] != n)
     value_error("bias is " + array.describe() + ", but must have one dimension of N = " + number(n) +
                 " elements");
@@ -133,12 +142,12 @@ lathe_dtype dtype_argument(nb::handle dtype, lathe_dtype otherwise) {
   return found;
 }
 
-MatmulRequest::MatmulRequest(const ProductArguments& arguments) {
-  a_.read(arguments.a, "a");
+MatmulRequest::MatmulRequest(const ProductArguments& arguments) : target(arguments.describe_only) {
+  a_.read(target, arguments.a, "a");
   const int a_ndim = a_.ndim;
   if (a_.ndim == 1) a_.insert_dimension(0);
   set_operand(desc.a, a_, "a");
-  const WeightForm b = read_weight(desc.b, b_, arguments.b);
+  const WeightForm b = read_weight(target, desc.b, b_, arguments.b);
   desc.m = a_.shape[a_.ndim - 2];
   desc.n = b.n;
   desc.k = b.k;
@@ -171,16 +180,16 @@ void MatmulRequest::read_out(const ProductArguments& arguments) {
       if (arguments.beta != 0) desc.c = desc.d;
       return;
     }
-    result = new_array(arguments.a, result_ndim_, result_shape_, desc.d.dtype);
+    result = new_array(target, arguments.a, result_ndim_, result_shape_, desc.d.dtype);
   } else {
     result = nb::borrow(arguments.out);
   }
   if (result_ndim_ == 0) {
     // A product of two vectors: an array without dimensions, of one element.
-    out_.read(result.attr("reshape")(1), "out", true);
+    out_.read(target, result.attr("reshape")(1), "out", true);
     out_.insert_dimension(0);
   } else {
-    out_.read(result, "out", true);
+    out_.read(target, result, "out", true);
     bool same = out_.ndim == result_ndim_;
     for (int i = 0; same && i < result_ndim_; ++i) same = out_.shape[i] == result_shape_[i];
     if (!same) {
@@ -201,10 +210,11 @@ void MatmulRequest::read_epilogue(const ProductArguments& arguments) {
   if (!arguments.activation.is_none())
     epilogue.activation =
         static_cast<lathe_activation>(value_of(kActivations, arguments.activation, "activation"));
-  if (!arguments.bias.is_none()) read_bias(bias_, arguments.bias, desc.n, epilogue.bias, epilogue.bias_dtype);
+  if (!arguments.bias.is_none())
+    read_bias(target, bias_, arguments.bias, desc.n, epilogue.bias, epilogue.bias_dtype);
   if (arguments.residual.is_none()) return;
   if (result_ndim_ == 0) value_error("a product of two vectors takes no residual");
-  residual_.read(arguments.residual, "residual");
+  residual_.read(target, arguments.residual, "residual");
   bool same = residual_.ndim == result_ndim_;
   for (int i = 0; same && i < result_ndim_; ++i) same = residual_.shape[i] == result_shape_[i];
   if (!same)
@@ -216,13 +226,13 @@ void MatmulRequest::read_epilogue(const ProductArguments& arguments) {
 
 LinearRequest::LinearRequest(nb::handle x, nb::handle weight, nb::handle bias, nb::handle out,
                              nb::handle math) {
-  x_.read(x, "x", false, true);
+  x_.read(target, x, "x", false, true);
   set_operand(desc.a, x_, "x");
   WeightForm form;
   if (nb::isinstance<PackedWeight>(weight) || nb::isinstance<QuantisedWeight>(weight)) {
-    form = read_weight(desc.b, weight_, weight);
+    form = read_weight(target, desc.b, weight_, weight);
   } else {
-    weight_.read(weight, "weight");
+    weight_.read(target, weight, "weight");
     if (weight_.ndim != 2)
       value_error("weight is " + weight_.describe() + ", but must have two dimensions: (N, K)");
     std::swap(weight_.shape[0], weight_.shape[1]);
@@ -237,23 +247,24 @@ LinearRequest::LinearRequest(nb::handle x, nb::handle weight, nb::handle bias, n
   if (x_.shape[1] != form.k)
     value_error("x has K = " + number(x_.shape[1]) + " columns, but the weight has K = " + number(form.k));
   desc.math = math.is_none() ? form.math : math_of(math);
-  out_.read(out, "out", true, true);
+  out_.read(target, out, "out", true, true);
   if (out_.shape[0] != desc.m || out_.shape[1] != desc.n)
     value_error("out is " + out_.describe() + ", but the result has M = " + number(desc.m) +
                 " and N = " + number(desc.n));
   set_operand(desc.d, out_, "out", false, true);
-  if (!bias.is_none()) read_bias(bias_, bias, desc.n, desc.epilogue.bias, desc.epilogue.bias_dtype);
+  if (!bias.is_none()) read_bias(target, bias_, bias, desc.n, desc.epilogue.bias, desc.epilogue.bias_dtype);
 }
 
 MatmulArgmaxRequest::MatmulArgmaxRequest(const ProductArguments& arguments, nb::handle logits_dtype,
-                                         bool want_values) {
-  a_.read(arguments.a, "a");
+                                         bool want_values)
+    : target(arguments.describe_only) {
+  a_.read(target, arguments.a, "a");
   if (a_.ndim > 2)
     value_error("a is " + a_.describe() + ", but matmul_argmax takes no batch: reshape it to (M, K)");
   const bool vector = a_.ndim == 1;
   if (a_.ndim == 1) a_.insert_dimension(0);
   set_operand(desc.a, a_, "a");
-  const WeightForm b = read_weight(desc.b, b_, arguments.b);
+  const WeightForm b = read_weight(target, desc.b, b_, arguments.b);
   if (b.ndim != 2) value_error("b must have two dimensions: (K, N)");
   desc.m = a_.shape[0];
   desc.n = b.n;
@@ -263,14 +274,14 @@ MatmulArgmaxRequest::MatmulArgmaxRequest(const ProductArguments& arguments, nb::
   desc.determinism =
       static_cast<lathe_determinism>(value_of(kDeterminism, arguments.determinism, "determinism"));
   desc.logits_dtype = dtype_argument(logits_dtype, is_sum_dtype(desc.a.dtype) ? desc.a.dtype : LATHE_F32);
-  if (!arguments.bias.is_none()) read_bias(bias_, arguments.bias, desc.n, desc.bias, desc.bias_dtype);
+  if (!arguments.bias.is_none()) read_bias(target, bias_, arguments.bias, desc.n, desc.bias, desc.bias_dtype);
   if (arguments.describe_only) return;
-  indices = new_numpy(1, &desc.m, LATHE_I64);
-  indices_.read(indices, "the result", true);
+  indices = new_row_array(target, arguments.a, desc.m, LATHE_I64);
+  indices_.read(target, indices, "the result", true);
   desc.indices = indices_.data;
   if (want_values) {
-    values = new_numpy(1, &desc.m, LATHE_F32);
-    values_.read(values, "the result", true);
+    values = new_row_array(target, arguments.a, desc.m, LATHE_F32);
+    values_.read(target, values, "the result", true);
     desc.values = static_cast<float*>(values_.data);
   }
   if (!vector) return;
@@ -278,8 +289,8 @@ MatmulArgmaxRequest::MatmulArgmaxRequest(const ProductArguments& arguments, nb::
   if (want_values) values = values.attr("reshape")(nb::make_tuple());
 }
 
-ArgmaxRequest::ArgmaxRequest(nb::handle x, bool want_values, bool describe_only) {
-  x_.read(x, "x");
+ArgmaxRequest::ArgmaxRequest(nb::handle x, bool want_values, bool describe_only) : target(describe_only) {
+  x_.read(target, x, "x");
   if (x_.ndim > 2)
     value_error("x is " + x_.describe() + ", but argmax takes one or two dimensions: reshape it");
   const bool vector = x_.ndim == 1;
@@ -288,12 +299,12 @@ ArgmaxRequest::ArgmaxRequest(nb::handle x, bool want_values, bool describe_only)
   desc.rows = x_.shape[0];
   desc.n = x_.shape[1];
   if (describe_only) return;
-  indices = new_numpy(1, &desc.rows, LATHE_I64);
-  indices_.read(indices, "the result", true);
+  indices = new_row_array(target, x, desc.rows, LATHE_I64);
+  indices_.read(target, indices, "the result", true);
   desc.indices = indices_.data;
   if (want_values) {
-    values = new_numpy(1, &desc.rows, LATHE_F32);
-    values_.read(values, "the result", true);
+    values = new_row_array(target, x, desc.rows, LATHE_F32);
+    values_.read(target, values, "the result", true);
     desc.values = static_cast<float*>(values_.data);
   }
   if (!vector) return;
@@ -313,8 +324,9 @@ const Named kGates[] = {{"none", LATHE_GATE_NONE}, {"silu", LATHE_GATE_SILU},
 const Named kGateLayouts[] = {{"halves", LATHE_GATE_HALVES}, {"interleaved", LATHE_GATE_INTERLEAVED}};
 
 // Reads an array of `ndim` dimensions whose last one is contiguous.
-void read_contiguous(Array& array, nb::handle object, const char* name, lathe_dtype dtype, int ndim) {
-  array.read(object, name);
+void read_contiguous(Target& target, Array& array, nb::handle object, const char* name, lathe_dtype dtype,
+                     int ndim) {
+  array.read(target, object, name);
   if (array.dtype != dtype || (ndim != 0 && array.ndim != ndim))
     value_error(std::string(name) + " is " + array.describe() + ", but must be " + dtype_name(dtype) +
                 (ndim == 0 ? "" : " of " + number(ndim) + " dimension" + (ndim == 1 ? "" : "s")));
@@ -325,7 +337,9 @@ void read_contiguous(Array& array, nb::handle object, const char* name, lathe_dt
 }  // namespace
 
 GroupedMatmulRequest::GroupedMatmulRequest(const GroupedArguments& arguments) {
-  const WeightForm b = read_weight(desc.b, b_, arguments.b);
+  const WeightForm b = read_weight(target, desc.b, b_, arguments.b);
+  if (target.on_gpu())
+    value_error("b is on " + device_name(target.place()) + ", but grouped products run on the CPU only");
   if (b.ndim != 3) value_error("b must have three dimensions: (groups, K, N)");
   desc.groups = b.batch;
   desc.n = b.n;
@@ -343,7 +357,7 @@ GroupedMatmulRequest::GroupedMatmulRequest(const GroupedArguments& arguments) {
   read_a(arguments.a);
   check_k(a_.shape[a_.ndim - 1], b.k);
   if (!arguments.bias.is_none()) {
-    bias_.read(arguments.bias, "bias");
+    bias_.read(target, arguments.bias, "bias");
     if (bias_.ndim != 2 || bias_.shape[0] != desc.groups || bias_.shape[1] != desc.n)
       value_error("bias is " + bias_.describe() + ", but must have the shape (groups, N) = (" +
                   number(desc.groups) + ", " + number(desc.n) + ")");
@@ -356,7 +370,7 @@ GroupedMatmulRequest::GroupedMatmulRequest(const GroupedArguments& arguments) {
 }
 
 void GroupedMatmulRequest::read_routing(const GroupedArguments& arguments) {
-  read_contiguous(routing_, arguments.routing, "routing", LATHE_I32, 0);
+  read_contiguous(target, routing_, arguments.routing, "routing", LATHE_I32, 0);
   const bool indexed = routing_.ndim == 2;
   desc.grouping = arguments.grouping.is_none()
                       ? indexed ? LATHE_GROUPING_INDEXED : LATHE_GROUPING_ROW_IDS
@@ -375,7 +389,7 @@ void GroupedMatmulRequest::read_routing(const GroupedArguments& arguments) {
     desc.routing_stride = routing_.shape[0] > 1 ? routing_.stride[0] : 0;
   }
   if (arguments.router_weights.is_none()) return;
-  read_contiguous(weights_, arguments.router_weights, "router_weights", LATHE_F32, 2);
+  read_contiguous(target, weights_, arguments.router_weights, "router_weights", LATHE_F32, 2);
   if (!indexed || weights_.shape[0] != routing_.shape[0] || weights_.shape[1] != routing_.shape[1])
     value_error("router_weights is " + weights_.describe() +
                 ", but must have the shape of a routing (tokens, used)");
@@ -384,7 +398,7 @@ void GroupedMatmulRequest::read_routing(const GroupedArguments& arguments) {
 }
 
 void GroupedMatmulRequest::read_a(nb::handle a) {
-  a_.read(a, "a");
+  a_.read(target, a, "a");
   const bool counts = desc.grouping == LATHE_GROUPING_COUNTS,
              indexed = desc.grouping == LATHE_GROUPING_INDEXED;
   if (a_.ndim != (counts ? 3 : 2) && !(indexed && a_.ndim == 3))
@@ -417,9 +431,9 @@ void GroupedMatmulRequest::make_result(nb::handle like) {
   const int64_t with_batch[] = {counts ? desc.groups : desc.m, counts ? desc.m : desc.used, columns};
   const int64_t plain[] = {desc.m, columns};
   desc.d.dtype = desc.a.dtype == LATHE_I8 ? LATHE_I32 : desc.a.dtype;
-  result = counts || slots ? new_array(like, 3, with_batch, desc.d.dtype)
-                           : new_array(like, 2, plain, desc.d.dtype);
-  out_.read(result, "the result", true);
+  result = counts || slots ? new_array(target, like, 3, with_batch, desc.d.dtype)
+                           : new_array(target, like, 2, plain, desc.d.dtype);
+  out_.read(target, result, "the result", true);
   // Rows without a group are not written.
   const int64_t elements = out_.ndim == 3 ? out_.shape[0] * out_.shape[1] * columns : desc.m * columns;
   if (elements > 0) std::memset(out_.data, 0, static_cast<size_t>(elements * element_bytes(desc.d.dtype)));

@@ -46,7 +46,7 @@ struct WeightForm {
   lathe_math math = LATHE_MATH_STRICT;
 };
 // Reads `b`, an array or a weight, into `operand`. `array` must live as long as the operand is used.
-WeightForm read_weight(lathe_operand& operand, Array& array, nb::handle b);
+WeightForm read_weight(Target& target, lathe_operand& operand, Array& array, nb::handle b);
 
 // The keyword arguments that the products share; None takes the default.
 struct ProductArguments {
@@ -60,6 +60,7 @@ struct ProductArguments {
 // A matmul's descriptor and what its pointers need. `result` is out or a new array.
 struct MatmulRequest {
   explicit MatmulRequest(const ProductArguments& arguments);
+  Target target;
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   nb::object result;
 
@@ -77,6 +78,7 @@ struct MatmulRequest {
 struct LinearRequest {
   // `weight`: an array (N, K), a PackedWeight or a QuantisedWeight.
   LinearRequest(nb::handle x, nb::handle weight, nb::handle bias, nb::handle out, nb::handle math);
+  Target target;
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
 
  private:
@@ -85,6 +87,7 @@ struct LinearRequest {
 
 struct MatmulArgmaxRequest {
   MatmulArgmaxRequest(const ProductArguments& arguments, nb::handle logits_dtype, bool want_values);
+  Target target;
   lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
   nb::object indices, values;
 
@@ -94,6 +97,7 @@ struct MatmulArgmaxRequest {
 
 struct ArgmaxRequest {
   ArgmaxRequest(nb::handle x, bool want_values, bool describe_only = false);
+  Target target;
   lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
   nb::object indices, values;
 
@@ -109,6 +113,7 @@ struct GroupedArguments {
 };
 struct GroupedMatmulRequest {
   explicit GroupedMatmulRequest(const GroupedArguments& arguments);
+  Target target;
   lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
   nb::object result;
 

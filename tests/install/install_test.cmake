@@ -15,7 +15,7 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK})
 # Every file belongs to a component, and the files work in a directory other than the one they were installed to.
-foreach(component runtime compiler development command)
+foreach(component runtime compiler development command blas)
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/components --component ${component})
 endforeach()
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/all)

@@ -66,8 +66,28 @@ inside sh -c 'cc /opt/outside/outside.c $(pkg-config --cflags --libs lathe) -o /
 expect "right" env LATHE_CACHE_DIR= /opt/outside_packages
 expect "LATHE_0.1" sh -c 'objdump -T /opt/outside_packages | grep lathe_matmul'
 
+step "the BLAS drop-in: an alternative that someone chooses and takes back"
+install --no-install-recommends libblas-dev
+inside sh -c 'cc /opt/outside/blas.c -lblas -o /opt/outside_blas'
+triplet=$(inside gcc -print-multiarch)
+name=libblas.so.3-$triplet
+served() {  # ENVIRONMENT...: the program's result is right, and Lathe made it
+  expect "right" env "$@" /opt/outside_blas
+  expect "1 products on Lathe" env LATHE_CACHE_DIR= LATHE_BLAS_VERBOSE=1 LATHE_BLAS_MISS=block LATHE_BLAS_SMALL=0 "$@" \
+    /opt/outside_blas
+}
+expect "Value: /usr/lib/$triplet/openblas" update-alternatives --query "$name"
+served LD_PRELOAD=liblathe_blas.so
+inside update-alternatives --quiet --set "$name" "/usr/lib/$triplet/liblathe_blas.so"
+served
+inside apt-get remove -y -q -o Dpkg::Use-Pty=0 liblathe-blas0 >/dev/null
+expect "right" /opt/outside_blas
+expect "Value: /usr/lib/$triplet/openblas" update-alternatives --query "$name"
+install '/opt/packages/liblathe-blas0_*.deb'
+
 step "purged"
-inside apt-get purge -y -q -o Dpkg::Use-Pty=0 lathe liblathe0 liblathe-compiler0 liblathe-dev >/dev/null
-left=$(inside find /usr /etc /var/lib/dpkg/info -iname '*lathe*')
+inside apt-get purge -y -q -o Dpkg::Use-Pty=0 lathe liblathe0 liblathe-blas0 liblathe-compiler0 liblathe-dev >/dev/null
+left=$(inside find /usr /etc /var/lib/dpkg/info /var/lib/dpkg/alternatives -iname '*lathe*' &&
+  inside grep -rl lathe /var/lib/dpkg/alternatives || true)
 [ -z "$left" ] || { printf 'these files are left after a purge:\n%s\n' "$left" >&2; exit 1; }
 echo "packages_test.sh: all right"

@@ -93,6 +93,16 @@ class Tensor:
         return self.device
 
 
+class WithoutDevice:
+    def __dlpack__(self, **arguments):
+        return B.__dlpack__()
+
+
+def test_refuses_objects_with_half_of_dlpack():
+    with pytest.raises(TypeError, match="b has __dlpack__ without __dlpack_device__"):
+        lathe.matmul(A, WithoutDevice())
+
+
 def test_refuses_tensors_that_require_gradients():
     with pytest.raises(ValueError, match=r"a requires gradients.*a\.detach\(\)"):
         lathe.matmul(Tensor(), B)

@@ -25,4 +25,7 @@ cmake --build "$work/build" >>"$work/log" || { cat "$work/log"; exit 1; }
 cmake --install "$work/build" --component python --prefix "$work/site" >>"$work/log"
 cp -r "$source/python/src/lathe/." "$work/site/lathe"
 cd "$source"
+if [ -e "$build/lib/cuda-emulator/libcuda.so.1" ]; then  # gpu_test.py
+  export LATHE_TEST_CUDA_EMULATOR=1 LD_LIBRARY_PATH=$build/lib/cuda-emulator
+fi
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$work/site exec "$python" -m pytest -q -p no:cacheprovider tests/python

@@ -20,4 +20,7 @@ cp -r "$source/python/src/lathe/." "$work/site/lathe"
 cd "$source"
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$work/site
 "$python" -m pytest -q -p no:cacheprovider tests/torch
+# In a process of its own, because PyTorch cannot use the emulated driver and must not find it elsewhere.
+LATHE_TEST_CUDA_EMULATOR=1 LD_LIBRARY_PATH=$build/lib/cuda-emulator \
+  "$python" -m pytest -q -p no:cacheprovider tests/torch/cuda_test.py
 exec "$python" tests/torch/speed.py

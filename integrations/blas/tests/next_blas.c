@@ -1,4 +1,6 @@
 /* A BLAS that counts its calls, for blas_test. Its products are plain loops over double. */
+#include "next_blas.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -55,4 +57,12 @@ EXPORT void cblas_dgemm(int order, int transa, int transb, int32_t m, int32_t n,
   ++next_calls;
   c[0] = order + 2 * transa + 3 * transb + 4 * m + 5 * n + 6 * k + 7 * alpha + 8 * a[0] + 9 * lda +
          10 * b[0] + 11 * ldb + 12 * beta + 13 * ldc;
+}
+
+EXPORT struct sums cblas_dgeadd(pair v0, pair v1, pair v2, pair v3, pair v4, pair v5, pair v6, pair v7,
+                                int64_t x0, int64_t x1, int64_t x2, int64_t x3, int64_t x4, int64_t x5,
+                                int64_t x6, int64_t x7, int64_t on_stack) {
+  const pair v = v0 + v1 + v2 + v3 + v4 + v5 + v6 + v7;
+  const struct sums sums = {{v[0], v[1]}, x0 + x1 + x2 + x3 + x4 + x5 + x6 + x7, on_stack};
+  return sums;
 }

@@ -98,6 +98,8 @@ bool is_packed_for_others(const ggml_tensor* t) {
 
 }  // namespace
 
+bool Backend::is(ggml_backend_t backend) { return backend->iface.free == free_backend; }
+
 ggml_backend_dev_t cpu_device() { return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU); }
 
 bool takes(const ggml_tensor* op) {
@@ -289,7 +291,8 @@ void Backend::run_call(ggml_tensor*, int thread, int threads, void* user) {
     lathe_device* const device = backend.engine_->device();
     lathe_status status = LATHE_OK;
     if (const auto* product = std::get_if<Product>(&call.request))
-      status = run_product(device, *product);
+      status = run_product(
+          *product, [device](const lathe_matmul_desc& desc) { return lathe_matmul(device, nullptr, &desc); });
     else if (const auto* grouped = std::get_if<lathe_grouped_matmul_desc>(&call.request))
       status = lathe_grouped_matmul(device, nullptr, grouped);
     else

@@ -21,6 +21,8 @@ class Backend {
  public:
   // `device` is a copy of the device that the new backend reports; its context becomes the backend.
   static ggml_backend_t create(const ggml_backend_device& device);
+  // Whether `backend` is of this class. This library's other backends are those of GPUs.
+  static bool is(ggml_backend_t backend);
   static Backend& of(ggml_backend_t backend) { return *static_cast<Backend*>(backend->context); }
   ~Backend();
 

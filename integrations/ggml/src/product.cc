@@ -199,15 +199,16 @@ const char* read_product(const ggml_tensor* node, Product* product) {
   return nullptr;
 }
 
-lathe_status run_product(lathe_device* device, const Product& p) {
-  if (p.outer == 1 && p.inner == 1) return lathe_matmul(device, nullptr, &p.desc);
+lathe_status run_product(const Product& p,
+                         const std::function<lathe_status(const lathe_matmul_desc&)>& multiply) {
+  if (p.outer == 1 && p.inner == 1) return multiply(p.desc);
   lathe_matmul_desc desc = p.desc;
   for (int64_t i = 0; i < p.outer; ++i) {
     for (int64_t j = 0; j < p.inner; ++j) {
       desc.a.data = moved(p.desc.a.data, i * p.outer_step.a + j * p.inner_step.a);
       desc.b.data = moved(p.desc.b.data, i / p.outer_shared * p.outer_step.b + j * p.inner_step.b);
       desc.d.data = moved(p.desc.d.data, i * p.outer_step.d + j * p.inner_step.d);
-      if (const lathe_status status = lathe_matmul(device, nullptr, &desc); status != LATHE_OK) return status;
+      if (const lathe_status status = multiply(desc); status != LATHE_OK) return status;
     }
   }
   return LATHE_OK;

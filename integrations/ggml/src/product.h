@@ -4,6 +4,7 @@
 #include <lathe/lathe.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "ggml.h"
 
@@ -26,8 +27,9 @@ struct Product {
 
 // Returns NULL and fills `product`, or returns why Lathe cannot express the node. Reads no data; data may be NULL.
 const char* read_product(const ggml_tensor* node, Product* product);
-// The status of the first call that failed; lathe_last_error() then has the reason.
-lathe_status run_product(lathe_device* device, const Product& product);
+// Calls multiply(desc) for each call of the product. Returns the status of the first one that failed.
+lathe_status run_product(const Product& product,
+                         const std::function<lathe_status(const lathe_matmul_desc&)>& multiply);
 
 // MUL_MAT_ID: each token's rows by the matrices of its experts.
 const char* read_grouped(const ggml_tensor* node, lathe_grouped_matmul_desc* desc);

@@ -8,6 +8,7 @@
 #include "ggml-backend-impl.h"
 #include "ggml-impl.h"
 #include "ggml.h"
+#include "gpu.h"
 #include "weights.h"
 
 static_assert(GGML_BACKEND_API_VERSION == 2,
@@ -67,9 +68,11 @@ ggml_backend_dev_t weight_device(ggml_backend_reg_t reg) {
   return &device;
 }
 
-void set_threads(ggml_backend_t backend, int threads) { Backend::of(backend).set_threads(threads); }
+void set_threads(ggml_backend_t backend, int threads) {
+  if (Backend::is(backend)) Backend::of(backend).set_threads(threads);
+}
 void set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, void* data) {
-  Backend::of(backend).set_abort_callback(callback, data);
+  if (Backend::is(backend)) Backend::of(backend).set_abort_callback(callback, data);
 }
 
 void* function_named(ggml_backend_reg_t, const char* name) {
@@ -107,8 +110,10 @@ extern "C" __attribute__((visibility("default"))) ggml_backend_reg_t ggml_backen
     ggml_backend_reg r = {};
     r.api_version = GGML_BACKEND_API_VERSION;
     r.iface.get_name = [](ggml_backend_reg_t) { return "Lathe"; };
-    r.iface.get_device_count = [](ggml_backend_reg_t) { return size_t{1}; };
-    r.iface.get_device = [](ggml_backend_reg_t reg, size_t) { return weight_device(reg); };
+    r.iface.get_device_count = [](ggml_backend_reg_t reg) { return 1 + gpu_devices(reg).size(); };
+    r.iface.get_device = [](ggml_backend_reg_t reg, size_t index) {
+      return index == 0 ? weight_device(reg) : gpu_devices(reg)[index - 1];
+    };
     r.iface.get_proc_address = function_named;
     return r;
   }();

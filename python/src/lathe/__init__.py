@@ -6,8 +6,9 @@
     >>> lathe.matmul(x, weight.T, activation="relu").shape
     (2, 4)
 
-The process has one CPU device, which the first call opens with the options that the environment names
-(docs/environment.md). Every function may be called from any thread. The child of os.fork opens a device of its own.
+A call runs on the device of its arrays: the CPU, or the GPU, in the current stream of the arrays' library. The process
+opens a device at the first call that needs it, with the options that the environment names (docs/environment.md). Every
+function may be called from any thread. The child of os.fork opens a CPU device of its own.
 """
 
 import atexit as _atexit
@@ -23,5 +24,5 @@ __all__ = ["Error", "Explanation", "PackedWeight", "QuantisedWeight", "Status", 
            "gguf", "grouped_matmul", "matmul", "matmul_argmax", "pack", "set_miss_policy", "statistics", "warmup"]
 __version__ = _core.version()
 
-_os.register_at_fork(after_in_child=_core.forget_device)
-_atexit.register(_core.close_device)  # writes the last metrics
+_os.register_at_fork(after_in_child=_core.forget_devices)
+_atexit.register(_core.close_devices)  # writes the last metrics

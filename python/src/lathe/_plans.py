@@ -98,17 +98,18 @@ def _describe(weight, m, a_dtype):
 
 
 def warmup(weights, *, m=512, a_dtype=None, out_dtype=None, bias_dtype=None, activation=None, residual_dtype=None,
-           beta=0.0, math=None, determinism=None, op="matmul", progress=None):
+           beta=0.0, math=None, determinism=None, op="matmul", device=None, progress=None):
     """Compiles or loads every kernel that products of these weights need, so that no later call compiles.
 
     weights         one b of lathe.matmul, a list of them, a dict of names and weights, or the text of a manifest
-                    (docs/warm-up.md); with a text, only `progress` has an effect
+                    (docs/warm-up.md); with a text, only `device` and `progress` have an effect
     m               the largest number of rows of a
     a_dtype         dtype of a; None: the weight's own (float32 if it is in blocks)
     out_dtype       dtype of out; None: a's (int32 if that is int8)
     bias_dtype, residual_dtype   dtypes of bias and residual; None: the calls have none
     activation, beta, math, determinism   as in the calls; of beta only whether it is 0
     op              "matmul" or "matmul_argmax"
+    device          "cpu", "cuda:0", "hip:0" and so on; None: where the weights lie, the CPU for a text
     progress        called as progress(done, total, name, problem, error) after each class; what it raises ends the
                     warm-up
 
@@ -118,7 +119,7 @@ def warmup(weights, *, m=512, a_dtype=None, out_dtype=None, bias_dtype=None, act
     manifest = _core.Manifest()
     if isinstance(weights, str):
         manifest.parse(weights)
-        return _core.warmup(manifest, progress)
+        return _core.warmup(manifest, progress, device)
     if isinstance(weights, (list, tuple)):
         weights = {str(index): weight for index, weight in enumerate(weights)}
     elif not hasattr(weights, "items"):
@@ -140,7 +141,7 @@ def warmup(weights, *, m=512, a_dtype=None, out_dtype=None, bias_dtype=None, act
                                       math=math, determinism=determinism)
         else:
             manifest.add_matmul_argmax(name, m, a, weight, bias=bias, math=math, determinism=determinism)
-    return _core.warmup(manifest, progress)
+    return _core.warmup(manifest, progress, device)
 
 
 def calibrate(seconds=0, output=None):

@@ -6,6 +6,9 @@ set(CPACK_PACKAGE_CONTACT "Lathe maintainers <maintainers@localhost>")
 set(CPACK_PACKAGE_FILE_NAME lathe-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_COMPONENTS_ALL runtime compiler development command)
+if(LATHE_BUILD_BLAS)
+  list(APPEND CPACK_COMPONENTS_ALL blas)
+endif()
 set(CPACK_STRIP_FILES ON)
 set(CPACK_VERBATIM_VARIABLES ON)
 set(CPACK_THREADS 0)  # to compress: as many as there are cores
@@ -60,4 +63,20 @@ set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS "liblathe-compiler0 ${this_version}"
 set(CPACK_DEBIAN_COMMAND_DESCRIPTION "Matrix kernels for inference engines: the command
 Runs, checks and times kernels, explains why one was chosen, fills caches and
 writes bundles of kernels.")
+
+# liblathe is opened at run time. The next BLAS serves what Lathe does not.
+set(CPACK_DEBIAN_BLAS_PACKAGE_NAME liblathe-blas0)
+set(CPACK_DEBIAN_BLAS_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_BLAS_PACKAGE_DEPENDS "liblathe0 ${this_version}, libopenblas0 | libblas3")
+set(CPACK_DEBIAN_BLAS_PACKAGE_RECOMMENDS "liblathe-compiler0 ${this_version}")
+set(CPACK_DEBIAN_BLAS_DESCRIPTION "Matrix kernels for inference engines: a BLAS for other programs
+Runs f32 matrix products of programs that call BLAS, such as NumPy, on Lathe,
+and passes every other call to the next BLAS. It is an alternative for
+libblas.so.3, with the lowest priority, and can be preloaded.")
+set(CPACK_DEBIAN_BLAS_PACKAGE_CONTROL_EXTRA "")
+foreach(script postinst prerm)
+  configure_file(blas.${script}.in ${CMAKE_CURRENT_BINARY_DIR}/blas/${script} @ONLY
+                 FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+  list(APPEND CPACK_DEBIAN_BLAS_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_BINARY_DIR}/blas/${script})
+endforeach()
 include(CPack)

@@ -1,4 +1,4 @@
-"""The operators of torch.ops.lathe. Each computes on the CPU, has a fake kernel, and refuses autograd."""
+"""The operators of torch.ops.lathe. Each computes where its arguments lie, has a fake kernel, and refuses autograd."""
 
 from typing import Optional
 
@@ -9,6 +9,8 @@ import lathe
 
 from .. import _core
 
+# Devices of PyTorch. "cuda" is also AMD's.
+DEVICES = ("cpu", "cuda")
 DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 _NO_AUTOGRAD = ("lathe::{}: an argument requires gradients, and Lathe computes none. Run the model under "
                 "torch.inference_mode() or torch.no_grad(), or pass tensor.detach()")
@@ -36,8 +38,8 @@ def _check(name, *tensors):
 
 def _matrix(tensor):
     """A tensor that Lathe can read: `tensor` or a contiguous copy."""
-    if tensor.device.type != "cpu":
-        raise RuntimeError(f"a tensor is on {tensor.device}, but lathe.torch computes in CPU memory")
+    if tensor.device.type not in DEVICES:
+        raise RuntimeError(f"a tensor is on {tensor.device}, but lathe.torch computes on {' and '.join(DEVICES)}")
     tensor = tensor.detach().resolve_neg()
     if tensor.is_contiguous() or tensor.dim() < 2:
         return tensor.contiguous()
@@ -197,7 +199,8 @@ def argmax(x: Tensor, dim: Optional[int] = None, keepdim: bool = False) -> Tenso
     rows = rows.reshape(1, -1) if dim is None or x.dim() == 0 else rows.movedim(dim, -1).flatten(0, -2) if x.dim() > 1 \
         else rows.unsqueeze(0)
     if out.numel() > 0:
-        out.copy_(torch.from_numpy(lathe.argmax(rows.contiguous())).view(out.shape))
+        indices = lathe.argmax(rows.contiguous())
+        out.copy_((torch.from_numpy(indices) if x.is_cpu else indices).view(out.shape))
     return out
 
 

@@ -74,8 +74,9 @@ def _why_not(parent, module, weights, skip, name):
 def optimize(model, weights=None, *, m_max=512, keep_weight=False, skip=(), progress=True):
     """Makes a model compute its Linear layers with Lathe. Changes the model in place and returns it.
 
-    model        a torch.nn.Module in CPU memory, for example of Hugging Face's transformers. The output layer is
-                 replaced too; an embedding that shares its weight keeps the weight, and so does the layer
+    model        a torch.nn.Module in CPU memory or on a GPU, for example of Hugging Face's transformers. The output
+                 layer is replaced too; an embedding that shares its weight keeps the weight, and so does the layer. On
+                 a GPU every layer keeps its weight, because nothing is packed
     weights      None: weights keep their dtype. "int8" or "q4_k": they are quantised (LatheLinear says how)
     m_max        the largest number of tokens times sequences in a call that must not compile
     keep_weight  True: keep the original weights beside the packed ones, for state_dict, pickle and deepcopy
@@ -115,7 +116,7 @@ def optimize(model, weights=None, *, m_max=512, keep_weight=False, skip=(), prog
             tied = uses[id(module.weight)] > 1
             modules[id(module)] = LatheLinear(module, weights, keep_weight or tied)
             report.before += module.weight.nbytes
-            report.after += modules[id(module)]._packed.nbytes
+            report.after += modules[id(module)]._weight.nbytes
         setattr(parent, name.rpartition(".")[2], modules[id(module)])
         report.replaced.append(name)
         bar(done, len(layers))
@@ -133,11 +134,11 @@ def _warm_up(report, layers, m_max, bar):
     kinds = {}
     for layer in layers:
         bias = None if layer.bias is None else layer.bias.dtype
-        kinds.setdefault((layer.dtype, bias, layer.out_features, layer.in_features), layer)
-    by_dtype = collections.defaultdict(dict)
-    for (dtype, bias, n, k), layer in kinds.items():
-        by_dtype[dtype, bias][f"{n}x{k}"] = layer._packed
+        kinds.setdefault((layer.device, layer.dtype, bias, layer.out_features, layer.in_features), layer)
+    by_device = collections.defaultdict(dict)
+    for (device, dtype, bias, n, k), layer in kinds.items():
+        by_device[device, dtype, bias][f"{n}x{k}"] = layer._as_b
     total = collections.Counter()
-    for (dtype, bias), weights in by_dtype.items():
+    for (_, dtype, bias), weights in by_device.items():
         total.update(lathe.warmup(weights, m=m_max, a_dtype=dtype, out_dtype=dtype, bias_dtype=bias, progress=bar))
     return dict(total)
