@@ -22,6 +22,9 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Back
   if (multiplies(c.op) && (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo))
     return absl::InvalidArgumentError(
         absl::StrCat("n ", c.n, " k ", c.k, " m [", c.m_lo, ",", c.m_hi, "] is an empty product"));
+  if (c.rows != Rows::kPlain && policy.split_k > 1)
+    return absl::UnimplementedError(absl::StrCat("split_k ", policy.split_k, ": rows ", name_of(c.rows),
+                                                 " are known only on the device, so K is not split"));
   const ClassDefect defect = find_defect(c, devices_of(backend));
   if (defect.ok()) return absl::OkStatus();
   return absl::UnimplementedError(

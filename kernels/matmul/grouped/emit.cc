@@ -50,6 +50,7 @@ LogicalResult emit_tile(Emit& e, GpuKernel& kernel, const GpuStep& step, Rows fo
 
 LogicalResult emit_known_rows(Emit& e, GpuKernel& kernel, const GpuStep& step, MatmulFamily family) {
   const Arguments& a = step.arguments();
+  kernel.wait_for_earlier_kernel();  // which may write M
   Value m = e.load(memory_at(e, a.get("values"), e.b.getI32Type()), e.idx(0));
   m = e.min(arith::MaxSIOp::create(e.b, e.loc, m, e.i32(0)), e.to_i32(a.get("m")));
   const Arguments known = a.with("m", e.widen(m));
