@@ -80,6 +80,49 @@ TEST_F(GroupedMatmul, FloatsLayoutsAndEpilogues) {
   }
 }
 
+// Rows of whole 16 bytes, as experts have them: GPUs have kernels of their own for these, and for few rows per group.
+TEST_F(GroupedMatmul, AlignedExperts) {
+  constexpr lathe_dtype kInputs[] = {LATHE_BF16, LATHE_F16, LATHE_F32, LATHE_I8};
+  for (int i = 0; i < quick_or(40, 64); ++i) {
+    GroupedMatmulRequest r;
+    r.grouping = kGroupings[i % 4];
+    r.dtype = kInputs[i / 4 % 4];
+    const bool bytes = r.dtype == LATHE_I8;
+    r.out_dtype = bytes ? LATHE_I32 : random_.below(2) != 0 ? r.dtype : LATHE_F32;
+    r.m = one_of({1, 2, 7, 24, 50});
+    r.n = one_of({16, 48, 80});
+    r.k = one_of({64, 128, 208});
+    r.groups = one_of({2, 5, 24});
+    if (r.grouping == LATHE_GROUPING_INDEXED) {
+      r.used = one_of({1, 3, 6, 8});
+      r.shared_rows = random_.below(2) != 0;
+      r.summed = !bytes && random_.below(2) != 0;
+    }
+    if (r.grouping == LATHE_GROUPING_COUNTS) r.m = std::min<int64_t>(r.m, 24);
+    r.trans_b = random_.below(3) != 0;
+    r.bias = !bytes && random_.below(2) != 0;
+    if (!bytes && r.trans_b && random_.below(3) == 0) r.gate = LATHE_GATE_SILU;
+    r.fill = r.gate == LATHE_GATE_NONE ? reference::Fill::kIntegers : reference::Fill::kNormal;
+    expect(r);
+  }
+}
+
+// One or a few tokens and more experts, as in decoding.
+TEST_F(GroupedMatmul, ExpertsOfFewTokens) {
+  int i = 0;
+  for (lathe_dtype dtype : {LATHE_BF16, LATHE_F16, LATHE_F32})
+    for (lathe_grouping grouping : kGroupings) {
+      GroupedMatmulRequest r;
+      r.grouping = grouping;
+      r.dtype = r.out_dtype = dtype;
+      r.m = 1 + ++i % 3, r.n = capped(512), r.k = capped(1024), r.groups = 12;
+      if (grouping == LATHE_GROUPING_INDEXED) r.used = 4, r.summed = i % 2 == 0;
+      r.trans_b = i % 4 != 3;
+      r.bias = i % 2 != 0;
+      expect(r);
+    }
+}
+
 TEST_F(GroupedMatmul, SumsOverSlots) {
   for (int i = 0; i < quick_or(9, 24); ++i) {
     GroupedMatmulRequest r = random_request(LATHE_GROUPING_INDEXED);
