@@ -40,10 +40,8 @@ LogicalResult emit_tile(Emit& e, GpuKernel& kernel, const GpuStep& step, Rows fo
     rows.first_slot =
         form == Rows::kCounts ? e.add(e.mul(rows.group, a.get("index_offset")), rows.first) : rows.first;
     if (sum_of(form) != DType::kNone) rows.sums = parts.floats();
-    e.when(e.less(e.idx(0), rows.count), [&] {
-      if (lists_rows(form)) list_rows(e, kernel, a, parts, &rows);
-      result = family(e, kernel, step.of_group(rows));
-    });
+    if (lists_rows(form)) list_rows(e, kernel, a, parts, &rows);
+    result = family(e, kernel, step.of_group(rows));
   });
   return result;
 }

@@ -13,9 +13,6 @@ Value place_of_slot(Emit& e, const Arguments& a, Rows rows, Value slot) {
 
 namespace {
 
-// Above every number of slots and tiles. Sums stop here, so that a routing with any values does not make them wrap.
-constexpr int64_t kMost = INT32_MAX;
-
 class Schedule {
  public:
   Schedule(Emit& e, GpuKernel& kernel, const Arguments& a, const ScheduleForm& form)
@@ -99,8 +96,7 @@ class Schedule {
   Value tiles_of(Value count) { return e_.ceil_div(count, e_.idx(tile_m_)); }
   // {rows, tiles} of all groups so far.
   Values added(const Values& sums, const Span& span) {
-    return {e_.min(e_.add(sums[0], span.count), e_.idx(kMost)),
-            e_.min(e_.add(sums[1], tiles_of(span.count)), e_.idx(kMost))};
+    return {e_.add(sums[0], span.count), e_.add(sums[1], tiles_of(span.count))};
   }
 
   // The sums of all threads before this one (Hillis and Steele's scan). Writes the number of all tiles.
@@ -122,8 +118,7 @@ class Schedule {
     for (int64_t distance = 1; distance < threads; distance *= 2) {
       const Values other = from(distance), mine = at(thread_);
       kernel_.barrier();
-      put({e_.min(e_.add(mine[0], other[0]), e_.idx(kMost)),
-           e_.min(e_.add(mine[1], other[1]), e_.idx(kMost))});
+      put({e_.add(mine[0], other[0]), e_.add(mine[1], other[1])});
       kernel_.barrier();
     }
     e_.when(e_.equal(thread_, e_.idx(0)),
@@ -132,10 +127,8 @@ class Schedule {
   }
   Value most_tiles() { return form_.tile_per_slot ? slots_ : e_.add(tiles_of(slots_), groups_); }
 
-  // Writes the group's tiles. A group that would go beyond the slots has overlapping OFFSETS before it, and gets empty
-  // tiles.
+  // Writes the group's tiles. Only OFFSETS that overlap have more tiles than there is room for; the last are left out.
   void write_tiles(Value group, const Span& span, const Values& at) {
-    Value room = e_.sub(slots_, e_.min(at[0], slots_)), fits = at_most(span.count, room);
     Value end = e_.min(e_.add(at[1], tiles_of(span.count)), most_tiles());
     e_.loop(at[1], end, 1, [&](Value tile) {
       Value before = e_.mul(e_.sub(tile, at[1]), tile_m_);
@@ -145,7 +138,7 @@ class Schedule {
       Value count = e_.min(e_.sub(span.count, before), e_.idx(tile_m_)), word = parts_.tile(tile);
       parts_.store(group, word);
       parts_.store(first, e_.add(word, 1));
-      parts_.store(select(fits, count, e_.idx(0)), e_.add(word, 2));
+      parts_.store(count, e_.add(word, 2));
     });
   }
 
