@@ -47,11 +47,15 @@ typedef enum lathe_gate_layout {
  * times its weight, in f32 and in the order of the slots. With a gate, AB + bias are g and u, the epilogue's
  * activation must be NONE, B must not be i8, and u is kept in f32 until g is there.
  *
- * CPU only in this version; UNSUPPORTED on GPUs. The call reads the routing, runs one or two lathe_matmul kernels
- * per group with the true number of rows, and returns. Workers take tiles of all groups from one queue. So the classes
- * of a grouped product are those of lathe_matmul with B's N and K, and lathe_manifest_add_grouped_matmul warms them
- * up. Rows that are not evenly spaced are gathered first, and scattered afterwards; a group of one row is used where
- * it lies.
+ * On the CPU the call reads the routing, runs one or two lathe_matmul kernels per group with the true number of rows,
+ * and returns. Workers take tiles of all groups from one queue. So the classes of a grouped product are those of
+ * lathe_matmul with B's N and K. Rows that are not evenly spaced are gathered first, and scattered afterwards; a group
+ * of one row is used where it lies.
+ *
+ * On a GPU the call enqueues kernels that read the routing, so a captured graph replays with the routing that is there
+ * when it is launched. A product has one class for each grouping and each bucket of the mean rows per group.
+ * UNSUPPORTED: what lathe_matmul does not support there, SPIR-V, and a bias with an INTERLEAVED gate.
+ * lathe_manifest_add_grouped_matmul warms up both kinds of classes.
  *
  * B[g] is a matrix of the batch b: K by N, any dtype and layout of lathe_matmul, packed layouts included (pack B with
  * `batch` set to `groups`). A and D are ROW_MAJOR. D's dtype is one that lathe_matmul has for A and B; with
@@ -60,9 +64,13 @@ typedef enum lathe_gate_layout {
  * epilogue's bias has G * N elements ([G][N]); its beta must be 0 and its residual NULL.
  *
  * M, N, K, groups and used are in [0, 2^31 - 1], and so is M * used. If one of M, N, groups and `used` is 0, nothing
- * happens. If K is 0, the rows of D are the epilogue of a zero product, and A and B may be NULL. INVALID_ARGUMENT,
- * with nothing written: a routing value out of its range, a D that overlaps an input, and rows of D that overlap each
- * other. Two slots of a token may have the same group. Only a lathe_workspace may be chained, and it is not used. */
+ * happens. If K is 0, the rows of D are the epilogue of a zero product, and A and B may be NULL. INVALID_ARGUMENT, with
+ * nothing written: a D that overlaps an input, rows of D that overlap each other, and, on the CPU and with the context
+ * option `validate`, a routing value out of its range. Without `validate` a GPU skips the rows of such a value (and
+ * OFFSETS that decrease), and writes nothing outside D; rows of OFFSETS that overlap get the product of one of their
+ * groups. `validate` waits for the stream, and checks nothing
+ * while it is captured. Two slots of a token may have the same group. Only a lathe_workspace may be chained, and it is
+ * not used. */
 typedef struct lathe_grouped_matmul_desc {
   size_t struct_size;
   const lathe_chain* next;
@@ -91,8 +99,10 @@ typedef struct lathe_grouped_matmul_desc {
         LATHE_EPILOGUE_INIT, LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT, LATHE_MATH_STRICT, 0                  \
   }
 
-/* Runs a grouped product. On the CPU the stream must be NULL, and the call returns when the result is written. The
- * costs beyond the products are reading the routing and one lookup per group. */
+/* Runs a grouped product. On the CPU the stream must be NULL, and the call returns when the result is written; the
+ * costs beyond the products are reading the routing and one lookup per group. On a GPU the call returns when the
+ * kernels are enqueued: two per product, and one more to sum slots. They use memory that the device keeps for the
+ * stream (docs/grouped.md); of several threads that use one stream, one enqueues at a time. */
 LATHE_API lathe_status lathe_grouped_matmul(lathe_device* device, lathe_stream stream,
                                             const lathe_grouped_matmul_desc* desc);
 /* Adds every class that groups of up to m_max rows need. As lathe_manifest_add_matmul: pointers are not read, but a

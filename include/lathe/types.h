@@ -267,6 +267,10 @@ typedef struct lathe_epilogue {
  * M, N, K and batch are in [0, 2^31 - 1]. If M, N or batch is 0, nothing happens. If K is 0, D is the epilogue of a
  * zero product, and A and B may be NULL. INVALID_ARGUMENT: negative sizes, distances that break lathe_operand's rules,
  * and operands that span 2^63 bytes or more.
+ * With m_device, M is *m_device, and `m` is its upper limit, for which kernels are planned and memory is described.
+ * Rows from M on are neither read nor written. On a GPU the kernel reads M, so a captured graph replays with another M;
+ * a value below 0 counts as 0, one above `m` as `m`. On the CPU the call reads M, and one outside [0, m] is
+ * INVALID_ARGUMENT.
  *
  * D may be exactly C or exactly the residual: the same data and dtype, and the same distances where they are read. D
  * and an input may also be different column slices of one buffer: equal leading dimensions in bytes, and batch strides
@@ -283,7 +287,7 @@ typedef struct lathe_matmul_desc {
   lathe_epilogue epilogue;
   lathe_determinism determinism;
   lathe_miss_policy miss_policy; /* LATHE_MISS_DEFAULT: the context's */
-  const int32_t* m_device;       /* reserved (device-resident M): must be NULL */
+  const int32_t* m_device;       /* M in device memory, see above; NULL: M is `m` */
   lathe_math math;
   lathe_dependent_launch dependent_launch;
 } lathe_matmul_desc;

@@ -6,6 +6,7 @@
 #include "compiler/open_view.h"
 #include "core/plan.h"
 #include "kernels/argmax/emit_gpu.h"
+#include "kernels/matmul/grouped/emit.h"
 #include "kernels/matmul/xegpu/emit.h"
 #include "kernels/matmul_argmax/emit_sink.h"
 
@@ -43,7 +44,11 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   }
   const KernelKind kind = kernel.config().kernel();
   for (const FamilyRow& family : kFamilies)
-    if (kind == family.kind) return family.emit(e, kernel, step);
+    if (kind == family.kind) {
+      const Rows rows = rows_of(kernel.module());
+      return rows == Rows::kPlain ? family.emit(e, kernel, step)
+                                  : emit_some_rows(e, kernel, step, rows, family.emit);
+    }
   return emitError(e.loc, "no GPU matmul kernel is named '") << row_of(kind).name << "'";
 }
 
@@ -93,7 +98,18 @@ std::unique_ptr<OutputSink> make_sink(Emit& e, GpuKernel& kernel, const GpuStep&
   return std::make_unique<StoreSink>(e, kernel, step, p, position);
 }
 
-LogicalResult emit_matmul_gpu(ModuleOp module) { return emit_gpu_kernels(module, emit_step); }
+LogicalResult emit_matmul_gpu(ModuleOp module) {
+  if (!is_grouped(rows_of(module))) return emit_gpu_kernels(module, emit_step);
+  std::string symbol;
+  ir::KernelConfigAttr config;
+  for (func::FuncOp payload : module.getOps<func::FuncOp>()) {
+    symbol = payload.getName().str();
+    config = config_of(payload);
+  }
+  if (!config) return module.emitError("a grouped product has no op with a ") << ir::kConfigAttr;
+  if (failed(emit_gpu_kernels(module, emit_step))) return failure();
+  return add_grouped_steps(module, symbol, config);
+}
 
 DType dtype_of(Type element) {
   if (element.isF32()) return DType::kF32;
@@ -106,9 +122,7 @@ DType dtype_of(Type element) {
   return isa<Float8E5M2FNUZType>(element) ? DType::kF8E5M2Fnuz : DType::kNone;
 }
 
-Value inside(Emit& e, const View& v, Value i, Value j) {
-  return e.add(v.offset, e.add(e.mul(i, v.row_stride), j));
-}
+Value inside(Emit& e, const View& v, Value i, Value j) { return e.add(v.offset, e.add(row_at(e, v, i), j)); }
 
 Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j, int64_t lanes) {
   if (!p.epilogue) return product;

@@ -7,6 +7,7 @@
 #include "core/kernel_name.h"
 #include "core/packed.h"
 #include "kernels/matmul/cpu/shape.h"
+#include "kernels/matmul/grouped/shape.h"
 #include "kernels/matmul/mma/shape.h"
 #include "kernels/matmul/skinny/shape.h"
 #include "kernels/matmul/xegpu/shape.h"
@@ -36,7 +37,7 @@ class PayloadText {
         k_(c.generic ? "?" : absl::StrCat(c.k)) {}
 
   std::string build() {
-    const bool exact_m = c_.m_lo == c_.m_hi;
+    const bool exact_m = has_exact_m();
     const std::string m = exact_m ? absl::StrCat(c_.m_lo) : "?";
     const std::string out = matrix(m, n_, c_.d);
     const std::string product = matrix(m, n_, sum_);
@@ -69,6 +70,7 @@ class PayloadText {
   }
 
  private:
+  bool has_exact_m() const { return c_.m_lo == c_.m_hi && c_.rows == Rows::kPlain; }
   static std::string matrix(const std::string& rows, const std::string& columns, DType t) {
     return absl::StrCat("tensor<?x", rows, "x", columns, "x", type_of(t), ">");
   }
@@ -226,7 +228,7 @@ class PayloadText {
   }
   // The least M, if one tile has all rows.
   std::string least_m() const {
-    const int64_t least = least_rows(c_, config_.tile_m);
+    const int64_t least = c_.rows == Rows::kPlain ? least_rows(c_, config_.tile_m) : 0;
     return least > 1 ? absl::StrCat(", lathe.least_m = ", least) : "";
   }
   std::string text(const std::string& m, const std::string& out, const std::string& product) const {
@@ -244,7 +246,7 @@ class PayloadText {
         "#rows = affine_map<(b, m, n) -> (m)>\n#one = affine_map<(b, m, n) -> ()>\n",
         "module {\n  func.func @", kernel_name(c_, config_), "(", absl::StrJoin(arguments_, ",\n      "),
         ") -> ", out, " {\n", prologue_, "    %zero = arith.constant ", zero,
-        "\n    %empty = tensor.empty(%batch", c_.m_lo == c_.m_hi ? "" : ", %m", c_.generic ? ", %n" : "",
+        "\n    %empty = tensor.empty(%batch", has_exact_m() ? "" : ", %m", c_.generic ? ", %n" : "",
         ") : ", product, "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product,
         ") -> ", product, "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ",
         a_map, ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
@@ -289,6 +291,23 @@ int32_t k_granularity(const ProblemClass& c, const CompileConfig& config, const 
   return static_cast<int32_t>(block_elements(c.b));
 }
 
+// Adds the steps before and after the product.
+void complete_grouped(const ProblemClass& c, const CompileConfig& config, Recipe* r) {
+  Step step = r->steps.front();
+  r->steps.front().grid[0] = GroupedWorkspace::tiles(c, config.tile_m);
+  r->steps.front().grid[2] = constant(1);
+  r->workspace_bytes = GroupedWorkspace::bytes(c, config.tile_m);
+  const std::string symbol = step.symbol;
+  step.symbol = symbol + kScheduleSuffix;
+  step.grid = {constant(1), constant(1), constant(1)};
+  r->steps.insert(r->steps.begin(), step);
+  if (sum_of(c.rows) == DType::kNone) return;
+  step.symbol = symbol + kSumSuffix;
+  step.grid = {product(1, {{Var::kM, kSlotsPerSumGroup}}), product(1, {{Var::kN, config.threads}}),
+               constant(1)};
+  r->steps.push_back(step);
+}
+
 }  // namespace
 
 std::string matmul_payload(const ProblemClass& c, const CompileConfig& config) {
@@ -321,6 +340,7 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
   } else if (config.split == kMergeLast) {
     r.counters = product(1, {{Var::kBatch, 1}, {Var::kM, config.tile_m}, {Var::kN, config.tile_n}});
   }
+  if (is_grouped(c.rows)) complete_grouped(c, config, &r);
   if (cpu) r.scratch_bytes_per_worker = constant(scratch_bytes);
   return r;
 }

@@ -35,17 +35,21 @@ absl::Status check_pointer(const Library& library, Device device, const char* na
 
 absl::Status check_pointers(const Library& library, Device device, const Launch& launch) {
   const ArgumentBlock& a = *launch.args;
+  const Rows rows = launch.problem->rows;
   const bool argmax = has_row_lengths(launch.problem->op), indices = returns_indices(launch.problem->op);
   const struct {
     const char* name;
     const void* data;
   } operands[] = {{argmax ? "x" : "a", a.a},
                   {"b", a.b},
-                  {"c", a.c},
+                  {is_grouped(rows) ? "router_weights" : "c", a.c},
                   {indices ? "indices" : "d", a.d},
                   {"bias", a.bias},
                   {"residual", a.residual},
-                  {"values", a.values},
+                  {is_grouped(rows)         ? "routing"
+                   : rows == Rows::kDeviceM ? "m_device"
+                                            : "values",
+                   a.values},
                   {"the workspace", launch.workspace}};
   for (const auto& operand : operands)
     LATHE_RETURN_IF_ERROR(check_pointer(library, device, operand.name, operand.data));

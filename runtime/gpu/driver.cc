@@ -112,6 +112,8 @@ class GpuDriver final : public Driver {
   DeviceMemory& memory() override { return *memory_; }
   std::vector<ExternalFound> find_externals() override { return externals_.find(); }
   absl::StatusOr<bool> is_capturing(void* stream) override;
+  absl::Status with_workspace(void* stream, size_t bytes,
+                              absl::FunctionRef<absl::Status(char* memory)> body) override;
   absl::Status reserve(size_t workspace_bytes, size_t counters) override {
     return launch_memory_->reserve({workspace_bytes, counters});
   }
@@ -314,7 +316,9 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
   }
   // An external library may put several kernels into the stream.
   std::unique_lock<std::mutex> sequence;
-  if ((launched > 1 || kernel.is_external()) && parameters->args.workspace != nullptr)
+  // Grouped products are launched from with_workspace(), which holds the lock.
+  if ((launched > 1 || kernel.is_external()) && parameters->args.workspace != nullptr &&
+      !is_grouped(launch.problem->rows))
     sequence = std::unique_lock<std::mutex>(site.stream->sequence());
   for (size_t i = 0; i < steps; ++i) {
     if (grids[i].empty()) continue;
@@ -336,7 +340,7 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
       return grid.empty() || grid.fits(step);
     });
   };
-  if (!fits(1)) {
+  if (!fits(1) || is_grouped(launch.problem->rows)) {
     return absl::UnimplementedError(absl::StrCat(kernel.symbol(0), " needs a grid of more than ",
                                                  kernel.steps()[0].most_x, " by ", kMaxGridYZ, " by ",
                                                  kMaxGridYZ, " workgroups"));
@@ -402,6 +406,25 @@ absl::Status GpuDriver::launch(const Launch& launch) {
   if (known == nullptr || !context.ok() || *context == known->context()) return status;
   launch_memory_->adopt(key, *context);
   return try_launch(launch, &result);
+}
+
+absl::Status GpuDriver::with_workspace(void* stream, size_t bytes,
+                                       absl::FunctionRef<absl::Status(char* memory)> body) {
+  ContextScope scope(library_);
+  Context current = nullptr;
+  LATHE_RETURN_IF_ERROR(library_.check(library_.current_context(&current), "asking for the current context"));
+  LATHE_ASSIGN_OR_RETURN(const Context context, contexts_->of_stream(stream, current));
+  LATHE_RETURN_IF_ERROR(scope.enter(context, current));
+  const LaunchMemory::Key key = LaunchMemory::key_of(stream, context);
+  LaunchMemory::StreamState* state = launch_memory_->find(key);
+  if (state == nullptr || state->context() != context) state = launch_memory_->adopt(key, context);
+  const LaunchNeed need{bytes, 0, false};
+  const LaunchMemory::Slab* slab = state->slab();
+  if (slab == nullptr || !slab->serves(need)) {
+    LATHE_ASSIGN_OR_RETURN(slab, launch_memory_->grow(state, need));
+  }
+  const std::lock_guard<std::mutex> sequence(state->sequence());
+  return body(static_cast<char*>(pointer(slab->workspace)));
 }
 
 absl::StatusOr<bool> GpuDriver::is_capturing(void* stream) {

@@ -164,6 +164,10 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   (*module)->setAttr(ir::kDependentLaunchAttr,
                      b.getI32IntegerAttr(dependent ? static_cast<int32_t>(r.problem.dependent_launch) : 0));
   (*module)->setAttr(ir::kAlignmentAttr, b.getI32IntegerAttr(static_cast<int32_t>(r.problem.alignment)));
+  if (r.problem.rows != Rows::kPlain)
+    (*module)->setAttr(ir::kRowsAttr, b.getI32IntegerAttr(static_cast<int32_t>(r.problem.rows)));
+  if (is_grouped(r.problem.rows) && r.problem.m_hi == 1)
+    (*module)->setAttr(ir::kTilePerSlotAttr, b.getUnitAttr());
   if (r.problem.generic) (*module)->setAttr(ir::kGenericAttr, b.getUnitAttr());
   LATHE_RETURN_IF_ERROR(attach_bitcode(*module, r.bitcode));
   times.lap("payload");

@@ -110,6 +110,12 @@ class Arguments {
   static Arguments from_parameters(Emit& e, ValueRange parameters);
 
   Value get(llvm::StringRef field) const;
+  // The same arguments with another value of `field`.
+  Arguments with(llvm::StringRef field, Value value) const {
+    Arguments changed = *this;
+    changed.values_[field] = value;
+    return changed;
+  }
 
  private:
   llvm::StringMap<Value> values_;
@@ -129,9 +135,25 @@ struct View {
   Value k_contiguous;
   // Generic kernels, operands and results of the epilogue: the number of the stored dtype (index) and the
   // address. `memory` and `element` then describe the type of the computation. Null: stored as `element`.
+  //
+  // Grouped kernels with listed rows, without a dtype: `pointer` is a memref of index, the offset of each of the tile's
+  // rows from `offset`, in place of row_stride (row_at()).
   Value dtype, pointer;
   // The block format in which the elements are stored; `memory` is then of bytes. kNone: no blocks.
   DType blocks = DType::kNone;
+};
+
+// The offset of row `i` (index) of a view from its first element. Listed rows: `i` must be less than the tile's height.
+Value row_at(Emit& e, const View& v, Value i);
+
+// The rows of one tile of a grouped product.
+struct GroupRows {
+  Value group, count;  // index
+  // Rows that follow each other: the first row of A and D (in the group's matrix, for kCounts), and its slot.
+  Value first, first_slot;
+  // Listed rows: memrefs of index with the offsets of the tile's rows.
+  Value a, d, residual;
+  Value sums;  // the f32 memory to which D's rows go if slots are summed, else null
 };
 
 // One step of a distributed payload, ready to emit. Its index computations are cloned for the given workgroup
@@ -166,6 +188,9 @@ struct GridPosition {
 // Clones the index computations of `forall` to the insertion point and resolves its slices to views.
 llvm::FailureOr<TileProgram> instantiate(Emit& e, mlir::scf::ForallOp forall, const Arguments& arguments,
                                          const GridPosition& position);
+// The same for a tile of a grouped product, at {0, y, group}.
+llvm::FailureOr<TileProgram> instantiate(Emit& e, mlir::scf::ForallOp forall, const Arguments& arguments,
+                                         const GridPosition& position, const GroupRows& rows);
 // The number of workgroups along x, y and z, computed from the bounds of the forall.
 GridPosition grid_of(Emit& e, mlir::scf::ForallOp forall, const Arguments& arguments);
 

@@ -16,22 +16,13 @@ Value position_along(Emit& e, gpu::Dimension dimension) {
       e.to_i32(gpu::BlockIdOp::create(e.b, e.loc, e.index(), dimension, /*upper_bound=*/IntegerAttr())));
 }
 
-ir::KernelConfigAttr config_of(func::FuncOp payload) {
-  ir::KernelConfigAttr config;
-  payload.walk([&](Operation* op) {
-    if (!config) config = op->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
-  });
-  return config;
-}
+using BodyEmitter = std::function<LogicalResult(Emit&, GpuKernel&, const Arguments&)>;
 
-LogicalResult emit_kernel(OpBuilder& b, ModuleOp module, scf::ForallOp forall, scf::ForallOp merge,
-                          ir::KernelConfigAttr config, const GpuStepEmitter& emitter) {
-  auto name = forall->getAttrOfType<StringAttr>(ir::kStepAttr);
-  if (!name) return forall.emitError("has no ") << ir::kStepAttr;
-  Location loc = forall.getLoc();
-  MLIRContext* context = b.getContext();
-  auto type = b.getFunctionType(parameter_types(context, kGlobalMemory), {});
-  auto function = gpu::GPUFuncOp::create(b, loc, name.getValue(), type);
+// Creates a kernel at the insertion point.
+LogicalResult emit_function(OpBuilder& b, ModuleOp module, Location loc, StringRef name,
+                            ir::KernelConfigAttr config, const BodyEmitter& body) {
+  auto type = b.getFunctionType(parameter_types(b.getContext(), kGlobalMemory), {});
+  auto function = gpu::GPUFuncOp::create(b, loc, name, type);
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
   function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({static_cast<int32_t>(config.threads()), 1, 1}));
   OpBuilder::InsertionGuard guard(b);
@@ -40,18 +31,37 @@ LogicalResult emit_kernel(OpBuilder& b, ModuleOp module, scf::ForallOp forall, s
   Arguments arguments =
       Arguments::from_parameters(e, function.getArguments().take_front(type.getNumInputs()));
   GpuKernel kernel(e, function, config);
-  if (failed(emitter(e, kernel, GpuStep(forall, merge, arguments)))) return failure();
+  if (failed(body(e, kernel, arguments))) return failure();
   b.setInsertionPointToStart(&function.getBody().front());
   kernel.wait_for_earlier_kernel();
   b.setInsertionPointToEnd(&function.getBody().front());
   gpu::ReturnOp::create(b, loc);
-  set_launch_facts(module, name.getValue(), kernel.facts);
+  set_launch_facts(module, name, kernel.facts);
   return success();
+}
+
+LogicalResult emit_kernel(OpBuilder& b, ModuleOp module, scf::ForallOp forall, scf::ForallOp merge,
+                          ir::KernelConfigAttr config, const GpuStepEmitter& emitter) {
+  auto name = forall->getAttrOfType<StringAttr>(ir::kStepAttr);
+  if (!name) return forall.emitError("has no ") << ir::kStepAttr;
+  return emit_function(b, module, forall.getLoc(), name.getValue(), config,
+                       [&](Emit& e, GpuKernel& kernel, const Arguments& arguments) {
+                         return emitter(e, kernel, GpuStep(forall, merge, arguments));
+                       });
 }
 
 }  // namespace
 
+ir::KernelConfigAttr config_of(func::FuncOp payload) {
+  ir::KernelConfigAttr config;
+  payload.walk([&](Operation* op) {
+    if (!config) config = op->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
+  });
+  return config;
+}
+
 GridPosition GpuStep::block(Emit& e) const {
+  if (rows_) return {e.idx(0), position_along(e, gpu::Dimension::y), rows_->group};
   return {position_along(e, gpu::Dimension::x), position_along(e, gpu::Dimension::y),
           position_along(e, gpu::Dimension::z)};
 }
@@ -106,6 +116,12 @@ void GpuKernel::barrier() {
     barrier_();
   else
     gpu::BarrierOp::create(e_.b, e_.loc);
+}
+
+void GpuKernel::barrier_for_global_memory() {
+  fence();
+  barrier();
+  fence();
 }
 
 Value GpuKernel::dynamic_shared(int64_t bytes) {
@@ -183,6 +199,18 @@ Value GpuKernel::last_arrival(Value counter, Value tickets) {
   barrier();
   if (every_wave) fence();
   return e_.equal(e_.load(mine, zero), e_.i32(1));
+}
+
+LogicalResult add_gpu_kernel(ModuleOp module, StringRef symbol, ir::KernelConfigAttr config,
+                             const GpuKernelEmitter& emitter) {
+  OpBuilder b(module.getContext());
+  for (gpu::GPUModuleOp kernels : module.getOps<gpu::GPUModuleOp>())
+    b.setInsertionPointToEnd(kernels.getBody());
+  return emit_function(b, module, module.getLoc(), symbol, config,
+                       [&](Emit& e, GpuKernel& kernel, const Arguments& arguments) {
+                         emitter(e, kernel, arguments);
+                         return success();
+                       });
 }
 
 LogicalResult emit_gpu_kernels(ModuleOp module, const GpuStepEmitter& emitter) {

@@ -30,6 +30,7 @@ class GpuKernel {
   ir::KernelConfigAttr config() const { return config_; }  // of the payload; a merge step has the same
   Value thread() const { return thread_; }                 // index in [0, threads)
   llvm::StringRef arch() const { return arch_; }           // "sm_90a", "gfx942"
+  mlir::ModuleOp module() const { return function_->getParentOfType<mlir::ModuleOp>(); }
   bool rocm() const { return device_scope_ == "agent"; }
   Alignment alignment() const { return alignment_; }  // of every operand
 
@@ -49,6 +50,8 @@ class GpuKernel {
   bool reads_b_early() const { return dependent_launch_ == DependentLaunch::kConstantB; }
   // A barrier of all workers. It makes their earlier stores to shared memory visible to each other.
   void barrier();
+  // The same for their earlier accesses to global memory, atomic ones included.
+  void barrier_for_global_memory();
   // Code emitted after this call runs only in the first `threads` threads; `barrier` emits their barrier.
   void narrow(int64_t threads, std::function<void()> barrier) {
     workers_ = threads, barrier_ = std::move(barrier);
@@ -92,8 +95,17 @@ class GpuStep {
       : forall_(forall), merge_(merge), arguments_(arguments) {}
 
   const Arguments& arguments() const { return arguments_; }
-  // The position of this workgroup in the launched grid, and the step's number of tiles along each dimension,
-  // over which a persistent kernel iterates.
+  // The same step for the tile of a grouped product whose rows are `rows`; they must outlive the step.
+  GpuStep of_group(const GroupRows& rows) const {
+    GpuStep step = *this;
+    step.rows_ = &rows;
+    return step;
+  }
+  // The same step with other arguments, which must outlive it.
+  GpuStep with(const Arguments& arguments) const { return GpuStep(forall_, merge_, arguments); }
+  bool is_grouped() const { return rows_ != nullptr; }
+  // The position of this workgroup in the launched grid (of a grouped product: {0, y, group}), and the step's number of
+  // tiles along each dimension, over which a persistent kernel iterates.
   GridPosition block(Emit& e) const;
   GridPosition tiles(Emit& e) const { return grid_of(e, forall_, arguments_); }
   // The position of the workgroup at `block` if the `ranks` workgroups of a cluster along z compute the splits
@@ -101,6 +113,7 @@ class GpuStep {
   GridPosition place_in_cluster(Emit& e, GridPosition block, int64_t ranks) const;
   // The step's program at a position. Emits its index computations at the insertion point.
   llvm::FailureOr<TileProgram> at(Emit& e, const GridPosition& position) const {
+    if (rows_) return instantiate(e, forall_, arguments_, position, *rows_);
     return instantiate(e, forall_, arguments_, position);
   }
   bool merges() const { return merge_ != nullptr; }  // partial results are merged in this kernel
@@ -111,10 +124,19 @@ class GpuStep {
  private:
   mlir::scf::ForallOp forall_, merge_;
   const Arguments& arguments_;
+  const GroupRows* rows_ = nullptr;
 };
+
+// The config of the payload's op; null if it has none.
+ir::KernelConfigAttr config_of(mlir::func::FuncOp payload);
 
 // Emits the body of one step.
 using GpuStepEmitter = std::function<mlir::LogicalResult(Emit&, GpuKernel&, const GpuStep&)>;
+
+// Adds a kernel of its own to the module's gpu.module, with the workgroup size of `config`.
+using GpuKernelEmitter = std::function<void(Emit&, GpuKernel&, const Arguments&)>;
+mlir::LogicalResult add_gpu_kernel(mlir::ModuleOp module, llvm::StringRef symbol, ir::KernelConfigAttr config,
+                                   const GpuKernelEmitter& emitter);
 
 // Replaces the payload functions by one gpu.module with a kernel per step, named by the step's lathe.step
 // attribute. The parameters are the fields of the argument block, then the tensor maps. The workgroup size is

@@ -56,8 +56,8 @@ llvm::FailureOr<Values> strides_of(Emit& e, StringRef name, int64_t rank, const 
 
 class Instantiation {
  public:
-  Instantiation(Emit& e, scf::ForallOp forall, const Arguments& arguments)
-      : e_(e), forall_(forall), a_(arguments) {
+  Instantiation(Emit& e, scf::ForallOp forall, const Arguments& arguments, const GroupRows* rows = nullptr)
+      : e_(e), forall_(forall), a_(arguments), rows_(rows) {
     auto function = forall->getParentOfType<func::FuncOp>();
     for (BlockArgument argument : function.getArguments())
       if (!isa<TensorType>(argument.getType()))
@@ -80,6 +80,7 @@ class Instantiation {
     for (auto [i, iv] : llvm::enumerate(ivs)) program_.mapping.map(iv, ids[3 - ivs.size() + i]);
     for (Operation& op : *forall_.getBody())
       if (failed(visit(op))) return failure();
+    if (rows_) program_.rows = rows_->count;
     return std::move(program_);
   }
 
@@ -165,7 +166,8 @@ class Instantiation {
     v.blocks = blocks_of(tensor);
     Value across = strides->empty() ? Value() : strides->back(), along = e_.idx(1);
     if (generic_) open_view(e_, a_, name, type, &v, &across, &along);
-    Value offset = offsets.empty() ? e_.idx(0) : e_.mul(resolve(offsets.back()), along);
+    const Value column = offsets.empty() ? e_.idx(0) : e_.mul(resolve(offsets.back()), along);
+    Value offset = column;
     if (!offsets.empty()) offsets = offsets.drop_back();
     for (auto [o, stride] : llvm::zip(offsets, *strides))
       offset = e_.add(offset, e_.mul(resolve(o), stride == strides->back() ? across : stride));
@@ -175,7 +177,26 @@ class Instantiation {
     v.row_stride = strides->empty() ? e_.idx(0) : strides->back();
     v.element = element;
     if (!name.starts_with("workspace")) v.alignment = operand_alignment_;
+    if (rows_) place_group(name, column, &v);
     return v;
+  }
+
+  // Moves a view to the rows and the group of a tile. `column`: the view's offset within a row.
+  void place_group(StringRef name, Value column, View* v) {
+    const auto along_rows = [&](Value list, Value offset, Value first) {
+      v->pointer = list;
+      v->offset = list ? column : e_.add(offset, e_.mul(first, v->row_stride));
+    };
+    if (name == "a") {
+      along_rows(rows_->a, v->offset, rows_->first);
+    } else if (name == "d") {
+      along_rows(rows_->d, v->offset, rows_->first);
+      if (rows_->sums) v->memory = rows_->sums;
+    } else if (name == "residual") {  // a row for each slot
+      along_rows(rows_->residual, column, rows_->first_slot);
+    } else if (name == "bias") {
+      v->offset = e_.add(v->offset, e_.mul(rows_->group, a_.get("stride_r")));
+    }
   }
 
   LogicalResult visit(Operation& op) {
@@ -279,6 +300,7 @@ class Instantiation {
   Emit& e_;
   scf::ForallOp forall_;
   const Arguments& a_;
+  const GroupRows* rows_;
   int64_t operand_alignment_ = 0;
   bool generic_ = false;
   TileProgram program_;
@@ -290,6 +312,15 @@ class Instantiation {
 llvm::FailureOr<TileProgram> instantiate(Emit& e, scf::ForallOp forall, const Arguments& arguments,
                                          const GridPosition& position) {
   return Instantiation(e, forall, arguments).run(position);
+}
+
+llvm::FailureOr<TileProgram> instantiate(Emit& e, scf::ForallOp forall, const Arguments& arguments,
+                                         const GridPosition& position, const GroupRows& rows) {
+  return Instantiation(e, forall, arguments, &rows).run(position);
+}
+
+Value row_at(Emit& e, const View& v, Value i) {
+  return v.pointer && !v.dtype ? e.load(v.pointer, i) : e.mul(i, v.row_stride);
 }
 
 GridPosition grid_of(Emit& e, scf::ForallOp forall, const Arguments& arguments) {

@@ -15,11 +15,11 @@ namespace lathe {
 #define LATHE_ARGUMENT_BLOCK(X)                                                                              \
   X(ptr, a)         /* matmul: A.                     argmax: X */                                           \
   X(ptr, b)         /* matmul: B */                                                                          \
-  X(ptr, c)         /* matmul: C, not read when beta is 0 */                                                 \
+  X(ptr, c)         /* matmul: C, not read when beta is 0. Sums of slots: router weights, ldc apart */       \
   X(ptr, d)         /* matmul: D.                     argmax, matmul_argmax: indices */                      \
   X(ptr, bias)      /* matmul: N elements */                                                                 \
   X(ptr, residual)  /* matmul: M by N */                                                                     \
-  X(ptr, values)    /*                                argmax, matmul_argmax: rows f32, or null */            \
+  X(ptr, values)    /* Rows::kDeviceM: M. grouped: routing. argmax, matmul_argmax: rows f32, or null */      \
   X(ptr, workspace) /* shared by the launch: partial results of splits */                                    \
   X(ptr, counters)  /* zeroed once, reset by the kernels */                                                  \
   X(ptr, scratch)   /* CPU: private memory of this worker, 64-byte aligned */                                \
@@ -34,15 +34,17 @@ namespace lathe {
   X(i64, ldr)                                                                                                \
   X(i64, stride_a) /* batch strides */                                                                       \
   X(i64, stride_b)                                                                                           \
-  X(i64, stride_c)                                                                                           \
+  X(i64, stride_c) /* grouped: between the routing of two tokens */                                          \
   X(i64, stride_d)                                                                                           \
-  X(i64, stride_r)                                                                                           \
-  X(i64, index_offset) /* argmax, matmul_argmax: added to every index. elementwise: first batch index */     \
+  X(i64, stride_r) /* grouped: between two groups' bias; that of the residual is M * ldr */                  \
+  X(i64,                                                                                                     \
+    index_offset) /* argmax, matmul_argmax: added to every index. elementwise: first batch index.       \
+                          grouped: slots of a token, or rows of a group (Rows::kCounts) */    \
   X(i64, form) /* generic kernels: layouts, dtypes and activation (core/generic.h); others do not read it */ \
-  X(i32, m)    /* matmul: M.                     argmax: rows */                                             \
+  X(i32, m)    /* matmul: M. grouped: slots.     argmax: rows */                                             \
   X(i32, n)    /* matmul: N.                     argmax: row length */                                       \
   X(i32, k)    /* matmul: K.                     argmax: 0 */                                                \
-  X(i32, batch)                                                                                              \
+  X(i32, batch)   /* grouped: groups */                                                                      \
   X(i32, splits)  /* matmul: splits of K.           argmax: splits of the row */                             \
   X(i32, k_chunk) /* matmul: K of every split but the last.  argmax: columns of every split but the last */  \
   X(f32, alpha)                                                                                              \

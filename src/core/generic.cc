@@ -70,6 +70,7 @@ bool may_fall_back(const ProblemClass& c) {
   const bool scaled =
       c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0 || c.zero_b != Scale::kNone;
   if (has_program(c.op)) return false;  // each program needs its own kernel
+  if (c.rows != Rows::kPlain) return false;
   return has_row_lengths(c.op) ||
          (c.determinism == Determinism::kFast && !scaled && c.packed_b == 0 && has_generic_kernel(c.op, c.b));
 }

@@ -100,7 +100,8 @@ std::string plan_name(const CompileConfig& p) {
 }  // namespace
 
 std::string kernel_name(const ProblemClass& c, const CompileConfig& config) {
-  return absl::StrCat("lathe_", name_of(c.op), operands(c), epilogue(c), numbers_and_launch(c),
+  const std::string rows = c.rows == Rows::kPlain ? "" : absl::StrCat("_", name_of(c.rows));
+  return absl::StrCat("lathe_", name_of(c.op), rows, operands(c), epilogue(c), numbers_and_launch(c),
                       plan_name(config));
 }
 

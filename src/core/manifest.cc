@@ -69,6 +69,7 @@ absl::Status check_argmax(const ProblemClass& c) {
 }
 
 absl::Status check_product(const ProblemClass& c) {
+  if (c.rows != Rows::kPlain && c.op != Op::kMatmul) return wrong("\"rows\": only a matmul has it");
   if (c.n < 1) return wrong("\"n\" must be at least 1");
   LATHE_RETURN_IF_ERROR(expect_absent("row_lo", c.row_lo == 0));
   LATHE_RETURN_IF_ERROR(expect_absent("row_hi", c.row_hi == 0));
@@ -154,7 +155,7 @@ ManifestEntry read_entry(const Json& json) {
       entry.split_k = static_cast<int32_t>(int_field(json, kSplitK, 0, kMostSplits));
     } else if (name == kCandidate) {
       entry.candidate = static_cast<int32_t>(int_field(json, kCandidate, 0, INT32_MAX));
-    } else if (default_fields().contains(name)) {
+    } else if (default_fields().contains(name) || name == "rows") {
       fields[name] = value;
     } else {
       throw std::invalid_argument(absl::StrCat("\"", name, "\": unknown field"));

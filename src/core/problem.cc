@@ -38,6 +38,16 @@ E enum_field(const Json& j, const char* name) {
   return value;
 }
 
+constexpr absl::string_view kRowsNames[] = {"plain",   "device_m", "offsets", "row_ids", "counts",
+                                            "indexed", "sum_f32",  "sum_f16", "sum_bf16"};
+
+Rows rows_field(const Json& j) {
+  const std::string text = text_field(j, "rows");
+  for (size_t i = 1; i < std::size(kRowsNames); ++i)
+    if (text == kRowsNames[i]) return static_cast<Rows>(i);
+  throw std::invalid_argument(absl::StrCat("\"rows\": unknown value ", text));
+}
+
 // Empty if the class has no program.
 std::string digest_text(const ProblemClass& c) {
   if ((c.program_hi | c.program_lo) == 0) return "";
@@ -60,6 +70,8 @@ Op op_field(const Json& j) {
 }
 
 }  // namespace
+
+absl::string_view name_of(Rows rows) { return kRowsNames[static_cast<size_t>(rows)]; }
 
 int32_t alignment_bytes(Alignment a, DType element) {
   switch (a) {
@@ -111,24 +123,29 @@ uint64_t hash_of(const ProblemClass& c) { return XXH3_64bits(&c, sizeof(c)); }
 
 Json to_json(const ProblemClass& c) {
   const auto text = [](absl::string_view s) { return std::string(s); };
-  return json_object("op", text(name_of(c.op)), "a", text(name_of(c.a)), "b", text(name_of(c.b)), "c",
-                     text(name_of(c.c)), "d", text(name_of(c.d)), "bias", text(name_of(c.bias)), "residual",
-                     text(name_of(c.residual)), "trans_a", c.trans_a, "trans_b", c.trans_b, "activation",
-                     text(name_of(c.activation)), "combine", text(name_of(c.combine)), "determinism",
-                     text(name_of(c.determinism)), "alignment", static_cast<int32_t>(c.alignment),
-                     "wants_values", c.wants_values, "packed_b", c.packed_b, "math", text(name_of(c.math)),
-                     "logits", text(name_of(c.logits)), "generic", c.generic, "dependent_launch",
-                     static_cast<int32_t>(c.dependent_launch), "scale_a", static_cast<int32_t>(c.scale_a),
-                     "scale_b", static_cast<int32_t>(c.scale_b), "zero_a", c.zero_a, "zero_b",
-                     static_cast<int32_t>(c.zero_b), "n", c.n, "k", c.k, "m_lo", c.m_lo, "m_hi", c.m_hi,
-                     "row_lo", c.row_lo, "row_hi", c.row_hi, "program", digest_text(c));
+  Json json = json_object(
+      "op", text(name_of(c.op)), "a", text(name_of(c.a)), "b", text(name_of(c.b)), "c", text(name_of(c.c)),
+      "d", text(name_of(c.d)), "bias", text(name_of(c.bias)), "residual", text(name_of(c.residual)),
+      "trans_a", c.trans_a, "trans_b", c.trans_b, "activation", text(name_of(c.activation)), "combine",
+      text(name_of(c.combine)), "determinism", text(name_of(c.determinism)), "alignment",
+      static_cast<int32_t>(c.alignment), "wants_values", c.wants_values, "packed_b", c.packed_b, "math",
+      text(name_of(c.math)), "logits", text(name_of(c.logits)), "generic", c.generic, "dependent_launch",
+      static_cast<int32_t>(c.dependent_launch), "scale_a", static_cast<int32_t>(c.scale_a), "scale_b",
+      static_cast<int32_t>(c.scale_b), "zero_a", c.zero_a, "zero_b", static_cast<int32_t>(c.zero_b), "n", c.n,
+      "k", c.k, "m_lo", c.m_lo, "m_hi", c.m_hi, "row_lo", c.row_lo, "row_hi", c.row_hi, "program",
+      digest_text(c));
+  if (c.rows != Rows::kPlain)
+    json["rows"] = text(name_of(c.rows));  // older keys and manifests have no such field
+  return json;
 }
 
 absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
   return read_json("problem class", [&] {
-    expect_fields(j, 30);
+    const bool has_rows = j.is_object() && j.contains("rows");
+    expect_fields(j, has_rows ? 31 : 30);
     ProblemClass c;
     c.op = op_field(j);
+    if (has_rows) c.rows = rows_field(j);
     c.a = enum_field<DType>(j, "a");
     c.b = enum_field<DType>(j, "b");
     c.c = enum_field<DType>(j, "c");
@@ -141,7 +158,7 @@ absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
     c.combine = enum_field<Combine>(j, "combine");
     c.determinism = enum_field<Determinism>(j, "determinism");
     c.alignment = static_cast<Alignment>(int_field(j, "alignment", 0, 2));
-    c.wants_values = static_cast<int16_t>(int_field(j, "wants_values", 0, 1));
+    c.wants_values = static_cast<int8_t>(int_field(j, "wants_values", 0, 1));
     c.packed_b = static_cast<int16_t>(int_field(j, "packed_b", 0, kColumns16));
     c.math = enum_field<Math>(j, "math");
     c.logits = enum_field<DType>(j, "logits");
@@ -183,7 +200,8 @@ std::string describe(const ProblemClass& c, const Dims& dims) {
     if (c.math != Math::kStrict) absl::StrAppend(&text, " math=", name_of(c.math));
     return text;
   }
-  absl::StrAppend(&text, " batch=", dims.batch);
+  absl::StrAppend(&text, is_grouped(c.rows) ? " groups=" : " batch=", dims.batch);
+  if (c.rows != Rows::kPlain) absl::StrAppend(&text, " rows=", name_of(c.rows));
   if (c.d != c.a) absl::StrAppend(&text, " d=", name_of(c.d));
   constexpr const char* kScales[] = {"", "tensor", "channel"};
   if (c.scale_a != Scale::kNone) absl::StrAppend(&text, " scale_a=", kScales[static_cast<size_t>(c.scale_a)]);

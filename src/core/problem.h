@@ -41,6 +41,33 @@ enum class DependentLaunch : int16_t { kOff = 0, kOn = 1, kConstantB = 2 };
 // Granularity of an i8 operand's scale or zero point. kPerChannel: one per row of A or per column of B.
 enum class Scale : int16_t { kNone = 0, kPerTensor = 1, kPerChannel = 2 };
 
+// Which rows of A a matmul reads, and where its rows of D go. Other values than kPlain exist on GPUs only: the CPU reads
+// M and the routing on the host. kOffsets and the following are the forms of lathe/grouped.h; kSum* sum the slots of a
+// token into rows of that dtype. The M bucket of grouped classes is that of the mean rows per group.
+enum class Rows : int8_t {
+  kPlain = 0,
+  kDeviceM = 1,  // M is in device memory
+  kOffsets = 2,
+  kRowIds = 3,
+  kCounts = 4,
+  kIndexed = 5,
+  kSumF32 = 6,
+  kSumF16 = 7,
+  kSumBF16 = 8
+};
+constexpr bool is_grouped(Rows rows) { return rows >= Rows::kOffsets; }
+// Whether a list, made from the routing, says which rows a group has. Otherwise they follow each other.
+constexpr bool lists_rows(Rows rows) {
+  return is_grouped(rows) && rows != Rows::kOffsets && rows != Rows::kCounts;
+}
+constexpr DType sum_of(Rows rows) {  // kNone: slots are not summed
+  return rows == Rows::kSumF32    ? DType::kF32
+         : rows == Rows::kSumF16  ? DType::kF16
+         : rows == Rows::kSumBF16 ? DType::kBF16
+                                  : DType::kNone;
+}
+absl::string_view name_of(Rows rows);
+
 // What a kernel computes, without how it computes it. Plain data without padding, because the dispatch path
 // compares and hashes it as bytes.
 struct ProblemClass {
@@ -57,7 +84,8 @@ struct ProblemClass {
   Combine combine = Combine::kAdd;  // what happens to the residual
   Determinism determinism = Determinism::kFast;
   Alignment alignment = Alignment::kElement;
-  int16_t wants_values = 0;  // argmax, matmul_argmax
+  int8_t wants_values = 0;   // argmax, matmul_argmax
+  Rows rows = Rows::kPlain;  // matmul
   int16_t packed_b = 0;      // matmul: PackedLayout of B (core/packed.h); 0: not packed
   // kTf32: f32 operands may be rounded to tf32. kInt8: A may be rounded to int8 with one scale per block; B
   // is in a block format. kBf16: A (f32) may be rounded to bf16, the dtype of B. Must be kStrict for all

@@ -28,7 +28,7 @@ struct lathe_device {
   }
 
   lathe::RequestContext request_context() const {
-    return {name, is_cpu, context.misses.policy(), dependent_launch};
+    return {name, is_cpu, context.misses.policy(), dependent_launch, /*is_described=*/driver == nullptr};
   }
 
   const uint64_t serial;  // unique in the process, also among closed devices

@@ -9,6 +9,7 @@
 #include "dispatch/divide_groups.h"
 #include "dispatch/empty_product.h"
 #include "dispatch/externals.h"
+#include "dispatch/grouped_gpu.h"
 #include "dispatch/number_rows.h"
 #include "dispatch/routing.h"
 
@@ -328,7 +329,8 @@ absl::Status run_grouped_matmul(lathe_device& device, void* stream, const lathe_
   LATHE_RETURN_IF_ERROR(read_grouped_matmul(desc, Purpose::kRun, device.request_context(), stream, &request));
   LATHE_RETURN_IF_ERROR(check_runnable(device));
   if (request.nothing_to_do) return absl::OkStatus();
-  const absl::Status status = run(device, request);
+  const absl::Status status =
+      device.is_cpu ? run(device, request) : run_grouped_on_gpu(device, stream, request);
   if (__builtin_expect(status.ok(), 1)) return status;
   return in_request(describe(request), device.name, status);
 }

@@ -65,6 +65,7 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
   }
   if (c.wants_values != planned.wants_values)
     return other_class("values", c.wants_values, planned.wants_values);
+  if (c.rows != planned.rows) return other_class("m_device (rows)", name_of(c.rows), name_of(planned.rows));
   if (c.n != planned.n) return other_class("n", c.n, planned.n);
   if (c.k != planned.k) return other_class("k", c.k, planned.k);
   if (c.m_lo != planned.m_lo || c.m_hi != planned.m_hi) {

@@ -45,8 +45,8 @@ struct Kind<lathe_matmul_desc> {
            static_cast<uint64_t>(d.k) * 0x165667b19e3779f9u;
   }
   static bool leads_to_others(const Desc& d) {
-    return d.next != nullptr || d.a.scale != nullptr || d.b.scale != nullptr || d.a.zero_point != nullptr ||
-           d.b.zero_point != nullptr;
+    return d.next != nullptr || d.m_device != nullptr || d.a.scale != nullptr || d.b.scale != nullptr ||
+           d.a.zero_point != nullptr || d.b.zero_point != nullptr;
   }
   static std::array<const void*, 6> pointers(const Desc& d) {
     return {d.a.data, d.b.data, d.c.data, d.d.data, d.epilogue.bias, d.epilogue.residual.data};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,9 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Back
   if (multiplies(c.op) && (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo))
     return absl::InvalidArgumentError(
         absl::StrCat("n ", c.n, " k ", c.k, " m [", c.m_lo, ",", c.m_hi, "] is an empty product"));
+  if (c.rows != Rows::kPlain && policy.split_k > 1)
+    return absl::UnimplementedError(absl::StrCat("split_k ", policy.split_k, ": rows ", name_of(c.rows),
+                                                 " are known only on the device, so K is not split"));
   const ClassDefect defect = find_defect(c, devices_of(backend));
   if (defect.ok()) return absl::OkStatus();
   return absl::UnimplementedError(
@@ -63,15 +67,57 @@ void reject_beyond_grid(const ProblemClass& c, std::vector<RankedPlan>* table) {
   }
 }
 
+// The part of a GPU that one group of a grouped product gets, if several groups of the mean size run at the same time.
+// Part of shared memory is left for the rows of a tile (GroupRows).
+DeviceFacts share_of_group(DeviceFacts facts) {
+  constexpr double kGroups = 8, kListBytes = 8 << 10;
+  for (const char* divided :
+       {"compute_units", "memory_bytes_per_second", "l2_bytes", "flops_f32", "flops_matrix_f16"})
+    if (const auto fact = facts.facts.find(divided); fact != facts.facts.end()) fact->second.value /= kGroups;
+  if (const auto fact = facts.facts.find("shared_memory_bytes"); fact != facts.facts.end())
+    fact->second.value = std::max(fact->second.value - kListBytes, 1.0);
+  return facts;
+}
+
+// Why a family does not serve classes whose rows are not plain; "" if it does.
+std::string rows_refusal(const KernelFamily& family) {
+  if (family.backend == Backend::kSpirv) return "modules for SPIR-V have no step that reads the routing";
+  if (family.kernels & set_of(KernelKind::kWgmma))
+    return "TMA copies and stores whole boxes, which would cross the ends of groups";
+  if (family.kernels & set_of(KernelKind::kUkernel))
+    return "ukernels read whole tiles of rows that follow each other";
+  if (family.kernels & set_of(KernelKind::kExternal))
+    return "external libraries do not read the rows on the device";
+  return "";
+}
+
 // `fastest`: see CandidateContext.
+void enumerate_family(const KernelFamily& family, const CandidateContext& context,
+                      std::vector<RankedPlan>* table) {
+  if (context.problem.rows == Rows::kPlain) return family.enumerate(context, table);
+  if (const std::string why = rows_refusal(family); why.empty()) {
+    family.enumerate(context, table);
+  } else {
+    RankedPlan refused;
+    for (const KernelRow& kernel : kKernels)
+      if (family.kernels & set_of(kernel.kind)) refused.plan.config.kernel = kernel.kind;
+    refused.rejection = absl::StrCat("rows ", name_of(context.problem.rows), ": ", why);
+    table->push_back(std::move(refused));
+  }
+}
+
 std::vector<RankedPlan> enumerate(const ProblemClass& c, const DeviceFacts& facts, const OraclePolicy& policy,
                                   double* fastest) {
+  std::optional<DeviceFacts> share;
+  if (is_grouped(c.rows)) share = share_of_group(facts);
+  // The parts of a split could end in different workgroups' tiles, so K is not split.
+  const int32_t split_k = c.rows == Rows::kPlain ? policy.split_k : 1;
   const CandidateContext context{
-      c, facts, policy.workers, policy.split_k, &policy.external, policy.user_ukernels, fastest};
+      c, share ? *share : facts, policy.workers, split_k, &policy.external, policy.user_ukernels, fastest};
   std::vector<RankedPlan> table;
   table.reserve(fastest != nullptr ? 32 : 1024);
   for (const KernelFamily& family : families_of(c.op))
-    if (family.backend == facts.target.backend) family.enumerate(context, &table);
+    if (family.backend == facts.target.backend) enumerate_family(family, context, &table);
   if (facts.target.backend != Backend::kCpu) reject_beyond_grid(c, &table);
   return table;
 }

@@ -32,6 +32,7 @@ struct RequestContext {
   bool is_cpu = true;                           // true: the stream must be NULL
   MissPolicy miss_policy = MissPolicy::kBlock;  // the context's
   bool dependent_launch = false;                // the device supports it
+  bool is_described = false;  // the device has facts but no driver: pointers are not followed
 
   Devices devices() const { return is_cpu ? Devices::kCpu : Devices::kGpus; }
 };

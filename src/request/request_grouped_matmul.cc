@@ -1,5 +1,6 @@
 #include "request/request_grouped_matmul.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -223,6 +224,58 @@ absl::Status check_overlap(const lathe_grouped_matmul_desc& d, const GroupedRequ
   return absl::OkStatus();
 }
 
+Rows rows_of(const lathe_grouped_matmul_desc& d) {
+  if (d.router_weights != nullptr) {
+    const DType sum = to_dtype(d.d.dtype);
+    return sum == DType::kF32 ? Rows::kSumF32 : sum == DType::kF16 ? Rows::kSumF16 : Rows::kSumBF16;
+  }
+  switch (d.grouping) {
+    case LATHE_GROUPING_OFFSETS: return Rows::kOffsets;
+    case LATHE_GROUPING_ROW_IDS: return Rows::kRowIds;
+    case LATHE_GROUPING_COUNTS: return Rows::kCounts;
+    default: return Rows::kIndexed;
+  }
+}
+
+// Sets the Rows of the products. The rows of u are never summed.
+void set_rows(const lathe_grouped_matmul_desc& d, GroupedRequest* r) {
+  const Rows rows = rows_of(d);
+  r->product.request.key.problem.rows = rows;
+  if (r->up) r->up->request.key.problem.rows = sum_of(rows) == DType::kNone ? rows : Rows::kIndexed;
+}
+
+// On a GPU all groups are one launch, so a product has one class: for the mean rows of a group, and the alignment of all
+// rows.
+void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Region& of_d,
+                   GroupedRequest* r) {
+  const Request& product = r->product.request;
+  const ProblemClass& c = product.key.problem;
+  Region b = line_at(d.b.data, 0);
+  b.pitch = product.args.ldb * static_cast<int64_t>(size_of(c.b));
+  b.stride = r->b_stride;
+  b.count = r->groups;
+  OperandAlignment alignment(/*with_pointers=*/true);
+  align_product(product, a, b, &alignment);
+  alignment.add(of_d, to_dtype(d.d.dtype));
+  if (r->up) alignment.add_distance(r->up->b_offset);
+  if (c.bias != DType::kNone) alignment.add(line_at(d.epilogue.bias, 0), c.bias);
+  const Bucket bucket = m_bucket(ceil_div(r->slots, std::max<int64_t>(r->groups, 1)));
+  for (Request* request : {&r->product.request, r->up ? &r->up->request : nullptr}) {
+    if (request == nullptr) continue;
+    ProblemClass& problem = request->key.problem;
+    problem.m_lo = bucket.lo;
+    problem.m_hi = bucket.hi;
+    problem = with_alignment(problem, alignment.largest(), /*is_cpu=*/false);
+    request->dims = {r->slots, problem.n, problem.k, r->groups};
+  }
+}
+
+absl::Status check_gpu(const lathe_grouped_matmul_desc& d) {
+  if (d.gate_layout == LATHE_GATE_INTERLEAVED && d.epilogue.bias != nullptr)
+    return absl::UnimplementedError("gate_layout INTERLEAVED with a bias: only the CPU has kernels for it");
+  return absl::OkStatus();
+}
+
 // The arguments of every group.
 void finish_arguments(const lathe_grouped_matmul_desc& d, Request* product) {
   ArgumentBlock& args = product->args;
@@ -238,13 +291,13 @@ void finish_arguments(const lathe_grouped_matmul_desc& d, Request* product) {
 absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const RequestContext& context,
                   void* stream, GroupedRequest* out) {
   LATHE_RETURN_IF_ERROR(check_header(d));
-  if (!context.is_cpu) return absl::UnimplementedError("only the CPU has kernels for grouped products");
   LATHE_RETURN_IF_ERROR(check_sizes(d));
   LATHE_RETURN_IF_ERROR(check_gate(d));
   Request& product = out->product.request;
   LATHE_RETURN_IF_ERROR(read_member(d, purpose, context, &product));
   const ProblemClass& c = product.key.problem;
   const int64_t b_elements = product.args.stride_b;
+  if (!context.is_cpu) LATHE_RETURN_IF_ERROR(check_gpu(d));
   if (d.gate != LATHE_GATE_NONE)
     split_gate(d, d.router_weights != nullptr ? DType::kF32 : to_dtype(d.d.dtype), out);
   out->n = d.n;
@@ -263,9 +316,11 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   Region a, of_d;
   LATHE_RETURN_IF_ERROR(place(kOperandA, d.a, matrices_of(d, d.k, false), d.grouping, &out->a, &a));
   LATHE_RETURN_IF_ERROR(place_d(d, out, &of_d));
+  // A manifest is for any device; CPUs drop the Rows.
+  if (!context.is_cpu || purpose == Purpose::kWarm) set_rows(d, out);
   if (purpose != Purpose::kRun) return absl::OkStatus();
 
-  if (stream != nullptr) return invalid("the stream is not NULL; the CPU has no streams");
+  if (context.is_cpu && stream != nullptr) return invalid("the stream is not NULL; the CPU has no streams");
   if (out->nothing_to_do) return absl::OkStatus();
   LATHE_RETURN_IF_ERROR(check_pointers(d, *out));
   const auto block_bytes = static_cast<int64_t>(size_of(c.b));
@@ -282,10 +337,12 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   out->d_data = static_cast<char*>(d.d.data);
   finish_arguments(d, &product);
   if (out->up) finish_arguments(d, &out->up->request);
+  if (!context.is_cpu) plan_for_mean(d, a, of_d, out);
   return absl::OkStatus();
 }
 
-std::string describe(const ProblemClass& c, int64_t m, int64_t n, int64_t k, int64_t groups, int64_t used) {
+std::string describe(ProblemClass c, int64_t m, int64_t n, int64_t k, int64_t groups, int64_t used) {
+  c.rows = Rows::kPlain;  // the text has its own words for them
   std::string text = absl::StrCat("grouped_", describe(c, Dims{m, n, k, 1}));
   const std::string batch = " batch=1";
   return text.replace(text.find(batch), batch.size(),

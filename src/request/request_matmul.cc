@@ -26,7 +26,7 @@ bool headers_plain(const lathe_matmul_desc& d) {
   const bool epilogue_plain =
       ((e.struct_size ^ sizeof(lathe_epilogue)) | reinterpret_cast<uintptr_t>(e.next) |
        reinterpret_cast<uintptr_t>(e.alpha_device) | reinterpret_cast<uintptr_t>(e.beta_device) |
-       reinterpret_cast<uintptr_t>(d.m_device) | e.reserved) == 0;
+       e.reserved) == 0;
   return epilogue_plain && plain_factor(d.a) && plain_or_packed_factor(d.b) && plain(d.c) && plain(d.d) &&
          plain(e.residual);
 }
@@ -36,7 +36,6 @@ bool headers_plain(const lathe_matmul_desc& d) {
   if (!plain_or_packed_factor(d.b)) return explain_operand("b", d.b);
   if (!plain(d.c)) return explain_operand("c", d.c);
   if (!plain(d.d)) return explain_operand("d", d.d);
-  if (d.m_device != nullptr) return absl::UnimplementedError("m_device is reserved and must be NULL");
   const lathe_epilogue& e = d.epilogue;
   if (e.struct_size != sizeof(lathe_epilogue)) {
     return invalid(absl::StrCat("epilogue: struct_size ", e.struct_size, " is not ", sizeof(lathe_epilogue)));
@@ -310,6 +309,7 @@ bool is_d(const Region& r, DType dtype, const Region& d, DType d_dtype) {
   args->d = d.d.data;
   args->bias = const_cast<void*>(d.epilogue.bias);
   args->residual = d.epilogue.residual.data;
+  args->values = const_cast<int32_t*>(d.m_device);
   args->m = static_cast<int32_t>(dims.m);
   args->n = static_cast<int32_t>(dims.n);
   args->k = static_cast<int32_t>(dims.k);
@@ -386,7 +386,25 @@ absl::Status try_quantisation(const lathe_matmul_desc& d, Purpose purpose, Devic
 }
 
 bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& context, void* stream,
+          Request* out, absl::Status* why);
+
+// The CPU reads M when it is called, so the request is one with that M.
+[[gnu::cold]] bool read_known_m(const lathe_matmul_desc& d, const RequestContext& context, void* stream,
+                                Request* out, absl::Status* why) {
+  const int32_t m = *d.m_device;
+  if (m < 0 || m > d.m)
+    return refuse(why, invalid(absl::StrCat("m_device holds ", m, ", which is not in [0, m ", d.m, "]")));
+  lathe_matmul_desc known = d;
+  known.m = m;
+  known.m_device = nullptr;
+  return read(known, Purpose::kRun, context, stream, out, why);
+}
+
+bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& context, void* stream,
           Request* out, absl::Status* why) {
+  if (__builtin_expect(d.m_device != nullptr, 0) && context.is_cpu && !context.is_described &&
+      purpose == Purpose::kRun)
+    return read_known_m(d, context, stream, out, why);
   if (!headers_plain(d)) return refuse(why, explain_headers(d));
   if (d.next != nullptr && !read_chain(d.next, out, why)) return false;
   if (!read_policy(d.miss_policy, context, out, why)) return false;
@@ -395,6 +413,9 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (__builtin_expect(is_quantised(d), 0) && !read_quantisation(d, purpose, context.devices(), out, why))
     return false;
   if (!read_dims(d, purpose, out, why)) return false;
+  // A manifest is for any device; CPUs drop the Rows.
+  if (d.m_device != nullptr && (!context.is_cpu || purpose == Purpose::kWarm))
+    out->key.problem.rows = Rows::kDeviceM;
   Regions regions;
   if (!place_operands(d, out, &regions, why)) return false;
   if (!context.is_cpu) {
@@ -417,6 +438,8 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (!check_pointers(d, *out, why)) return false;
   if (!check_overlap(out->key.problem, regions, why)) return false;
   if (__builtin_expect(is_quantised(d), 0) && !check_quantisation(*out, regions.d, why)) return false;
+  if (d.m_device != nullptr && !known_disjoint(regions.d, line_at(d.m_device, sizeof *d.m_device)))
+    return refuse(why, overlaps("m_device", false));
   fill_arguments(d, *out, &out->args);
   return true;
 }

@@ -234,6 +234,8 @@ size_t winner_of(const std::vector<std::vector<double>>& seconds) {
 absl::StatusOr<PlanRecord> measure_class(lathe_device& device, const TuneClass& tuned,
                                          const TuneOptions& options, const std::function<bool()>& goes_on) {
   const DispatchKey key = {tuned.problem, 0, 0};
+  if (tuned.problem.rows != Rows::kPlain)
+    return absl::UnimplementedError("tuning: rows that are known only on the device cannot be measured");
   if (tuned.problem.determinism == Determinism::kBatchInvariant)
     return absl::UnimplementedError(
         "batch_invariant has one numeric recipe for all buckets of M, so a class of one bucket cannot be "
@@ -317,7 +319,9 @@ absl::Status tune(lathe_device& device, const std::vector<WarmClass>& classes, c
       tuned.dims.m = std::max(tuned.problem.m_lo, std::min(tuned.dims.m, warm.m_max));
     if (warm.key.split_k != 0 || warm.key.candidate != 0)
       return absl::InvalidArgumentError("its candidate is forced, so tuning has nothing to choose");
-    if (dims == nullptr && tuned.problem.determinism == Determinism::kBatchInvariant) {
+    const bool measurable =
+        tuned.problem.determinism != Determinism::kBatchInvariant && tuned.problem.rows == Rows::kPlain;
+    if (dims == nullptr && !measurable) {
       ++refused;
       return absl::OkStatus();
     }

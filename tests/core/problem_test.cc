@@ -106,6 +106,39 @@ TEST(ProblemClassTest, RoundTripsThroughJson) {
   }
 }
 
+// Keys and manifests of plain classes have no such field.
+TEST(ProblemClassTest, NamesRowsOnlyIfTheyAreNotPlain) {
+  EXPECT_FALSE(to_json(linear()).contains("rows"));
+  std::set<std::string> names;
+  for (int i = static_cast<int>(Rows::kDeviceM); i <= static_cast<int>(Rows::kSumBF16); ++i) {
+    ProblemClass c = linear();
+    c.rows = static_cast<Rows>(i);
+    const Json json = to_json(c);
+    EXPECT_TRUE(names.insert(json.at("rows")).second);
+    const auto back = problem_class_from_json(json);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, c);
+    EXPECT_THAT(describe(c, {17, 4096, 33, 5}), testing::HasSubstr("rows=" + std::string(name_of(c.rows))));
+  }
+  for (const Json& bad : {Json("plain"), Json("rows"), Json(3), Json()}) {
+    Json json = to_json(linear());
+    json["rows"] = bad;
+    EXPECT_FALSE(problem_class_from_json(json).ok()) << bad.dump();
+  }
+}
+
+TEST(ProblemClassTest, SaysWhichRowsAreListedAndSummed) {
+  std::string listed, summed;
+  for (int i = 0; i <= static_cast<int>(Rows::kSumBF16); ++i) {
+    const auto rows = static_cast<Rows>(i);
+    EXPECT_EQ(is_grouped(rows), rows != Rows::kPlain && rows != Rows::kDeviceM);
+    if (lists_rows(rows)) listed += std::string(name_of(rows)) + " ";
+    if (sum_of(rows) != DType::kNone) summed += std::string(name_of(sum_of(rows))) + " ";
+  }
+  EXPECT_EQ(listed, "row_ids indexed sum_f32 sum_f16 sum_bf16 ");
+  EXPECT_EQ(summed, "f32 f16 bf16 ");
+}
+
 // A changed leaf must be refused or give another class. No leaf may be ignored.
 TEST(ProblemClassTest, ReadsEveryJsonLeaf) {
   for (const ProblemClass& c : {linear(), vocabulary()}) {

@@ -293,13 +293,16 @@ std::vector<SweepPlan> plans_to_compile() {
   return wanted(std::move(plans));
 }
 
-// Reads the kernels of the plan's steps from the code object and appends what is wrong.
+// Reads the kernels of the plan's steps from the code object, the product's first, and appends what is wrong.
 std::vector<Compiled> read_back(const SweepPlan& plan, const Artifact& artifact,
                                 std::vector<std::string>* wrong) {
   std::vector<Compiled> kernels;
   const KernelTable notes = read_hsaco(artifact.code);
   std::map<std::string, AmdCode> listing = disassemble(artifact.code);
-  for (const Step& step : artifact.recipe.steps) {
+  std::vector<Step> steps = artifact.recipe.steps;
+  if (is_grouped(plan.problem.rows))
+    std::rotate(steps.begin(), steps.begin() + 1, steps.end());  // the schedule
+  for (const Step& step : steps) {
     const auto found = notes.find(step.symbol);
     if (found == notes.end() || listing[step.symbol].empty()) {
       wrong->push_back(step.symbol + " is not in the code object");

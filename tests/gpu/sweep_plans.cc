@@ -114,6 +114,28 @@ std::vector<ProblemClass> further_classes() {
   return classes;
 }
 
+// Experts of a mixture in every grouping, with the epilogues of the gate's two products, and M in device memory.
+std::vector<ProblemClass> rows_classes() {
+  std::vector<ProblemClass> classes;
+  for (const Shape& shape :
+       {Shape{"qwen", 768, 2048}, Shape{"mixtral", 14336, 4096}, Shape{"ragged", 2881, 333}})
+    for (int64_t m : {1, 3, 16, 40, 2048})
+      for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kF8E4M3})
+        for (Rows rows : {Rows::kDeviceM, Rows::kOffsets, Rows::kRowIds, Rows::kCounts, Rows::kSumBF16})
+          for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
+            const bool sums = rows == Rows::kSumBF16;
+            ProblemClass c = matmul_class(t, t == DType::kI8 || sums ? DType::kF32 : DType::kBF16, shape.n,
+                                          shape.k, m_bucket(m));
+            c.trans_b = m != 16;
+            c.rows = rows;
+            if (rows == Rows::kRowIds) c.residual = DType::kF32, c.combine = Combine::kMultiply;
+            if (rows == Rows::kRowIds) c.activation = Activation::kSilu;
+            if (rows == Rows::kCounts) c.bias = DType::kBF16;
+            classes.push_back(with_alignment(c, alignment, /*is_cpu=*/false));
+          }
+  return classes;
+}
+
 std::vector<ProblemClass> argmax_classes() {
   std::vector<ProblemClass> classes;
   for (const Bucket& row : row_buckets())
@@ -181,7 +203,10 @@ void for_each_device(Backend backend, Visit visit) {
 }  // namespace
 
 std::string SweepPlan::family() const {
-  if (problem.op == Op::kMatmul) return std::string(name_of(config.kernel));
+  const char* rows = is_grouped(problem.rows)         ? "grouped "
+                     : problem.rows == Rows::kDeviceM ? "device_m "
+                                                      : "";
+  if (problem.op == Op::kMatmul) return absl::StrCat(rows, name_of(config.kernel));
   return absl::StrCat(name_of(problem.op), " ", name_of(config.kernel));
 }
 std::string SweepPlan::describe() const {
@@ -206,7 +231,7 @@ std::vector<SweepPlan> chosen_plans(Backend backend, bool whole) {
   Collector collector;
   for_each_device(backend, [&](const DeviceFacts& facts) {
     for (const auto& classes : {layer_classes(whole), formed_classes(), epilogue_classes(), further_classes(),
-                                argmax_classes(), matmul_argmax_classes()})
+                                rows_classes(), argmax_classes(), matmul_argmax_classes()})
       for (const ProblemClass& c : classes) collector.add(facts, c, /*every_legal=*/false);
   });
   return collector.plans;

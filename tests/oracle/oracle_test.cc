@@ -311,6 +311,48 @@ TEST(Oracle, ListsReasonsIfNoPlanIsLegal) {
   }
 }
 
+// Every GPU has a plan for each grouping, without splits, and says why the other families do not serve it.
+TEST(Oracle, PlansGroupedProductsOnEveryGpu) {
+  for (const DeviceFacts& facts : shipped_facts()) {
+    if (facts.target.backend != Backend::kCuda && facts.target.backend != Backend::kRocm) continue;
+    for (int i = static_cast<int>(Rows::kDeviceM); i <= static_cast<int>(Rows::kSumBF16); ++i)
+      for (int64_t m : {1, 5, 40, 2048})
+        for (DType t : {DType::kF32, DType::kBF16}) {
+          ProblemClass c = matmul_class(t, t, 768, 2048, m_bucket(m));
+          c.trans_b = 1;
+          c.alignment = Alignment::k16;
+          c.rows = static_cast<Rows>(i);
+          const auto answer = rank_plans(c, facts, {1, 0});
+          ASSERT_TRUE(answer.ok()) << facts.name << ": " << answer.status();
+          expect_well_formed(*answer);
+          for (const RankedPlan& r : answer->ranked) {
+            const KernelKind kernel = r.plan.config.kernel;
+            const bool serves = kernel == KernelKind::kSimt || kernel == KernelKind::kMma ||
+                                kernel == KernelKind::kMma32 || kernel == KernelKind::kSkinny;
+            if (!serves) EXPECT_THAT(r.rejection, HasSubstr("rows ")) << name_of(kernel);
+            if (r.rejection.empty()) EXPECT_EQ(r.plan.config.split, kNoSplit) << name_of(kernel);
+          }
+          EXPECT_EQ(rank_plans(c, facts, {1, 4}).status().code(), absl::StatusCode::kUnimplemented);
+        }
+  }
+}
+
+// With one row per group in the mean, tiles have room for two, so that most groups read their weights once.
+TEST(Oracle, LeavesRoomForGroupsAboveTheMean) {
+  const DeviceFacts& facts = shipped_facts("sm_90a");
+  for (const auto& [m, rows] : {std::pair{1, 2}, {2, 4}, {8, 16}, {12, 16}}) {
+    ProblemClass c = matmul_class(DType::kBF16, DType::kBF16, 768, 2048, m_bucket(m));
+    c.trans_b = 1;
+    c.alignment = Alignment::k16;
+    c.rows = Rows::kIndexed;
+    const auto answer = rank_plans(c, facts, {1, 0});
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    for (const RankedPlan& r : answer->ranked)
+      if (r.plan.config.kernel == KernelKind::kSkinny && r.rejection.empty())
+        EXPECT_EQ(r.plan.config.tile_m, rows) << m;
+  }
+}
+
 TEST(Oracle, RejectsInvalidProblems) {
   const DeviceFacts& f = shipped_facts("x86-64-avx512bf16");
   const ProblemClass good = matmul_class(DType::kF32, DType::kF32, 16, 16, {1, 1});

@@ -157,16 +157,83 @@ TEST(GroupedRequest, RefusalsNameTheCause) {
   }
 }
 
-TEST(GroupedRequest, RefusesGpusAndTuning) {
+TEST(GroupedRequest, RefusesTuning) {
   Grouped g;
   GroupedRequest r;
-  EXPECT_EQ(g.read(&r, Purpose::kRun, /*is_cpu=*/false).code(), kUnsupported);
   lathe_tuning tuning = LATHE_TUNING_INIT;
   tuning.candidate = 2;
   g.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
   const absl::Status status = g.read(&r);
   EXPECT_EQ(status.code(), kUnsupported);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("lathe_tuning"));
+}
+
+// ---- GPUs
+
+GroupedRequest read_on_gpu(const Grouped& g) {
+  GroupedRequest r;
+  const absl::Status status = g.read(&r, Purpose::kRun, /*is_cpu=*/false);
+  EXPECT_TRUE(status.ok()) << status;
+  return r;
+}
+
+TEST(GroupedRequestOnGpu, HasOneClassForTheMeanOfTheGroups) {
+  Grouped g;
+  const ProblemClass c = read_on_gpu(g).product.request.key.problem;  // 8 slots, 3 groups
+  EXPECT_EQ(c.rows, Rows::kIndexed);
+  EXPECT_EQ(c.m_lo, 3);
+  EXPECT_EQ(c.m_hi, 3);
+  g.desc.groups = 10;
+  EXPECT_EQ(read_on_gpu(g).product.request.key.problem.m_hi, 1);
+  g.desc.groups = 1;
+  g.desc.m = 20;
+  EXPECT_EQ(read_on_gpu(g).product.request.key.problem.m_hi, 64);
+  EXPECT_EQ(read_on_gpu(g).product.request.dims.m, 40);
+  EXPECT_EQ(read_on_gpu(g).product.request.dims.batch, 1);
+}
+
+TEST(GroupedRequestOnGpu, NamesItsRows) {
+  Grouped g;
+  g.desc.router_weights = g.weights;
+  g.desc.d.leading_dimension = 6;
+  for (const auto& [dtype, rows] : {std::pair{LATHE_F32, Rows::kSumF32}, {LATHE_BF16, Rows::kSumBF16}}) {
+    g.desc.d.dtype = dtype;
+    const GroupedRequest r = read_on_gpu(g);
+    EXPECT_EQ(r.product.request.key.problem.rows, rows);
+    EXPECT_EQ(r.product.request.key.problem.d, DType::kF32);
+  }
+  g.desc.gate = LATHE_GATE_SILU;
+  EXPECT_EQ(read_on_gpu(g).up->request.key.problem.rows, Rows::kIndexed);
+}
+
+TEST(GroupedRequestOnGpu, AlignsEveryRowOfEveryGroup) {
+  const auto alignment = [](const auto& change) {
+    Grouped g;
+    g.desc.n = 8, g.desc.b.batch_stride = 8 * 8;
+    g.desc.d.leading_dimension = 2 * 8, g.desc.d.batch_stride = 8;
+    change(&g.desc);
+    return read_on_gpu(g).product.request.key.problem.alignment;
+  };
+  EXPECT_EQ(alignment([](auto*) {}), Alignment::k16);
+  EXPECT_EQ(alignment([](auto* d) { d->b.batch_stride += 1; }), Alignment::kElement);
+  EXPECT_EQ(alignment([](auto* d) { d->a.leading_dimension = 9; }), Alignment::kElement);
+  EXPECT_EQ(alignment([](auto* d) { d->a.batch_stride = 9, d->a.leading_dimension = 20; }), Alignment::kElement);
+  EXPECT_EQ(alignment([](auto* d) { d->d.batch_stride = 9, d->d.leading_dimension = 20; }), Alignment::kElement);
+  // The columns of u begin in the middle of a row of 16 bytes.
+  EXPECT_EQ(alignment([](auto* d) { d->gate = LATHE_GATE_SILU, d->b.layout = LATHE_ROW_MAJOR, d->n = 4; }),
+            Alignment::kElement);
+}
+
+TEST(GroupedRequestOnGpu, HasNoInterleavedBias) {
+  Grouped g;
+  g.desc.gate = LATHE_GATE_SILU;
+  g.desc.gate_layout = LATHE_GATE_INTERLEAVED;
+  g.desc.d.leading_dimension = 2 * 3, g.desc.d.batch_stride = 3;
+  EXPECT_EQ(read_on_gpu(g).product.request.args.ldb, 16);
+  g.desc.epilogue.bias = g.bias;
+  g.desc.epilogue.bias_dtype = LATHE_F32;
+  GroupedRequest r;
+  EXPECT_EQ(g.read(&r, Purpose::kRun, /*is_cpu=*/false).code(), kUnsupported);
 }
 
 }  // namespace

@@ -48,7 +48,6 @@ constexpr auto kUnsupported = absl::StatusCode::kUnimplemented;
 
 const lathe_scale kScale = LATHE_SCALE_INIT;
 const float kOne = 1.0f;
-const int32_t kSeven = 7;
 const lathe_chain kUnknown = {sizeof(lathe_chain), nullptr, 99, 0};
 const lathe_chain kTiny = {8, nullptr, LATHE_CHAIN_TUNING, 0};
 
@@ -109,7 +108,6 @@ std::vector<BadCase> bad_cases() {
       {"residual scale", [](D* d) { d->epilogue.residual.scale = &kScale; }, kUnsupported, "residual: scale"},
       {"alpha device", [](D* d) { d->epilogue.alpha_device = &kOne; }, kUnsupported, "alpha_device"},
       {"beta device", [](D* d) { d->epilogue.beta_device = &kOne; }, kUnsupported, "beta_device"},
-      {"m device", [](D* d) { d->m_device = &kSeven; }, kUnsupported, "m_device"},
       {"a dtype none", [](D* d) { d->a.dtype = LATHE_DTYPE_NONE; }, kInvalid, "a: dtype is not set"},
       {"a dtype 77", [](D* d) { d->a.dtype = static_cast<lathe_dtype>(77); }, kInvalid, "a: dtype 77"},
       {"a i64", [](D* d) { d->a.dtype = LATHE_I64; }, kUnsupported, "a: dtype i64"},

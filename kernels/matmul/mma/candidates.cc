@@ -191,7 +191,8 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
 
 // Rejects tiles for which ptxas 13.0 spills registers. 8-bit floats that are widened to f16: more than 64 x
 // 32 accumulators in a warp, fewer if stages are deep or elements pass through registers. 16-bit operands
-// along M and N that both pass through registers: more than 8 words per thread.
+// along M and N that both pass through registers: more than 8 words per thread. If the number of rows is known only
+// on the device: bytes of B along N that pass through registers, and more than 32 words per thread.
 std::string spill_refusal(const CandidateContext& context, const Row& r, const MmaShape& shape) {
   const ProblemClass& c = context.problem;
   const bool staged = !shape.copies_chunks();
@@ -203,6 +204,15 @@ std::string spill_refusal(const CandidateContext& context, const Row& r, const M
     if (sums > most)
       return absl::StrCat("a warp with ", sums, " accumulators would spill registers for ", name_of(c.a),
                           " on ", context.facts.target.arch, "; the limit is ", most);
+  }
+  if (c.rows != Rows::kPlain && staged) {
+    const int64_t words = (r.tile_m + r.tile_n) * r.depth / 4 / shape.threads();
+    if (words > 32)
+      return absl::StrCat("rows ", std::string(name_of(c.rows)), ": copying ", words,
+                          " words per thread would spill registers; the limit is 32");
+    if (shape.element_bytes == 1 && !shape.b_k_contiguous)
+      return absl::StrCat("rows ", std::string(name_of(c.rows)), ": transposing ", name_of(c.a),
+                          " in registers would spill");
   }
   if (staged && shape.element_bytes == 2 && !shape.a_k_contiguous && !shape.b_k_contiguous) {
     const int64_t words = std::min(r.tile_m, r.tile_n) * r.depth / 4 / shape.threads();

@@ -237,7 +237,7 @@ MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
 GridPosition place_of(Emit& e, const GpuKernel& kernel, const GpuStep& step) {
   GridPosition block = step.block(e);
   const int64_t raster = kernel.config().raster();
-  if (raster == 0) return block;
+  if (raster == 0 || step.is_grouped()) return block;
   GridPosition tiles = step.tiles(e);
   Value rows = e.to_i32(tiles.x), columns = e.to_i32(tiles.y);
   Value order = e.add(e.mul(e.to_i32(block.y), rows), e.to_i32(block.x));

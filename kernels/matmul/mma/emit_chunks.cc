@@ -24,7 +24,7 @@ class ChunkCopies : public MmaCopies {
     first_ = e.mul(e.to_index(chunk), x.chunk_elements());
     for (int64_t i = 0; i < count; ++i) {
       Value at = e.add(row, i * row_step);
-      Value source = e.mul(e.min(e.to_index(at), last), x.view.row_stride);
+      Value source = row_at(e, x.view, e.min(e.to_index(at), last));
       sources_.push_back(e.add(e.add(x.view.offset, source), first_));
       targets_.push_back(layout.at(e, at, chunk));
     }

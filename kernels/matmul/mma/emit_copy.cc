@@ -29,7 +29,12 @@ class AsyncCopies : public MmaCopies {
     row_ = e.div(thread, e.i32(chunks));
     if (row_step_ > layout.rows) exists_ = e.less(row_, e.i32(layout.rows));
     first_ = e.mul(e.to_index(chunk), x.chunk_elements());
-    source_ = e.add(e.add(x.view.offset, first_), e.mul(e.to_index(row_), x.view.row_stride));
+    source_ = e.add(x.view.offset, first_);
+    if (x.lists_rows())
+      for (int64_t i = 0; i < count_; ++i)
+        rows_.push_back(row_at(e, x.view, e.to_index(e.min(e.add(row_, i * row_step_), e.i32(x.width - 1)))));
+    else
+      source_ = e.add(source_, e.mul(e.to_index(row_), x.view.row_stride));
     if (!x.k_contiguous) width_bytes_ = present(first_, x.limit, x.whole_width, x.width);
     const int64_t places = row_step_ % SwizzledRows::kPeriod == 0 ? 1 : count_;
     for (int64_t i = 0; i < places; ++i) targets_.push_back(layout.at(e, e.add(row_, i * row_step_), chunk));
@@ -58,7 +63,7 @@ class AsyncCopies : public MmaCopies {
     const bool shared_target = targets_.size() == 1;
     Value target = shared_at(e_, shared_, e_.add(stage, targets_[shared_target ? 0 : i]),
                              x_.place + (shared_target ? i * row_step_ * x_.layout.row_bytes : 0));
-    Value at = e_.add(source, e_.mul(x_.view.row_stride, i * row_step_));
+    Value at = e_.add(source, rows_.empty() ? e_.mul(x_.view.row_stride, i * row_step_) : rows_[i]);
     copy_async(e_, target, pointer_to(e_, x_.view.memory, at), bytes);
   }
 
@@ -83,7 +88,8 @@ class AsyncCopies : public MmaCopies {
   Value exists_;       // whether the thread has rows; null: all threads have
   Value row_;          // i32: the thread's first row
   Value first_;        // index: the chunk's first element
-  Value source_;       // index: offset at K = 0
+  Value source_;       // index: offset at K = 0, of the first row unless rows are listed
+  Values rows_;        // index: offsets of listed rows
   Value width_bytes_;  // not K-contiguous: bytes of the chunk within the width
   Values targets_;     // i32: byte offsets in a stage; only one if the rows are whole swizzle periods apart
 };
@@ -113,8 +119,10 @@ class StagedCopies : public MmaCopies {
     else
       rows_ = std::max<int64_t>(x.width / threads, 1), row_step_ = threads, word_step_ = threads / inner;
     Value row = e.to_index(row_), k = e.mul(e.to_index(first_word_), word_);
-    first_ = e.add(x.view.offset, x.k_contiguous ? e.add(e.mul(row, x.view.row_stride), k)
-                                                 : e.add(row, e.mul(k, x.view.row_stride)));
+    if (!x.k_contiguous)
+      first_ = e.add(x.view.offset, e.add(row, e.mul(k, x.view.row_stride)));
+    else
+      first_ = e.add(e.add(x.view.offset, k), x.lists_rows() ? e.idx(0) : e.mul(row, x.view.row_stride));
     Value stride = e.mul(x.view.row_stride, x.element_bytes);
     element_step_ = x.k_contiguous ? nullptr : stride;
     group_step_ = e.mul(stride, x.k_contiguous ? row_step_ : word_step_ * word_);
@@ -145,7 +153,7 @@ class StagedCopies : public MmaCopies {
  private:
   void start(Value k0) {
     loaded_.clear();
-    pointer_ =
+    pointer_ = start_ =
         pointer_to(e_, x_.view.memory, e_.add(first_, x_.k_contiguous ? k0 : e_.mul(k0, x_.view.row_stride)));
     Value in_block = e_.to_i32(e_.min(e_.sub(x_.depth, k0), e_.idx(x_.block)));
     Value present = select(e_, e_.less(k0, x_.depth), in_block, e_.i32(0));
@@ -157,7 +165,12 @@ class StagedCopies : public MmaCopies {
   // then the next word of each.
   void load(int64_t i) {
     const int64_t row = x_.k_contiguous ? i : i % rows_, group = x_.k_contiguous ? i : i / rows_;
-    if (i > 0 && (x_.k_contiguous || row == 0)) pointer_ = beyond(pointer_, group_step_);
+    if (x_.lists_rows()) {
+      Value number = e_.to_index(e_.min(e_.add(row_, row * row_step_), e_.i32(x_.width - 1)));
+      pointer_ = beyond(start_, e_.mul(row_at(e_, x_.view, number), x_.element_bytes));
+    } else if (i > 0 && (x_.k_contiguous || row == 0)) {
+      pointer_ = beyond(pointer_, group_step_);
+    }
     Value left = left_;
     if (exists_ || Emit::known(x_.limit) != x_.width)
       left = select(e_, e_.less(e_.add(row_, row * row_step_), e_.to_i32(x_.limit)), left_, e_.i32(0));
@@ -201,7 +214,9 @@ class StagedCopies : public MmaCopies {
   Value first_;                           // index: offset of the first element at K = 0
   // Bytes (index) to a word's next element (null: adjacent in memory), and to the next group.
   Value element_step_, group_step_;
-  Value pointer_, left_;        // in the current block: the walking pointer; K left from first_word_ on
+  // In the current block: its start in the thread's first row (if rows are listed: before any row), the walking
+  // pointer, and K left from first_word_ on.
+  Value start_, pointer_, left_;
   SmallVector<Values> loaded_;  // i32: the pieces of each word
 };
 

@@ -54,6 +54,8 @@ struct MmaOperand {
 
   static MmaOperand of(const MmaShape& shape, const TileProgram& p, Side side);
   int64_t chunk_elements() const { return 16 / element_bytes; }
+  // Whether a list says where the operand's rows are (GroupRows).
+  bool lists_rows() const { return view.pointer && !view.dtype; }
   // For whole_blocks: the start of the block at `k0`; of the last block if `k0` lies beyond K, where any data
   // will do.
   Value existing(Emit& e, Value k0) const { return e.min(k0, e.sub(depth, e.idx(block))); }

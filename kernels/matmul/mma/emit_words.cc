@@ -86,7 +86,7 @@ class WordCopies : public MmaCopies {
     Value at;
     if (x_.k_contiguous) {
       if (!whole) k = e_.min(k, e_.sub(x_.depth, e_.idx(1)));
-      at = e_.add(e_.add(x_.view.offset, e_.mul(row, stride)), k);
+      at = e_.add(e_.add(x_.view.offset, row_at(e_, x_.view, row)), k);
     } else {
       Value first = e_.add(x_.view.offset, row);
       at = e_.add(e_.add(first, e_.mul(k0, stride)), e_.mul(in_block, stride));

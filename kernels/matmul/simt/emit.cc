@@ -113,7 +113,9 @@ class StagedOperand {
       x.row = x.row ? pick(x.row, row) : row;
       x.k = x.k ? pick(x.k, k) : k;
     }
-    x.base = e_.add(view_.offset, e_.mul(e_.min(x.row, last_), line_stride_));
+    Value line = e_.min(x.row, last_);
+    x.base = e_.add(view_.offset,
+                    view_.pointer && !view_.dtype ? row_at(e_, view_, line) : e_.mul(line, line_stride_));
     if ((i + 1) * threads_ > width_ * depth_)
       x.exists = e_.less(e_.add(thread, i * threads_), e_.idx(width_ * depth_));
     return x;

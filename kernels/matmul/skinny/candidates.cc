@@ -155,15 +155,22 @@ int64_t most_units(const ProblemClass& c, const SkinnyInput& in, const Target& t
   return in.element_bytes == 4 || (widens && in.threads > 256) ? 2 : most;
 }
 
+// The rows of a tile. Those of a grouped product are twice the mean group, so that most groups read their weights once.
+int64_t rows_of(const ProblemClass& c, bool matrix) {
+  const int64_t m = representative_m(c);
+  return is_grouped(c.rows) ? std::min(2 * m, matrix ? SkinnyShape::kMaxRows : kMostFmaRows) : m;
+}
+
 SkinnyInput input_of(const CandidateContext& context, const Row& r, const AmdForm& form) {
   const ProblemClass& c = context.problem;
   SkinnyInput in;
   in.amd = context.facts.target.backend == Backend::kRocm;
-  in.rows = representative_m(c), in.k = c.k, in.n = c.n;
+  in.k = c.k, in.n = c.n;
   in.unroll_k = r.unroll_k, in.threads = r.threads;
   in.element_bytes = static_cast<int64_t>(size_of(c.b));
   in.k_major = c.trans_b != 0;
   in.matrix = in.amd ? form.instruction != nullptr : matrix(c);
+  in.rows = rows_of(c, in.matrix);
   if (in.amd) {
     in.wave = wave_size(context.facts.target);
     in.lane_groups = form.instruction ? form.instruction->groups : 1;

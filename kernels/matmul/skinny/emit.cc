@@ -14,7 +14,8 @@ Value as_i32(Emit& e, Value index) {
   return known ? e.i32(*known) : e.to_i32(index);
 }
 
-// M. It is static because the class has a single M: if the tile's rows are no constant, A's type has it.
+// M. It is static if the class has a single M: if the tile's rows are no constant, A's type has it. Dynamic for grouped
+// products, and if M is in device memory.
 int64_t rows_of(TileProgram& p) {
   if (const auto rows = Emit::known(p.rows)) return *rows;
   Value a = p.contraction.getDpsInputs()[0];
@@ -50,7 +51,8 @@ FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p, const AmdProd
     in.lane_groups = amd.instruction ? amd.instruction->groups : 1;
   }
   in.k_major = k_contiguous(p.contraction, 1);
-  in.rows = rows_of(p), in.k = p.k, in.n = p.n;
+  const int64_t m = rows_of(p);
+  in.rows = ShapedType::isDynamic(m) ? c.tile_m() : m, in.k = p.k, in.n = p.n;
   in.tile_n = c.tile_n(), in.tile_k = c.tile_k(), in.group = c.register_n();
   in.unroll_k = c.unroll_k(), in.threads = c.threads();
   in.element_bytes = getElementTypeOrSelf(p.contraction.getDpsInputs()[1]).getIntOrFloatBitWidth() / 8;
@@ -139,6 +141,7 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
 
   SkinnyTile t{e, kernel, p, *shape, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   t.instruction = amd.instruction, t.lanes = amd.lanes;
+  t.has_all_rows = !ShapedType::isDynamic(rows_of(p));
   if (!kernel.rocm()) {
     // minctasm makes ptxas leave registers for as many threads as the plan assumes. It is left out where ptxas
     // widens 8-bit floats: with it ptxas 13.0 takes all 128 registers and spills, without it at most 108.
@@ -167,7 +170,8 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
       kernel.rocm() ? make_skinny_loads(t) : make_skinny_weights(t);
   stream_weights(t, *weights, *make_products(t));
 
-  const GridPosition again = step.place_in_cluster(e, block_afresh(e, kernel, step), sharing.count);
+  const GridPosition again = step.place_in_cluster(
+      e, step.is_grouped() ? step.block(e) : block_afresh(e, kernel, step), sharing.count);
   FailureOr<TileProgram> output = sharing.count > 1 ? step.merge_at(e, again) : step.at(e, again);
   if (failed(output)) return failure();
   std::unique_ptr<OutputSink> sink = make_sink(e, kernel, step, *output, again);

@@ -21,6 +21,7 @@ struct SkinnyTile {
   // AMD: how products are computed; one of the two is null.
   const MatrixInstruction* instruction = nullptr;
   const LaneProduct* lanes = nullptr;
+  bool has_all_rows = true;  // every tile has shape.in.rows rows, which follow each other
 
   // Type of the sums: i32 for i8, f32 for everything else.
   Type sum() const { return view(1).element.isInteger() ? Type(e.b.getI32Type()) : e.f32(); }
@@ -80,6 +81,8 @@ std::unique_ptr<SkinnyProducts> make_skinny_mfma(SkinnyTile& tile);  // AMD: MFM
 
 // `pointer` plus `elements` (index or i32) elements.
 Value element_pointer(Emit& e, Value pointer, Value elements, Type element);
+// The first element of A's row `row` (i32 or index). In place of a row that the tile does not have, its last row.
+Value row_of_a(const SkinnyTile& tile, Value row);
 // The !llvm.ptr<3> of an address in shared memory.
 Value shared_pointer(Emit& e, Value address);
 // AMD: a call of the LLVM intrinsic `name`, which returns `type`.

@@ -93,10 +93,10 @@ class LoadsAlongK : public Loads {
       Value group = e_.rem(e_.div(t_.lane, e_.i32(16)), e_.i32(s_.in.lane_groups));
       lane_k_ = e_.mul(group, per_vector_);
       // Rows that A lacks repeat its last row; their sums are not used.
-      a_rows_.push_back(row(0, t_.a, e_.min(lane_row_, e_.i32(s_.in.rows - 1))));
+      a_rows_.push_back(row_of_a(t_, e_.min(lane_row_, e_.i32(s_.in.rows - 1))));
     } else {
       lane_k_ = e_.mul(t_.lane, per_vector_);
-      for (int64_t m = 0; m < s_.in.rows; ++m) a_rows_.push_back(row(0, t_.a, e_.i32(m)));
+      for (int64_t m = 0; m < s_.in.rows; ++m) a_rows_.push_back(row_of_a(t_, e_.i32(m)));
     }
   }
 
@@ -154,7 +154,7 @@ class LoadsAlongN : public Loads {
       : Loads(tile), lanes_(s_.warp_columns / per_vector_), a_bytes_(kVectors * s_.in.element_bytes) {
     lane_column_ = e_.mul(e_.rem(t_.lane, e_.i32(lanes_)), per_vector_);
     lane_k_ = e_.mul(e_.div(t_.lane, e_.i32(lanes_)), kVectors);
-    for (int64_t m = 0; m < s_.in.rows; ++m) a_rows_.push_back(row(0, t_.a, e_.i32(m)));
+    for (int64_t m = 0; m < s_.in.rows; ++m) a_rows_.push_back(row_of_a(t_, e_.i32(m)));
   }
 
   int64_t values() const override { return kVectors + s_.in.rows; }

@@ -25,9 +25,14 @@ void stage_rows(SkinnyTile& t) {
     Value segment = e.div(v, e.i32(vectors_in_segment)), within = e.rem(v, e.i32(vectors_in_segment));
     Value to =
         e.add(t.shared, e.add(e.mul(segment, s.in.rows * s.segment), e.mul(within, SkinnyShape::kVector)));
+    // Where all rows exist, one pointer walks over them, which takes the fewest registers.
+    const bool walks = t.has_all_rows;
     Value line = element_pointer(e, t.a, from, view.element);
     for (int64_t row = 0; row < s.in.rows; ++row) {
-      if (row > 0) line = element_pointer(e, line, view.row_stride, view.element);
+      if (!walks)
+        line = element_pointer(e, row_of_a(t, e.idx(row)), from, view.element);
+      else if (row > 0)
+        line = element_pointer(e, line, view.row_stride, view.element);
       copy_async(e, shared_pointer(e, e.add(to, row * s.segment)), line, bytes);
     }
   });
@@ -160,6 +165,14 @@ Value element_pointer(Emit& e, Value pointer, Value elements, Type element) {
                  ? arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), elements).getResult()
                  : arith::ExtUIOp::create(e.b, e.loc, e.b.getI64Type(), elements).getResult();
   return LLVM::GEPOp::create(e.b, e.loc, pointer.getType(), element, pointer, ArrayRef<LLVM::GEPArg>{at});
+}
+
+Value row_of_a(const SkinnyTile& t, Value row) {
+  Emit& e = t.e;
+  Value number = row.getType().isIndex() ? row : e.to_index(row);
+  if (!t.has_all_rows && !t.view(0).pointer)
+    number = e.min(number, e.sub(t.p.rows, e.idx(1)));  // a list has all rows
+  return element_pointer(e, t.a, row_at(e, t.view(0), number), t.view(0).element);
 }
 
 Value shared_pointer(Emit& e, Value address) {
