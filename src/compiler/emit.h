@@ -132,6 +132,8 @@ struct View {
   Value dtype, pointer;
   // The block format in which the elements are stored; `memory` is then of bytes. kNone: no blocks.
   DType blocks = DType::kNone;
+  // The scales of these blocks, if they are an array of their own (a memref of bytes).
+  Value scales;
 };
 
 // One step of a distributed payload, ready to emit. Its index computations are cloned for the given workgroup

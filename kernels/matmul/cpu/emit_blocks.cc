@@ -1,5 +1,7 @@
 #include "kernels/matmul/cpu/emit_blocks.h"
 
+#include <limits>
+
 #include "compiler/dialect.h"
 
 // To add a block format: a row in kLayouts, and a case in scales_of() if its scales are stored in a new way.
@@ -28,12 +30,19 @@ constexpr BlockLayout kLayouts[] = {
     {DType::kQ6_K,   BlockScales::kBytes,       128, 32, nullptr, 2, 128, 128},
     {DType::kIQ4_NL, BlockScales::kF16,         32,  0,  kIq4Values},
     {DType::kIQ4_XS, BlockScales::kSixBitsOf32, 32,  0,  kIq4Values},
-    {DType::kMXFP4,  BlockScales::kPower,       32,  0,  kFp4Values}};
+    {DType::kMXFP4,  BlockScales::kPower,       32,  0,  kFp4Values},
+    {DType::kU4x128, BlockScales::kF16AndZero,  32},
+    {DType::kF8E4M3x128, BlockScales::kApartF32,   0, 0, nullptr,    0, 0, 0, BlockCodes::kE4M3},
+    {DType::kMXF8E4M3,   BlockScales::kApartPower, 0, 0, nullptr,    0, 0, 0, BlockCodes::kE4M3},
+    {DType::kMXF8E5M2,   BlockScales::kApartPower, 0, 0, nullptr,    0, 0, 0, BlockCodes::kE5M2},
+    {DType::kMXF4E2M1,   BlockScales::kApartPower, 0, 0, kFp4Values, 0, 0, 0, BlockCodes::kPairs},
+    {DType::kNVF4E2M1,   BlockScales::kApartF8,    0, 0, kFp4Values, 0, 0, 0, BlockCodes::kPairs}};
 // clang-format on
 
-// The scale of some elements in all lanes, and their minimum if the format has minima.
+// The scale of some elements in all lanes, and if the format has it, their minimum or the code that stands for 0 (both
+// f32).
 struct Scale {
-  Value scale, minimum;
+  Value scale, minimum = nullptr, zero = nullptr;
 };
 
 // Decodes a vector of elements. `byte` is the first byte of a block, `inside` the first element in it, both
@@ -89,18 +98,52 @@ struct BlockReader {
         return {times(half_at(e.add(byte, 208)), as_f32(word)), nullptr};
       }
       case BlockScales::kSixBitsOf32: return six_bits_of_32(byte, e.div(inside, e.idx(32)));
+      case BlockScales::kF16AndZero: return {half_at(byte), nullptr, as_f32(byte_at(e.add(byte, 2)))};
+      case BlockScales::kApartF32: {
+        Value own = LLVM::LoadOp::create(e.b, e.loc, e.f32(), apart(byte, inside), /*alignment=*/1);
+        return {e.broadcast(own, lanes)};
+      }
+      case BlockScales::kApartPower: return {power_apart(byte, inside)};
+      case BlockScales::kApartF8: {
+        Value own = LLVM::LoadOp::create(e.b, e.loc, e.b.getI8Type(), apart(byte, inside), /*alignment=*/1);
+        Value scale = e4m3(e.broadcast(own, lanes));
+        // The table's values are doubled.
+        return {times(scale, splat(0.5f))};
+      }
     }
     llvm::report_fatal_error("unknown scales of a block format");
   }
-  // The two smallest powers are subnormal.
+  // The address of the scale of element `inside` of a block in the array of scales.
+  Value apart(Value byte, Value inside) const {
+    const DTypeRow& row = row_of(layout.dtype);
+    Value own = e.mul(e.div(byte, e.idx(row.bytes)), row.apart);
+    if (layout.scales == BlockScales::kApartF8) own = e.add(own, e.div(inside, e.idx(16)));
+    return pointer_to(e, v.scales, own);
+  }
+  Value splat(float value) const { return e.splat(f32s(), value); }
+  Value power_apart(Value byte, Value inside) const {
+    Value own = LLVM::LoadOp::create(e.b, e.loc, e.b.getI8Type(), apart(byte, inside), /*alignment=*/1);
+    Value power = arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), own);
+    Value scale = layout.table ? power_of(power) : whole_power_of(power);
+    Value is_nan = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, power, e.i32(255));
+    Value word = select(is_nan, e.i32(0x7fc00000), scale);
+    return arith::BitcastOp::create(e.b, e.loc, f32s(), e.broadcast(word, lanes));
+  }
+  // The bits of 2^(power - 127). The smallest is subnormal.
+  Value whole_power_of(Value power) const {
+    Value normal = arith::ShLIOp::create(e.b, e.loc, power, e.i32(23));
+    return select(e.equal(power, e.i32(0)), e.i32(0x00400000), normal);
+  }
   Value power_at(Value byte) const {
-    Value power = byte_at(byte);
+    return arith::BitcastOp::create(e.b, e.loc, f32s(), e.broadcast(power_of(byte_at(byte)), lanes));
+  }
+  // The bits of 2^(power - 128). The two smallest are subnormal.
+  Value power_of(Value power) const {
     Value normal =
         arith::ShLIOp::create(e.b, e.loc, arith::SubIOp::create(e.b, e.loc, power, e.i32(1)), e.i32(23));
     Value small = arith::ShLIOp::create(e.b, e.loc, e.i32(0x00200000), bits(power, int64_t{0}, 1));
     Value is_small = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, power, e.i32(2));
-    Value word = e.broadcast(select(is_small, small, normal), lanes);
-    return arith::BitcastOp::create(e.b, e.loc, f32s(), word);
+    return select(is_small, small, normal);
   }
   // Groups 0 to 3 have their 6 bits in one byte. The others have the upper two in those bytes.
   Scale six_bits(Value byte, Value group) const {
@@ -159,20 +202,63 @@ struct BlockReader {
     Value words = masked(shifted(widened(bytes_at(at)), shift), (1 << layout.upper_bits) - 1);
     return arith::ShLIOp::create(e.b, e.loc, words, all(i32s(), 4));
   }
+  // --- bytes of fp8, by way of f16: on Intel a multiplication of subnormal f32 is slow
+  Value half_bits_as_f32(Value bits) const {
+    return e.to_f32(arith::BitcastOp::create(e.b, e.loc, e.vec(lanes, e.b.getF16Type()), bits));
+  }
+  Value e5m2(Value bytes) const {
+    VectorType i16s = e.vec(lanes, e.b.getI16Type());
+    Value wide = arith::ExtUIOp::create(e.b, e.loc, i16s, bytes);
+    return half_bits_as_f32(arith::ShLIOp::create(e.b, e.loc, wide, all(i16s, 8)));
+  }
+  // The exponent of f16 is biased by 8 more, and its largest values are numbers where e4m3 has NaN.
+  Value e4m3(Value bytes) const {
+    VectorType i16s = e.vec(lanes, e.b.getI16Type());
+    Value wide = arith::ExtUIOp::create(e.b, e.loc, i16s, bytes);
+    Value magnitude = arith::AndIOp::create(e.b, e.loc, wide, all(i16s, 0x7f));
+    Value sign = arith::ShLIOp::create(e.b, e.loc, arith::AndIOp::create(e.b, e.loc, wide, all(i16s, 0x80)),
+                                       all(i16s, 8));
+    Value bits = either(arith::ShLIOp::create(e.b, e.loc, magnitude, all(i16s, 7)), sign);
+    Value value = times(half_bits_as_f32(bits), splat(256.0f));
+    Value is_nan = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, magnitude, all(i16s, 0x7f));
+    return select(is_nan, splat(std::numeric_limits<float>::quiet_NaN()), value);
+  }
+
+  // --- pairs of codes
+  // The byte of each element, and the shift of its code.
+  Value pairs_at(Value byte, Value inside) const {
+    Value at = e.add(e.add(byte, layout.first()), e.div(inside, e.idx(2)));
+    Value bytes = e.load_vector(v.memory, at, lanes / 2);
+    SmallVector<int64_t> twice;
+    for (int64_t l = 0; l < lanes; ++l) twice.push_back(l / 2);
+    return vector::ShuffleOp::create(e.b, e.loc, bytes, bytes, twice);
+  }
+  Value pair_shifts(VectorType type) const {
+    SmallVector<APInt> shifts;
+    for (int64_t l = 0; l < lanes; ++l) shifts.emplace_back(type.getElementTypeBitWidth(), l % 2 * 4);
+    return arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, shifts));
+  }
+
   Value numbers(Value byte, Value inside) const {
+    if (layout.codes == BlockCodes::kPairs) {
+      Value bytes = pairs_at(byte, inside);
+      Value shifts = pair_shifts(cast<VectorType>(bytes.getType()));
+      return looked_up(masked(arith::ShRUIOp::create(e.b, e.loc, bytes, shifts), 15));
+    }
     if (layout.group == 0)
       return arith::ExtSIOp::create(e.b, e.loc, i32s(), bytes_at(e.add(e.add(byte, layout.first()), inside)));
     const auto [at, shift] = halves_at(byte, inside);
-    if (layout.table) return looked_up(bytes_at(at), shift);
+    if (layout.table) {
+      Value bytes = bytes_at(at);
+      Value down = arith::IndexCastOp::create(e.b, e.loc, e.b.getI8Type(), shift);
+      return looked_up(masked(arith::ShRUIOp::create(e.b, e.loc, bytes, e.broadcast(down, lanes)), 15));
+    }
     Value words = masked(shifted(widened(bytes_at(at)), e.to_i32(shift)), 15);
     if (layout.upper_bits) words = arith::OrIOp::create(e.b, e.loc, words, upper_bits(byte, inside));
     return layout.zero ? Value(arith::SubIOp::create(e.b, e.loc, words, all(i32s(), layout.zero))) : words;
   }
-  // Looks up the table's values, as i32, with a permutation of 16 bytes if there is one.
-  Value looked_up(Value bytes, Value shift) const {
-    auto type = cast<VectorType>(bytes.getType());
-    Value down = arith::IndexCastOp::create(e.b, e.loc, type.getElementType(), shift);
-    bytes = masked(arith::ShRUIOp::create(e.b, e.loc, bytes, e.broadcast(down, lanes)), 15);
+  // Looks up the table's values of codes (bytes), as i32, with a permutation of 16 bytes if there is one.
+  Value looked_up(Value bytes) const {
     auto features = e.symbols->getAttrOfType<StringAttr>(ir::kFeaturesAttr);
     const bool neon = features && llvm::is_contained(llvm::split(features.getValue(), ','), "+neon");
     auto sixteen = e.vec(kHalves, e.b.getI8Type());
@@ -211,8 +297,13 @@ struct BlockReader {
     Value table =
         arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(f32s(), llvm::ArrayRef(values)));
     table = applied(table, s);
-    const auto [at, shift] = halves_at(byte, inside);
-    Value words = shifted(widened(bytes_at(at)), e.to_i32(shift));
+    Value words;
+    if (layout.codes == BlockCodes::kPairs) {
+      words = arith::ShRUIOp::create(e.b, e.loc, widened(pairs_at(byte, inside)), pair_shifts(i32s()));
+    } else {
+      const auto [at, shift] = halves_at(byte, inside);
+      words = shifted(widened(bytes_at(at)), e.to_i32(shift));
+    }
     return LLVM::CallIntrinsicOp::create(e.b, e.loc, f32s(),
                                          e.b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
                                          ValueRange{table, words})
@@ -220,11 +311,17 @@ struct BlockReader {
   }
   // The product of scale and number is exact, so fused and separate additions of the minimum agree.
   Value applied(Value numbers, const Scale& s) const {
+    if (s.zero) numbers = arith::SubFOp::create(e.b, e.loc, numbers, s.zero);
     return s.minimum ? e.fma(numbers, s.scale, s.minimum) : times(numbers, s.scale);
   }
   Value elements(Value byte, Value inside) const {
     const Scale s = scales_of(byte, inside);
-    if (lanes == kZmmLanes && layout.group > 0 && layout.upper_bits == 0) return permuted(byte, inside, s);
+    if (layout.codes == BlockCodes::kE4M3 || layout.codes == BlockCodes::kE5M2) {
+      Value bytes = bytes_at(e.add(byte, inside));
+      return times(layout.codes == BlockCodes::kE4M3 ? e4m3(bytes) : e5m2(bytes), s.scale);
+    }
+    const bool has_halves = layout.group > 0 || layout.codes == BlockCodes::kPairs;
+    if (lanes == kZmmLanes && has_halves && layout.upper_bits == 0) return permuted(byte, inside, s);
     return applied(arith::SIToFPOp::create(e.b, e.loc, f32s(), numbers(byte, inside)), s);
   }
 };
