@@ -106,9 +106,7 @@ struct BlockReader {
       case BlockScales::kApartPower: return {power_apart(byte, inside)};
       case BlockScales::kApartF8: {
         Value own = LLVM::LoadOp::create(e.b, e.loc, e.b.getI8Type(), apart(byte, inside), /*alignment=*/1);
-        Value scale = e4m3(e.broadcast(own, lanes));
-        // The table's values are doubled.
-        return {times(scale, splat(0.5f))};
+        return {e4m3_in_units(own)};
       }
     }
     llvm::report_fatal_error("unknown scales of a block format");
@@ -211,54 +209,92 @@ struct BlockReader {
     Value wide = arith::ExtUIOp::create(e.b, e.loc, i16s, bytes);
     return half_bits_as_f32(arith::ShLIOp::create(e.b, e.loc, wide, all(i16s, 8)));
   }
-  // The exponent of f16 is biased by 8 more, and its largest values are numbers where e4m3 has NaN.
+  // The bits of an f16 with the sign, exponent and mantissa of an e4m3 (sign-extended to i16), whose value is thus less by
+  // kF8Unit. Where e4m3 has NaN, adding 1 to the mantissa carries into the exponent's upper bit; that makes it NaN, too.
+  static constexpr float kF8Unit = 256;
+  Value half_bits_of_e4m3(Value wide) const {
+    const auto constant = [&](int16_t value) {
+      auto type = dyn_cast<VectorType>(wide.getType());
+      return type ? all(type, value) : e.constant(wide.getType(), value);
+    };
+    Value moved = arith::ShLIOp::create(e.b, e.loc, wide, constant(7));
+    Value bits = arith::AndIOp::create(e.b, e.loc, moved, constant(static_cast<int16_t>(0xbf80)));
+    Value carried = arith::AddIOp::create(e.b, e.loc, bits, constant(0x80));
+    return either(bits, arith::AndIOp::create(e.b, e.loc, carried, constant(0x4000)));
+  }
   Value e4m3(Value bytes) const {
-    VectorType i16s = e.vec(lanes, e.b.getI16Type());
-    Value wide = arith::ExtUIOp::create(e.b, e.loc, i16s, bytes);
-    Value magnitude = arith::AndIOp::create(e.b, e.loc, wide, all(i16s, 0x7f));
-    Value sign = arith::ShLIOp::create(e.b, e.loc, arith::AndIOp::create(e.b, e.loc, wide, all(i16s, 0x80)),
-                                       all(i16s, 8));
-    Value bits = either(arith::ShLIOp::create(e.b, e.loc, magnitude, all(i16s, 7)), sign);
-    Value value = times(half_bits_as_f32(bits), splat(256.0f));
-    Value is_nan = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, magnitude, all(i16s, 0x7f));
-    return select(is_nan, splat(std::numeric_limits<float>::quiet_NaN()), value);
+    Value wide = arith::ExtSIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI16Type()), bytes);
+    return times(half_bits_as_f32(half_bits_of_e4m3(wide)), splat(kF8Unit));
+  }
+  // An e4m3 less by kF8Unit in all lanes. It is widened as a scalar, so that LLVM sees that all lanes are equal.
+  Value e4m3_in_units(Value byte) const {
+    Value bits = half_bits_of_e4m3(arith::ExtSIOp::create(e.b, e.loc, e.b.getI16Type(), byte));
+    Value half = arith::BitcastOp::create(e.b, e.loc, e.b.getF16Type(), bits);
+    return e.broadcast(e.to_f32(half), lanes);
   }
 
   // --- pairs of codes
-  // The byte of each element, and the shift of its code.
-  Value pairs_at(Value byte, Value inside) const {
-    Value at = e.add(e.add(byte, layout.first()), e.div(inside, e.idx(2)));
-    Value bytes = e.load_vector(v.memory, at, lanes / 2);
-    SmallVector<int64_t> twice;
-    for (int64_t l = 0; l < lanes; ++l) twice.push_back(l / 2);
-    return vector::ShuffleOp::create(e.b, e.loc, bytes, bytes, twice);
+  // Words whose lower four bits are the codes of `lanes` elements. Eight codes come in one word.
+  Value pair_words(Value byte, Value inside) const {
+    Value pointer = pointer_to(e, v.memory, e.add(e.add(byte, layout.first()), e.div(inside, e.idx(2))));
+    Value words;
+    if (lanes > 8) {
+      auto two = e.vec(lanes / 8, e.b.getI32Type());
+      Value stored = LLVM::LoadOp::create(e.b, e.loc, two, pointer, /*alignment=*/1);
+      SmallVector<int64_t> word_of;
+      for (int64_t l = 0; l < lanes; ++l) word_of.push_back(l / 8);
+      words = vector::ShuffleOp::create(e.b, e.loc, stored, stored, word_of);
+    } else {
+      Type type = e.b.getIntegerType(static_cast<unsigned>(4 * lanes));
+      Value stored = LLVM::LoadOp::create(e.b, e.loc, type, pointer, /*alignment=*/1);
+      if (lanes < 8) stored = arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), stored);
+      words = e.broadcast(stored, lanes);
+    }
+    SmallVector<int32_t> shifts;
+    for (int64_t l = 0; l < lanes; ++l) shifts.push_back(static_cast<int32_t>(4 * (l % 8)));
+    Value by = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(i32s(), llvm::ArrayRef(shifts)));
+    return arith::ShRUIOp::create(e.b, e.loc, words, by);
   }
-  Value pair_shifts(VectorType type) const {
-    SmallVector<APInt> shifts;
-    for (int64_t l = 0; l < lanes; ++l) shifts.emplace_back(type.getElementTypeBitWidth(), l % 2 * 4);
-    return arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, shifts));
+  Value up(Value words, int64_t bits) const {
+    return arith::ShLIOp::create(e.b, e.loc, words, all(i32s(), bits));
+  }
+  // By how much values are multiplied so that their product with the scale is right. A table has doubled values.
+  float unit() const { return layout.scales == BlockScales::kApartF8 ? kF8Unit / 2 : 1; }
+  // The values of e2m1, doubled and times unit(). AVX2 looks up the magnitudes; else they become f16, whose exponent is biased by 14 more.
+  Value doubled_e2m1(Value words) const {
+    if (lanes == kYmmLanes) {
+      Value table = arith::ConstantOp::create(
+          e.b, e.loc,
+          DenseElementsAttr::get(f32s(), llvm::ArrayRef<float>({0, unit(), 2 * unit(), 3 * unit(), 4 * unit(),
+                                                                6 * unit(), 8 * unit(), 12 * unit()})));
+      Value found =
+          LLVM::CallIntrinsicOp::create(e.b, e.loc, f32s(), e.b.getStringAttr("llvm.x86.avx2.permps"),
+                                        ValueRange{table, words})
+              .getResult(0);
+      Value sign = masked(up(words, 28), INT32_MIN);
+      Value bits =
+          arith::XOrIOp::create(e.b, e.loc, arith::BitcastOp::create(e.b, e.loc, i32s(), found), sign);
+      return arith::BitcastOp::create(e.b, e.loc, f32s(), bits);
+    }
+    Value bits = either(up(masked(words, 7), 9), up(masked(words, 8), 12));
+    Value halves = arith::TruncIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI16Type()), bits);
+    return times(half_bits_as_f32(halves), splat(unit() * 0x1p15f));
   }
 
   Value numbers(Value byte, Value inside) const {
-    if (layout.codes == BlockCodes::kPairs) {
-      Value bytes = pairs_at(byte, inside);
-      Value shifts = pair_shifts(cast<VectorType>(bytes.getType()));
-      return looked_up(masked(arith::ShRUIOp::create(e.b, e.loc, bytes, shifts), 15));
-    }
     if (layout.group == 0)
       return arith::ExtSIOp::create(e.b, e.loc, i32s(), bytes_at(e.add(e.add(byte, layout.first()), inside)));
     const auto [at, shift] = halves_at(byte, inside);
-    if (layout.table) {
-      Value bytes = bytes_at(at);
-      Value down = arith::IndexCastOp::create(e.b, e.loc, e.b.getI8Type(), shift);
-      return looked_up(masked(arith::ShRUIOp::create(e.b, e.loc, bytes, e.broadcast(down, lanes)), 15));
-    }
+    if (layout.table) return looked_up(bytes_at(at), shift);
     Value words = masked(shifted(widened(bytes_at(at)), e.to_i32(shift)), 15);
     if (layout.upper_bits) words = arith::OrIOp::create(e.b, e.loc, words, upper_bits(byte, inside));
     return layout.zero ? Value(arith::SubIOp::create(e.b, e.loc, words, all(i32s(), layout.zero))) : words;
   }
-  // Looks up the table's values of codes (bytes), as i32, with a permutation of 16 bytes if there is one.
-  Value looked_up(Value bytes) const {
+  // Looks up the table's values, as i32, with a permutation of 16 bytes if there is one.
+  Value looked_up(Value bytes, Value shift) const {
+    auto type = cast<VectorType>(bytes.getType());
+    Value down = arith::IndexCastOp::create(e.b, e.loc, type.getElementType(), shift);
+    bytes = masked(arith::ShRUIOp::create(e.b, e.loc, bytes, e.broadcast(down, lanes)), 15);
     auto features = e.symbols->getAttrOfType<StringAttr>(ir::kFeaturesAttr);
     const bool neon = features && llvm::is_contained(llvm::split(features.getValue(), ','), "+neon");
     auto sixteen = e.vec(kHalves, e.b.getI8Type());
@@ -293,21 +329,24 @@ struct BlockReader {
   Value permuted(Value byte, Value inside, const Scale& s) const {
     SmallVector<float> values;
     for (int32_t code = 0; code < kHalves; ++code)
-      values.push_back(static_cast<float>(layout.table ? layout.table[code] : code - layout.zero));
+      values.push_back(unit() * static_cast<float>(layout.table ? layout.table[code] : code - layout.zero));
     Value table =
         arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(f32s(), llvm::ArrayRef(values)));
-    table = applied(table, s);
+    // A scale for each vector costs less after the permutation.
+    const bool scales_last = layout.scales == BlockScales::kApartF8;
+    if (!scales_last) table = applied(table, s);
     Value words;
     if (layout.codes == BlockCodes::kPairs) {
-      words = arith::ShRUIOp::create(e.b, e.loc, widened(pairs_at(byte, inside)), pair_shifts(i32s()));
+      words = pair_words(byte, inside);
     } else {
       const auto [at, shift] = halves_at(byte, inside);
       words = shifted(widened(bytes_at(at)), e.to_i32(shift));
     }
-    return LLVM::CallIntrinsicOp::create(e.b, e.loc, f32s(),
-                                         e.b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
-                                         ValueRange{table, words})
-        .getResult(0);
+    Value found =
+        LLVM::CallIntrinsicOp::create(e.b, e.loc, f32s(), e.b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
+                                      ValueRange{table, words})
+            .getResult(0);
+    return scales_last ? times(found, s.scale) : found;
   }
   // The product of scale and number is exact, so fused and separate additions of the minimum agree.
   Value applied(Value numbers, const Scale& s) const {
@@ -320,8 +359,10 @@ struct BlockReader {
       Value bytes = bytes_at(e.add(byte, inside));
       return times(layout.codes == BlockCodes::kE4M3 ? e4m3(bytes) : e5m2(bytes), s.scale);
     }
-    const bool has_halves = layout.group > 0 || layout.codes == BlockCodes::kPairs;
-    if (lanes == kZmmLanes && has_halves && layout.upper_bits == 0) return permuted(byte, inside, s);
+    const bool in_pairs = layout.codes == BlockCodes::kPairs;
+    if (lanes == kZmmLanes && (layout.group > 0 || in_pairs) && layout.upper_bits == 0)
+      return permuted(byte, inside, s);
+    if (in_pairs) return times(doubled_e2m1(pair_words(byte, inside)), s.scale);
     return applied(arith::SIToFPOp::create(e.b, e.loc, f32s(), numbers(byte, inside)), s);
   }
 };
