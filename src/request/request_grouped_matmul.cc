@@ -173,8 +173,7 @@ absl::Status place_a(const lathe_grouped_matmul_desc& d, GroupedRequest* out, Re
   const auto& scaled = out->product.request.scaled;
   if (!scaled || !scaled->a.exists()) return place(kOperandA, d.a, lines, d.grouping, &out->a, region);
   lathe_operand bytes;
-  if (!bytes_of_elements(d.a, &bytes)) return invalid("a: distances of f4e2m1 must be even");
-  lines.columns = scaled_bytes(scaled->a.scales.format->element, d.k);
+  LATHE_RETURN_IF_ERROR(bytes_of_elements(d.a, &lines, &bytes));
   return place(kOperandA, bytes, lines, d.grouping, &out->a, region);
 }
 

@@ -399,9 +399,9 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
 absl::Status place_scaled_a(const lathe_matmul_desc& d, const Dims& dims, ScaledOperand* a, Region* region) {
   lathe_operand bytes;
   absl::Status why;
-  if (!bytes_of_elements(d.a, &bytes)) return invalid("a: distances of f4e2m1 must be even");
-  const int64_t per_byte = d.k / std::max<int64_t>(scaled_bytes(a->scales.format->element, d.k), 1);
-  const Matrices lines = {dims.batch, dims.m, scaled_bytes(a->scales.format->element, dims.k)};
+  Matrices lines = {dims.batch, dims.m, dims.k};
+  LATHE_RETURN_IF_ERROR(bytes_of_elements(d.a, &lines, &bytes));
+  const int64_t per_byte = a->scales.format->element == DType::kF4E2M1 ? 2 : 1;
   Distances apart;
   if (!place_operand(kOperandA, bytes, lines, {&apart.leading, &apart.batch, region}, &why)) return why;
   a->elements = {static_cast<const char*>(d.a.data), apart.leading * per_byte, apart.batch * per_byte};

@@ -1,11 +1,14 @@
 #include "request/request_scaled.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 
 namespace lathe {
 namespace {
+
+constexpr int64_t kMostScales = INT64_MAX >> 6;  // no sum of distances in bytes overflows
 
 absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentError(cause); }
 absl::Status unsupported(const std::string& cause) { return absl::UnimplementedError(cause); }
@@ -14,7 +17,7 @@ absl::Status unsupported(const std::string& cause) { return absl::UnimplementedE
 struct Reader {
   const char* name;
   const lathe_operand& operand;
-  int64_t k, lines;
+  int64_t k, lines, matrices;
   bool is_b;
   Purpose purpose;
 
@@ -66,6 +69,11 @@ struct Reader {
     if (s.leading_dimension != 0 && s.leading_dimension < least)
       return invalid(text("leading_dimension ", s.leading_dimension, " < ", least, ", the number of ",
                           by_line ? "blocks" : "lines"));
+    int64_t of_lines = 0, of_matrices = 0;
+    if (__builtin_mul_overflow(std::max(lines, stored.blocks), s.leading_dimension, &of_lines) ||
+        __builtin_mul_overflow(matrices, s.batch_stride, &of_matrices) ||
+        std::max(of_lines, of_matrices) > kMostScales)
+      return invalid(text("spans more than 2^63 - 1 bytes"));
     return absl::OkStatus();
   }
 
@@ -103,11 +111,9 @@ bool has_scales(const lathe_operand& o) {
 absl::Status read_a(const lathe_matmul_desc& d, Purpose purpose, ScaledProduct* out,
                     lathe_matmul_desc* plain) {
   const int64_t m = purpose == Purpose::kWarm ? 1 : d.m;
-  LATHE_RETURN_IF_ERROR((Reader{"a", d.a, d.k, m, /*is_b=*/false, purpose}.read(&out->a.scales)));
+  LATHE_RETURN_IF_ERROR((Reader{"a", d.a, d.k, m, d.batch, /*is_b=*/false, purpose}.read(&out->a.scales)));
   if (raw(d.a.layout) != LATHE_ROW_MAJOR)
     return unsupported("a: only ROW_MAJOR is supported with block scales");
-  lathe_operand bytes;
-  if (!bytes_of_elements(d.a, &bytes)) return invalid("a: distances of f4e2m1 must be even");
   plain->a.dtype = LATHE_F32;
   plain->a.scale = nullptr;
   plain->a.leading_dimension = 0;
@@ -117,7 +123,7 @@ absl::Status read_a(const lathe_matmul_desc& d, Purpose purpose, ScaledProduct* 
 
 absl::Status read_b(const lathe_matmul_desc& d, Purpose purpose, ScaledProduct* out,
                     lathe_matmul_desc* plain) {
-  LATHE_RETURN_IF_ERROR((Reader{"b", d.b, d.k, d.n, /*is_b=*/true, purpose}.read(&out->b.scales)));
+  LATHE_RETURN_IF_ERROR((Reader{"b", d.b, d.k, d.n, d.batch, /*is_b=*/true, purpose}.read(&out->b.scales)));
   if (raw(d.b.layout) != LATHE_COLUMN_MAJOR)
     return unsupported("b: only COLUMN_MAJOR is supported with block scales");
   if (d.b.packed_layout != 0) return unsupported("b: weights with block scales cannot be packed");
@@ -130,13 +136,16 @@ absl::Status read_b(const lathe_matmul_desc& d, Purpose purpose, ScaledProduct* 
 
 bool has_block_scales(const lathe_matmul_desc& d) { return has_scales(d.a) || has_scales(d.b); }
 
-bool bytes_of_elements(const lathe_operand& o, lathe_operand* out) {
+absl::Status bytes_of_elements(const lathe_operand& o, Matrices* lines, lathe_operand* out) {
   *out = o;
   out->dtype = LATHE_I8;
-  if (to_dtype(o.dtype) != DType::kF4E2M1) return true;
+  if (to_dtype(o.dtype) != DType::kF4E2M1) return absl::OkStatus();
+  lines->columns /= 2;
+  if ((lines->rows > 1 && o.leading_dimension % 2 != 0) || (lines->count > 1 && o.batch_stride % 2 != 0))
+    return invalid("a: distances of f4e2m1 must be even");
   out->leading_dimension = o.leading_dimension / 2;
   out->batch_stride = o.batch_stride / 2;
-  return o.leading_dimension % 2 == 0 && o.batch_stride % 2 == 0;
+  return absl::OkStatus();
 }
 
 int64_t scale_matrices(const StoredScales& scales, int64_t batch) {
@@ -148,7 +157,7 @@ absl::Status read_scaled(const lathe_matmul_desc& d, Purpose purpose, Devices de
   if (devices != Devices::kCpu)
     return unsupported(absl::StrCat(has_scales(d.b) ? "b" : "a",
                                     ": scale: only the CPU multiplies operands with block scales"));
-  if (d.k < 0 || d.n < 0 || d.m < 0 || d.batch < 0) return explain_dims({d.m, d.n, d.k, d.batch});
+  LATHE_RETURN_IF_ERROR(explain_dims({purpose == Purpose::kWarm ? 1 : d.m, d.n, d.k, d.batch}));
   *plain = d;
   if (has_scales(d.a)) LATHE_RETURN_IF_ERROR(read_a(d, purpose, out, plain));
   if (!has_scales(d.b)) return unsupported("b: if A has block scales, B must have them too");

@@ -13,8 +13,9 @@ bool has_block_scales(const lathe_matmul_desc& d);
 // blocks, both without scales. `matrices`: of `d`. Sizes may be out of range.
 absl::Status read_scaled(const lathe_matmul_desc& d, Purpose purpose, Devices devices, ScaledProduct* out,
                          lathe_matmul_desc* plain);
-// The elements of a scaled A with distances in bytes: an i8 operand. False: they are no whole bytes.
-bool bytes_of_elements(const lathe_operand& o, lathe_operand* out);
+// The elements of a scaled A with distances in bytes: an i8 operand. `lines`: how many there are, with K as columns.
+// Becomes their bytes. Distances that are read must be whole bytes.
+absl::Status bytes_of_elements(const lathe_operand& o, Matrices* lines, lathe_operand* out);
 // The matrices of a batch that the operand's scales are for: one if all share them.
 int64_t scale_matrices(const StoredScales& scales, int64_t batch);
 

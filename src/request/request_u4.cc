@@ -58,7 +58,9 @@ lathe_matmul_desc packed_u4_product(const lathe_matmul_desc& desc, void* packed)
   b.dtype = LATHE_U4_128;
   b.layout = LATHE_COLUMN_MAJOR;
   b.leading_dimension = 0;
-  b.batch_stride = desc.b.batch_stride == 0 ? 0 : desc.n * desc.k;
+  // Sizes may still be out of range, but are checked before this is used.
+  const uint64_t elements = static_cast<uint64_t>(desc.n) * static_cast<uint64_t>(desc.k);
+  b.batch_stride = desc.b.batch_stride == 0 ? 0 : static_cast<int64_t>(elements);
   b.scale = nullptr;
   b.zero_point = nullptr;
   return product;
