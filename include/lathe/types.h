@@ -92,7 +92,17 @@ typedef enum lathe_dtype {
   LATHE_Q6_K = 18,   /*       256    210  scale * s * (q - 32), q of 6 bits; s of -128..127 for 16 elements */
   LATHE_IQ4_NL = 19, /*        32     18  scale * table[q], 16 values of -127..113 */
   LATHE_IQ4_XS = 20, /*       256    136  scale * (s - 32) * table[q], the same table; s of 6 bits for 32 elements */
-  LATHE_MXFP4 = 21   /*        32     17  2^(e - 127) * e2m1[q]; one byte e, then q of 4 bits */
+  LATHE_MXFP4 = 21,  /*        32     17  2^(e - 127) * e2m1[q]; one byte e, then q of 4 bits */
+  LATHE_F4_E2M1 = 22, /* OCP fp4, two elements in a byte, the first one in its lower half. With block scales only */
+  LATHE_F8_E8M0 = 23, /* a scale of one byte e: 2^(e - 127); 255 is NaN */
+  /* Weights of 4 bits with a scale and a zero point for every 128 elements of K, as AWQ and GPTQ store them: words of 8
+   * codes. lathe_pack_weights makes LATHE_U4_128 of them, and nothing else takes them. */
+  LATHE_U4_AWQ = 24,     /* words [K][N / 8]; columns 0, 2, 4, 6, 1, 3, 5, 7 from the lowest bits on */
+  LATHE_U4_GPTQ = 25,    /* words [K / 8][N], the lowest bits first; a zero point is stored less 1 */
+  LATHE_U4_GPTQ_V2 = 26, /* the same, but the zero point is stored as it is */
+  /* Blocks of 128 elements of K in 68 bytes: f16 scale, the zero point as a byte, a byte 0, then the codes. Byte i of
+   * each 16 has code i of 32 in its lower half and code 16 + i in its upper half. The value is scale * (code - zero) */
+  LATHE_U4_128 = 27
 } lathe_dtype;
 
 /* Position of element (i, j) of a matrix: i * leading_dimension + j if ROW_MAJOR, j * leading_dimension + i if
@@ -172,20 +182,56 @@ typedef enum lathe_miss_policy {
 typedef enum lathe_granularity {
   LATHE_PER_TENSOR = 0,  /* one scale */
   LATHE_PER_CHANNEL = 1, /* for A: M scales, one per row (token); for B: N scales, one per column (output channel) */
-  LATHE_PER_BLOCK = 2    /* reserved: UNSUPPORTED in this version (block formats hold their scales) */
+  LATHE_PER_BLOCK = 2    /* one for block_size elements of K of one line, or of 128 lines of B */
 } lathe_granularity;
 
-/* The scale of an i8 operand A or B on the CPU; UNSUPPORTED anywhere else. All matrices of a batch share it. */
+/* The order of PER_BLOCK scales. A scale belongs to block b (of K) and line l: row l of a ROW_MAJOR A, or column l of a
+ * COLUMN_MAJOR B. With block_lines 128 l counts groups of 128 columns. "ld" is leading_dimension. */
+typedef enum lathe_scale_layout {
+  LATHE_SCALES_BY_LINE = 0,  /* at l * ld + b; ld 0: the number of blocks */
+  LATHE_SCALES_BY_BLOCK = 1, /* at b * ld + l; ld 0: the number of lines. DeepGEMM's and PyTorch's order for A */
+  /* F8_E8M0 only: four blocks in a 32-bit word, the first in its lowest byte; word at b / 4 * ld + l. ld counts words;
+   * 0: the number of lines. DeepGEMM's order on sm_100a, which rounds ld up to 4. */
+  LATHE_SCALES_PACKED_BY_FOUR = 2,
+  /* Scales of one byte. Tiles of 128 lines by 4 blocks of 512 bytes each, in BY_LINE order; in a tile a scale is at
+   * l % 32 * 16 + l / 32 % 4 * 4 + b % 4. ld must be 0. Lines are padded to 128 and blocks to 4. The order of cuBLASLt
+   * and PyTorch's _scaled_mm for scales per 16 or 32. */
+  LATHE_SCALES_TILED = 3
+} lathe_scale_layout;
+
+/* Scales of an operand A or B on the CPU; UNSUPPORTED anywhere else in this version. i8 has PER_TENSOR and PER_CHANNEL
+ * scales of F32, which all matrices of a batch share. fp8 and fp4 have PER_BLOCK scales:
+ *   elements                 scales    block_size
+ *   F8_E4M3                  F32       128         of A one per row; of B block_lines is 1 or 128 (DeepSeek)
+ *   F8_E4M3                  F8_E8M0   128         the same
+ *   F8_E4M3, F8_E5M2         F8_E8M0   32          MXFP8
+ *   F4_E2M1                  F8_E8M0   32          MXFP4
+ *   F4_E2M1                  F8_E4M3   16          NVFP4, with `global`
+ * For U4_AWQ, U4_GPTQ and U4_GPTQ_V2 in lathe_pack_weights: PER_BLOCK, F16, block_size 128, BY_BLOCK. Fields after
+ * block_size are 0 without PER_BLOCK. */
 typedef struct lathe_scale {
   size_t struct_size;
   const lathe_chain* next;
-  const void* data;  /* device memory, contiguous; read when the request runs */
-  lathe_dtype dtype; /* LATHE_F32 */
+  const void* data;  /* device memory; read when the request runs */
+  lathe_dtype dtype;
   lathe_granularity granularity;
-  int64_t block_size; /* elements of K per scale; PER_BLOCK only, else 0 */
+  int64_t block_size;  /* elements of K per scale; 0 without PER_BLOCK */
+  int64_t block_lines; /* lines per scale; 0: 1 */
+  lathe_scale_layout layout;
+  uint32_t reserved;         /* must be 0 */
+  int64_t leading_dimension; /* see lathe_scale_layout */
+  /* Scales (PACKED_BY_FOUR: words) from one matrix of a batch, or one group's B, to the next; 0: all share them. Of a
+   * grouped A, as A's batch_stride: from group to group with COUNTS, from slot to slot with INDEXED. */
+  int64_t batch_stride;
+  /* One f32 in device memory by which all scales are multiplied; NULL: 1. Of a grouped B one per group. */
+  const float* global;
+  const int32_t* group_index; /* GPTQ's g_idx, K values in host memory, k / 128 each (else UNSUPPORTED); may be NULL */
 } lathe_scale;
-#define LATHE_SCALE_INIT \
-  { sizeof(lathe_scale), NULL, NULL, LATHE_DTYPE_NONE, LATHE_PER_TENSOR, 0 }
+#define LATHE_SCALE_INIT                                                                                        \
+  {                                                                                                             \
+    sizeof(lathe_scale), NULL, NULL, LATHE_DTYPE_NONE, LATHE_PER_TENSOR, 0, 0, LATHE_SCALES_BY_LINE, 0, 0, 0,   \
+        NULL, NULL                                                                                              \
+  }
 
 /* One matrix, or a batch of them. The caller owns the data.
  *
@@ -208,9 +254,10 @@ typedef struct lathe_operand {
    * COLUMN_MAJOR). */
   int64_t leading_dimension;
   int64_t batch_stride; /* elements from one matrix of a batch to the next; 0 broadcasts (inputs only) */
-  const lathe_scale* scale; /* i8 only: the value of one unit of an element; NULL: 1 */
+  const lathe_scale* scale; /* i8, fp8 and fp4: the value of one unit of an element; NULL: 1 */
   /* i8 A and B on the CPU: i32 in device memory, the values that stand for 0; NULL: 0. A has one. B has as many as its
-   * scale, or one if it has no scale. Must be NULL for other operands. */
+   * scale, or one if it has no scale. In lathe_pack_weights of U4_AWQ and U4_GPTQ: qzeros, words [K / 128][N / 8] of
+   * each matrix; NULL: 8. Must be NULL for other operands. */
   const void* zero_point;
   /* A matmul's B on the CPU: the layout id from lathe_packed_layout, for data from lathe_pack_weights. Then
    * leading_dimension must be 0, `layout` has no effect, and batch_stride counts elements of packed matrices. 0 for
@@ -256,6 +303,10 @@ typedef struct lathe_epilogue {
  *   f32, f16, bf16 with
  *   a block format          f32    the same. CPU only. B is COLUMN_MAJOR; K and B's leading dimension and batch stride
  *                                  are multiples of the block's elements
+ *   fp8, fp4, f32, f16,
+ *   bf16 with fp8 or fp4    f32    the same. CPU only. B has PER_BLOCK scales, and so has A if it is fp8 or fp4. A is
+ *                                  ROW_MAJOR if it has scales, B is COLUMN_MAJOR. K and B's distances are multiples of
+ *                                  the block's elements (of 32 for fp4). A is decoded to f32 first
  *   i8                      i32    the same: the exact sum is converted to f32 once, for the epilogue. With scales and
  *                                  zero points, AB is scale_a * scale_b * sum((a - zero_point_a) * (b - zero_point_b))
  *   i8                      i32    D is i32, the exact sum. alpha 1, beta 0, no scale, bias, activation or residual

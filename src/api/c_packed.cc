@@ -5,6 +5,7 @@
 #include "core/packed.h"
 #include "dispatch/device.h"
 #include "request/request.h"
+#include "request/request_u4.h"
 
 using lathe::at_boundary;
 using lathe::null_argument;
@@ -17,11 +18,34 @@ struct Weight {
   size_t bytes = 0;      // of the whole packed weight
 
   const lathe::ProblemClass& problem() const { return request.key.problem; }
-  lathe::PackedLayout layout() const { return lathe::packed_layout_of(problem().n); }
+  lathe::PackedLayout layout() const { return lathe::packed_layout_of(problem().n, problem().b); }
 };
+
+// The number of bytes of the whole packed weight.
+absl::Status measure(const lathe_matmul_desc& desc, Weight* out) {
+  const lathe::ProblemClass& c = out->problem();
+  out->matrices = desc.b.batch_stride == 0 ? std::min<int64_t>(desc.batch, 1) : desc.batch;
+  const int64_t one =
+      lathe::packed_bytes(out->layout(), c.k, c.n, c.b);  // no overflow: K and N are below 2^31
+  if (__builtin_mul_overflow(static_cast<size_t>(one), static_cast<size_t>(out->matrices), &out->bytes))
+    return absl::InvalidArgumentError("packed, b spans more than 2^64 bytes");
+  return absl::OkStatus();
+}
+
+// Reads a weight of AWQ or GPTQ, as the request with the packed one.
+absl::Status read_u4_weight(const lathe_device& device, const lathe_matmul_desc& desc, Weight* out) {
+  const lathe_matmul_desc packed = lathe::packed_u4_product(desc, nullptr);
+  LATHE_RETURN_IF_ERROR(
+      lathe::read_matmul(&packed, lathe::Purpose::kWarm, device.request_context(), nullptr, &out->request));
+  absl::Status status = lathe::check_u4_weight(desc, /*with_data=*/false);
+  if (status.ok()) status = measure(desc, out);
+  return status.ok() ? status : lathe::in_request(describe(out->request), device.name, status);
+}
 
 // Reads the unpacked weight that `desc` describes.
 absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* desc, Weight* out) {
+  if (desc != nullptr && desc->struct_size == sizeof *desc && lathe::is_u4_weight(*desc))
+    return read_u4_weight(device, *desc, out);
   LATHE_RETURN_IF_ERROR(
       lathe::read_matmul(desc, lathe::Purpose::kWarm, device.request_context(), nullptr, &out->request));
   const lathe::ProblemClass& c = out->problem();
@@ -36,11 +60,19 @@ absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* de
     return refuse(absl::UnimplementedError(why));
   if (c.zero_a != 0)
     return refuse(absl::UnimplementedError("packed weights cannot be used if A has a zero point"));
-  out->matrices = desc->b.batch_stride == 0 ? std::min<int64_t>(desc->batch, 1) : desc->batch;
-  const int64_t one =
-      lathe::packed_bytes(out->layout(), c.k, c.n, c.b);  // no overflow: K and N are below 2^31
-  if (__builtin_mul_overflow(static_cast<size_t>(one), static_cast<size_t>(out->matrices), &out->bytes))
-    return refuse(absl::InvalidArgumentError("packed, b spans more than 2^64 bytes"));
+  const absl::Status status = measure(*desc, out);
+  return status.ok() ? status : refuse(status);
+}
+
+absl::Status pack_u4(const lathe_matmul_desc& desc, const Weight& w, void* packed) {
+  LATHE_RETURN_IF_ERROR(lathe::check_u4_weight(desc, /*with_data=*/true));
+  const lathe::Region to = lathe::line_at(packed, static_cast<int64_t>(w.bytes));
+  if (!known_disjoint(to, lathe::line_at(desc.b.data, lathe::u4_span(desc, w.matrices))))
+    return absl::InvalidArgumentError("packed overlaps b");
+  const size_t step = w.bytes / static_cast<size_t>(w.matrices);
+  for (int64_t i = 0; i < w.matrices; ++i)
+    lathe::pack_u4_groups(lathe::u4_matrix(desc, i),
+                          static_cast<char*>(packed) + static_cast<size_t>(i) * step);
   return absl::OkStatus();
 }
 
@@ -57,6 +89,7 @@ absl::Status pack(const lathe_matmul_desc& desc, const Weight& w, uint32_t layou
   if (bytes == 0) return absl::OkStatus();
   if (desc.b.data == nullptr) return absl::InvalidArgumentError("b is NULL");
   if (packed == nullptr) return absl::InvalidArgumentError("packed is NULL");
+  if (lathe::is_u4_weight(desc)) return pack_u4(desc, w, packed);
   lathe::Region from{};
   int64_t leading = 0, stride = 0;
   absl::Status why;

@@ -9,7 +9,8 @@
 
 namespace lathe {
 
-// The values equal those of lathe_dtype.
+// The values up to kU4x128 equal those of lathe_dtype. The others are only in classes of kernels: B in blocks whose
+// scales are apart (core/block_scaled.h).
 enum class DType : int32_t {
   kNone = 0,
   kF32 = 1,
@@ -32,13 +33,26 @@ enum class DType : int32_t {
   kQ6_K = 18,
   kIQ4_NL = 19,
   kIQ4_XS = 20,
-  kMXFP4 = 21
+  kMXFP4 = 21,
+  kF4E2M1 = 22,
+  kF8E8M0 = 23,
+  kU4Awq = 24,
+  kU4Gptq = 25,
+  kU4GptqV2 = 26,
+  kU4x128 = 27,
+  kF8E4M3x128 = 28,
+  kMXF8E4M3 = 29,
+  kMXF8E5M2 = 30,
+  kMXF4E2M1 = 31,
+  kNVF4E2M1 = 32
 };
 
 // kF8: the 8-bit float formats. OCP's e4m3 has no infinity. The FNUZ formats (kF8Fnuz) have no infinity, one
 // NaN (0x80), and an exponent bias that is one higher.
-// kBlocks: elements are stored in blocks along K, each block with its own scales.
-enum class DTypeKind : int8_t { kNone, kFloat, kInteger, kF8, kF8Fnuz, kBlocks };
+// kStored: scales, and elements that no kernel multiplies as they are.
+// kBlocks, kGroups: elements are stored in blocks along K, each block with its own scales. kBlocks are the formats of
+// GGUF files, which may be multiplied as bytes and be packed; kGroups are decoded to f32.
+enum class DTypeKind : int8_t { kNone, kFloat, kInteger, kF8, kF8Fnuz, kStored, kBlocks, kGroups };
 
 // The properties of a dtype. Everything that depends on one dtype alone reads its row; what depends on the
 // dtypes of A and B together is in core/products.h.
@@ -55,6 +69,8 @@ struct DTypeRow {
   // and decode 32 elements of 16 columns for products of bytes (Math::kInt8).
   float decode_cycles = 0, decode_bytes_cycles = 0;
   int16_t codes_at = 0;  // block formats: the byte offset of the codes
+  int16_t apart =
+      0;  // kGroups: bytes of a block's scales, if they are an array of their own, parallel to the blocks
 };
 
 // Ordered by value. A new block format needs a row here; "To add a block format" in core/README.md names the
@@ -81,7 +97,18 @@ inline constexpr DTypeRow kDTypes[] = {
     {DType::kQ6_K, "q6_k", DTypeKind::kBlocks, 210, 256, 256, 208, 1, 7, 40, 0},
     {DType::kIQ4_NL, "iq4_nl", DTypeKind::kBlocks, 18, 32, 32, 0, 1, 3, 34, 2},
     {DType::kIQ4_XS, "iq4_xs", DTypeKind::kBlocks, 136, 256, 256, 0, 1, 5, 28, 8},
-    {DType::kMXFP4, "mxfp4", DTypeKind::kBlocks, 17, 32, 32, 0, 0, 4, 36, 1}};
+    {DType::kMXFP4, "mxfp4", DTypeKind::kBlocks, 17, 32, 32, 0, 0, 4, 36, 1},
+    {DType::kF4E2M1, "f4e2m1", DTypeKind::kStored, 1, 0, 2},
+    {DType::kF8E8M0, "f8e8m0", DTypeKind::kStored, 1},
+    {DType::kU4Awq, "u4_awq", DTypeKind::kStored, 4, 0, 8},
+    {DType::kU4Gptq, "u4_gptq", DTypeKind::kStored, 4, 0, 8},
+    {DType::kU4GptqV2, "u4_gptq_v2", DTypeKind::kStored, 4, 0, 8},
+    {DType::kU4x128, "u4_128", DTypeKind::kGroups, 68, 0, 128, 0, 1, 4, 0, 4},
+    {DType::kF8E4M3x128, "f8e4m3_128", DTypeKind::kGroups, 128, 0, 128, 0, 0, 7, 0, 0, 4},
+    {DType::kMXF8E4M3, "mxf8e4m3", DTypeKind::kGroups, 32, 0, 32, 0, 0, 8, 0, 0, 1},
+    {DType::kMXF8E5M2, "mxf8e5m2", DTypeKind::kGroups, 32, 0, 32, 0, 0, 5, 0, 0, 1},
+    {DType::kMXF4E2M1, "mxf4e2m1", DTypeKind::kGroups, 16, 0, 32, 0, 0, 4, 0, 0, 1},
+    {DType::kNVF4E2M1, "nvf4e2m1", DTypeKind::kGroups, 16, 0, 32, 0, 0, 8, 0, 0, 2}};
 inline constexpr size_t kDTypeCount = sizeof(kDTypes) / sizeof(kDTypes[0]);
 
 constexpr bool has_row(DType t) { return static_cast<uint32_t>(t) < kDTypeCount; }
@@ -99,7 +126,9 @@ constexpr size_t size_of(DType t) { return static_cast<size_t>(row_of(t).bytes);
 constexpr bool is_float(DType t) { return row_of(t).kind == DTypeKind::kFloat; }
 constexpr bool is_fnuz(DType t) { return row_of(t).kind == DTypeKind::kF8Fnuz; }
 constexpr bool is_f8(DType t) { return row_of(t).kind == DTypeKind::kF8 || is_fnuz(t); }
-constexpr bool is_blocks(DType t) { return row_of(t).kind == DTypeKind::kBlocks; }
+constexpr bool is_blocks(DType t) { return row_of(t).kind >= DTypeKind::kBlocks; }
+// Whether the scales of a block format are an array of their own.
+constexpr bool has_scales_apart(DType t) { return row_of(t).apart > 0; }
 constexpr int64_t block_elements(DType t) { return row_of(t).elements; }
 constexpr double bytes_per_element(DType t) {
   return static_cast<double>(size_of(t)) / static_cast<double>(block_elements(t));

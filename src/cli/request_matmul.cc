@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/ops.h"
 #include "cli/request_flags.h"
+#include "cli/scaled_operands.h"
 
 namespace lathe::cli {
 namespace {
@@ -85,6 +86,8 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
       {
           {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz", "dtype of A and B (default: f32)"},
           b_dtype_flag(),
+          a_format_flag(),
+          b_format_flag(),
           {"out-dtype", "f32|f16|bf16|i32",
            "dtype of C, D, bias and residual (default: that of A; f32 if A is i8 or fp8)"},
           kMath,
@@ -104,6 +107,27 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
       more);
 }
 
+// Reads --a-format and --b-format. The operands' data then is what they stand for, in f32.
+static absl::Status read_formats(const Arguments& arguments, reference::MatmulRequest* r) {
+  const auto read = [&](const char* flag, const std::vector<std::string>& names, std::string* out) {
+    if (!arguments.has(flag)) return absl::OkStatus();
+    auto name = arguments.choice(flag, names);
+    if (name.ok()) *out = *name;
+    return name.status();
+  };
+  const absl::Status s = first_error({read("a-format", scaled_formats(), &r->a_format),
+                                      read("b-format", scaled_weight_formats(), &r->b_format)});
+  if (!s.ok() || r->b_format.empty())
+    return s.ok() && !r->a_format.empty() ? absl::InvalidArgumentError("--a-format needs --b-format") : s;
+  for (const char* flag : {"b-dtype", "layout", "packed", "padding", "misalign", "broadcast"})
+    if (arguments.has(flag))
+      return absl::InvalidArgumentError(absl::StrCat("--b-format does not go with --", flag));
+  if (!r->a_format.empty() && arguments.has("dtype"))
+    return absl::InvalidArgumentError("--a-format does not go with --dtype");
+  if (r->dtype != LATHE_F32) r->b_dtype = LATHE_F32;
+  return s;
+}
+
 absl::StatusOr<reference::MatmulRequest> matmul_weight_request(const Arguments& arguments) {
   reference::MatmulRequest r;
   if (absl::Status s = read_dtype(arguments, "dtype", reference::factor_names(), &r.dtype); !s.ok()) return s;
@@ -121,6 +145,7 @@ absl::StatusOr<reference::MatmulRequest> matmul_weight_request(const Arguments& 
       read_op(arguments, &r),
   });
   if (s.ok()) s = read_places(arguments, &r);
+  if (s.ok()) s = read_formats(arguments, &r);
   if (!s.ok()) return s;
   r.trans_a = layout & 1;
   r.trans_b = layout & 2;
@@ -143,18 +168,19 @@ std::string command_of(const reference::MatmulRequest& r) {
   const reference::MatmulRequest d;
   const int layout = (r.trans_a ? 1 : 0) | (r.trans_b ? 2 : 0);
   const int broadcast = (r.broadcast_a ? 1 : 0) | (r.broadcast_b ? 2 : 0);
-  return absl::StrCat(absl::StrFormat("matmul %dx%dx%d", r.m, r.n, r.k), flag_text("dtype", r.dtype, d.dtype),
-                      flag_text("b-dtype", r.b_dtype, d.b_dtype),
-                      flag_text("out-dtype", r.out_dtype, reference::default_result(r.dtype)),
-                      flag_text("math", kMaths, r.math),
-                      flag_text("layout", kLayouts[layout], std::string("nt")),
-                      flag_text("batch", r.batch, d.batch),
-                      flag_text("epilogue", epilogue_text(r), std::string()), r.packed ? " --packed" : "",
-                      flag_text("in-place", kInPlace,
-                                r.c_in_place          ? 1
-                                : r.residual_in_place ? 2
-                                                      : 0),
-                      flag_text("broadcast", kBroadcasts, broadcast), op_text(r));
+  return absl::StrCat(
+      absl::StrFormat("matmul %dx%dx%d", r.m, r.n, r.k), flag_text("dtype", r.dtype, d.dtype),
+      r.b_format.empty() ? flag_text("b-dtype", r.b_dtype, d.b_dtype) : "",
+      flag_text("a-format", r.a_format, d.a_format), flag_text("b-format", r.b_format, d.b_format),
+      flag_text("out-dtype", r.out_dtype, reference::default_result(r.dtype)),
+      flag_text("math", kMaths, r.math), flag_text("layout", kLayouts[layout], std::string("nt")),
+      flag_text("batch", r.batch, d.batch), flag_text("epilogue", epilogue_text(r), std::string()),
+      r.packed ? " --packed" : "",
+      flag_text("in-place", kInPlace,
+                r.c_in_place          ? 1
+                : r.residual_in_place ? 2
+                                      : 0),
+      flag_text("broadcast", kBroadcasts, broadcast), op_text(r));
 }
 
 lathe_matmul_desc descriptor(const reference::MatmulRequest& r, lathe_tuning* tuning) {
@@ -181,6 +207,7 @@ lathe_matmul_desc descriptor(const reference::MatmulRequest& r, lathe_tuning* tu
   desc.math = r.math;
   desc.dependent_launch = r.dependent_launch;
   desc.next = chain_tuning(r.split_k, r.candidate, tuning);
+  describe_formats(r, &desc);
   return desc;
 }
 
@@ -220,6 +247,7 @@ OpRow matmul_op() {
            {"run", "64x4096x4096 --dtype bf16 --epilogue bias,gelu,residual --device cuda:0"},
            {"bench", "4x4096x4096 --dtype bf16"},
            {"bench", "512x4096x4096 --device cuda:0"},
+           {"run", "16x4096x7168 --a-format f8_128 --b-format f8_128"},
            {"explain", "1x28672x4096 --dtype bf16"},
            {"explain", "64x4096x4096 --dtype f16 --facts h200 --target sm_90a"},
            {"dump", "16x4096x4096 --output /tmp/ir"},

@@ -1,7 +1,9 @@
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_format.h"
 #include "cli/request_matmul.h"
+#include "cli/scaled_operands.h"
 #include "cli/trial.h"
 
 namespace lathe::cli {
@@ -39,6 +41,10 @@ class MatmulTrial : public Trial {
         trial_bytes(stream_, {&specs.a, &specs.b, &specs.c, &specs.bias, &specs.residual}, {&specs.d});
     if (absl::Status s = check_room(device_, request_, bytes); !s.ok()) return s;
     data_ = make_data(request_, specs, &random_);
+    if (!request_.b_format.empty()) {
+      scaled_.emplace(request_, &random_);
+      scaled_->decode(&data_);
+    }
     start_ = data_.d.image();
     desc_ = descriptor(request_, chain_.tuning());
     chain_.take(desc_.next);
@@ -57,7 +63,7 @@ class MatmulTrial : public Trial {
     desc_.epilogue.bias = bias;
     if (request_.c_in_place) desc_.c.data = desc_.d.data;
     if (request_.residual_in_place) desc_.epilogue.residual.data = desc_.d.data;
-    if (absl::Status s = pack(); !s.ok()) return s;
+    if (absl::Status s = scaled_ ? scaled_->attach(device_, &desc_) : pack(); !s.ok()) return s;
     return stream_.synchronize();
   }
 
@@ -109,7 +115,8 @@ class MatmulTrial : public Trial {
   bool needs_kernel() const override { return flops() > 0; }
   double flops() const override { return 2.0 * request_.batch * request_.m * request_.n * request_.k; }
   double bytes() const override {
-    return total_bytes({&data_.a, &data_.b, &data_.c, &data_.bias, &data_.residual, &data_.d});
+    return total_bytes({&data_.a, &data_.b, &data_.c, &data_.bias, &data_.residual, &data_.d}) +
+           (scaled_ ? scaled_->encoded_less_decoded(data_) : 0);
   }
 
  private:
@@ -166,6 +173,7 @@ class MatmulTrial : public Trial {
   reference::MatmulData data_;
   std::vector<uint8_t> start_;  // image of D before a launch
   DeviceBuffer a_, b_, packed_b_, c_, bias_, residual_, d_;
+  std::optional<ScaledOperands> scaled_;
   TrialChain chain_;
   lathe_matmul_desc desc_ = LATHE_MATMUL_DESC_INIT;
 };

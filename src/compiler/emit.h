@@ -141,6 +141,8 @@ struct View {
   Value dtype, pointer;
   // The block format in which the elements are stored; `memory` is then of bytes. kNone: no blocks.
   DType blocks = DType::kNone;
+  // The scales of these blocks, if they are an array of their own (a memref of bytes).
+  Value scales;
 };
 
 // The offset of row `i` (index) of a view from its first element. Listed rows: `i` must be less than the tile's height.

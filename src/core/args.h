@@ -24,7 +24,7 @@ namespace lathe {
   X(ptr, counters)  /* zeroed once, reset by the kernels */                                                  \
   X(ptr, scratch)   /* CPU: private memory of this worker, 64-byte aligned */                                \
   X(ptr, scale_a)   /* matmul of i8: 1 or M scales, f32 */                                                   \
-  X(ptr, scale_b)   /* matmul of i8: 1 or N scales, f32 */                                                   \
+  X(ptr, scale_b)   /* matmul of i8: 1 or N scales, f32. Of blocks with scales apart: those, plain */        \
   X(ptr, zero_a)    /* matmul of i8: the zero point of A, i32 */                                             \
   X(ptr, zero_b)    /* matmul of i8: 1 or N zero points of B, i32 */                                         \
   X(i64, lda)       /* leading dimensions */                                                                 \

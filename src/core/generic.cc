@@ -7,8 +7,11 @@ namespace {
 
 int64_t field(int at, DType t) { return static_cast<int64_t>(t) << at; }
 
-// A matmul_argmax of block formats would need three more kernels for each format. Its misses block instead.
-bool has_generic_kernel(Op op, DType b) { return op != Op::kMatmulArgmax || !is_blocks(b); }
+// A matmul_argmax of block formats would need three more kernels for each format. Its misses block instead, and so do
+// those of the formats that have to be decoded to f32.
+bool has_generic_kernel(Op op, DType b) {
+  return row_of(b).kind != DTypeKind::kGroups && (op != Op::kMatmulArgmax || !is_blocks(b));
+}
 
 // i8 products that store exact i32 sums need a payload of their own, which never converts to f32.
 bool stores_exact_sums(const ProblemClass& c) { return c.op == Op::kMatmul && c.d == DType::kI32; }

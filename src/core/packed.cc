@@ -115,7 +115,9 @@ std::string packable_names() {
 
 absl::StatusOr<PackedLayout> packed_layout_with_id(uint32_t id, DType dtype) {
   for (const PackedLayout layout : {kColumns16, kByColumn})
-    if (is_packable(dtype) && id == packed_layout_id(layout, dtype)) return layout;
+    if ((is_packable(dtype) || (dtype == DType::kU4x128 && layout == kByColumn)) &&
+        id == packed_layout_id(layout, dtype))
+      return layout;
   const std::string name = absl::StrCat("packed_layout 0x", absl::Hex(id));
   if (id >> 16 != kPackedVersion)
     return absl::InvalidArgumentError(absl::StrCat(name, " has version ", id >> 16,
@@ -125,6 +127,9 @@ absl::StatusOr<PackedLayout> packed_layout_with_id(uint32_t id, DType dtype) {
       absl::StrCat(name, " is not a layout of ", std::string(name_of(dtype)), " weights"));
 }
 
+PackedLayout packed_layout_of(int64_t n, DType dtype) {
+  return row_of(dtype).kind == DTypeKind::kGroups ? kByColumn : packed_layout_of(n);
+}
 PackedLayout packed_layout_of(int64_t n) {
   return 4 * (round_up(n, kPackedColumns) - n) > n ? kByColumn : kColumns16;
 }

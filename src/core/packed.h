@@ -26,8 +26,9 @@ namespace lathe {
 
 constexpr int64_t kPackedColumns = 16;
 enum PackedLayout : int16_t { kNotPacked = 0, kColumns16 = 1, kByColumn = 2 };
-// The layout for a weight with N columns.
+// The layout for a weight with N columns. Of the formats that are only decoded to f32 (kGroups) it is kByColumn.
 PackedLayout packed_layout_of(int64_t n);
+PackedLayout packed_layout_of(int64_t n, DType dtype);
 
 // The public id: format version, dtype and layout. It lets the library refuse a weight that was packed for
 // another dtype or by a release with another layout.
@@ -35,6 +36,7 @@ constexpr uint32_t kPackedVersion = 1;
 constexpr uint32_t packed_layout_id(PackedLayout layout, DType dtype) {
   return kPackedVersion << 16 | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(layout);
 }
+// Whether lathe_pack_weights packs weights of this dtype.
 constexpr bool is_packable(DType dtype) { return row_of(dtype).packed_word > 0; }
 std::string packable_names();  // "f32, f16, bf16, i8, q4_0 ..."
 // Elements of K per word.

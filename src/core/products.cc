@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/packed.h"
+#include "core/u4_groups.h"
 
 namespace lathe {
 namespace {
@@ -17,7 +18,7 @@ ClassDefect not_one_of(const char* field, DType t, Set<DType> allowed) {
 Set<DType> operands_of(Op op, DType Product::*operand) {
   Set<DType> set;
   for (const Product& p : kProducts)
-    if (p.ops.has(op)) set.bits |= Set<DType>::bit(p.*operand);
+    if (p.ops.has(op) && !has_scales_apart(p.*operand)) set.bits |= Set<DType>::bit(p.*operand);
   return set;
 }
 Set<DType> partners_of(Op op, DType b) {
@@ -38,6 +39,12 @@ Set<DType> weights_for(const ProblemClass& c, Devices devices) {
 // Why no row of the op has these dtypes.
 ClassDefect explain_pair(const ProblemClass& c) {
   const Set<DType> of_a = operands_of(c.op, &Product::a), of_b = operands_of(c.op, &Product::b);
+  for (const auto& [field, t] : {std::pair{"a", c.a}, {"b", c.b}})
+    if (t == DType::kF4E2M1)
+      return {field, kUnsupported, "f4e2m1 is multiplied only with block scales (lathe_scale, PER_BLOCK)"};
+  if (is_u4_source(c.b))
+    return {"b", kUnsupported,
+            absl::StrCat(name_of(c.b), " is multiplied only after lathe_pack_weights made u4_128 of it")};
   if (!of_a.has(c.a)) return not_one_of("a", c.a, of_a);
   if (!of_b.has(c.b)) return not_one_of("b", c.b, of_b);
   if (is_blocks(c.b))

@@ -120,12 +120,21 @@ constexpr Product block_product(DType a, const DTypeRow& b) {
           "",
           ""};
 }
+// A float by blocks that have no products of bytes.
+constexpr Product group_product(DType a, const DTypeRow& b) {
+  Product p = block_product(a, b);
+  p.ops = kMatmulOnly;
+  p.maths = kStrictOnly;
+  p.on_cpu = "f32 FMAs; B is decoded to f32";
+  return p;
+}
 constexpr size_t count_of(DTypeKind kind) {
   size_t count = 0;
   for (const DTypeRow& row : kDTypes) count += row.kind == kind;
   return count;
 }
-inline constexpr size_t kCount = kPlainCount + count_of(DTypeKind::kFloat) * count_of(DTypeKind::kBlocks);
+inline constexpr size_t kCount =
+    kPlainCount + count_of(DTypeKind::kFloat) * (count_of(DTypeKind::kBlocks) + count_of(DTypeKind::kGroups));
 
 constexpr std::array<Product, kCount> make_table() {
   std::array<Product, kCount> table{};
@@ -135,6 +144,10 @@ constexpr std::array<Product, kCount> make_table() {
     for (const DTypeRow& a : kDTypes)
       if (b.kind == DTypeKind::kBlocks && a.kind == DTypeKind::kFloat)
         table[next++] = block_product(a.value, b);
+  for (const DTypeRow& b : kDTypes)
+    for (const DTypeRow& a : kDTypes)
+      if (b.kind == DTypeKind::kGroups && a.kind == DTypeKind::kFloat)
+        table[next++] = group_product(a.value, b);
   return table;
 }
 

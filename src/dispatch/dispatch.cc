@@ -9,6 +9,7 @@
 #include "dispatch/fallback.h"
 #include "dispatch/miss.h"
 #include "dispatch/prepare.h"
+#include "dispatch/prepare_scaled.h"
 #include "observe/number_text.h"
 
 namespace lathe {
@@ -192,8 +193,21 @@ absl::Status run_without_kernel(const Request& request) {
   return absl::OkStatus();
 }
 
+// A slice would decode A once for each worker and phase.
+[[gnu::noinline, gnu::cold]] static absl::Status launch_block_scaled(lathe_device& device,
+                                                                     const DispatchEntry& entry,
+                                                                     Request& request, const Slice* slice) {
+  if (slice != nullptr)
+    return with_request(absl::UnimplementedError("a product with block scales cannot be run in slices"),
+                        device, request);
+  const absl::Status status = launch_scaled(device, entry, request);
+  return status.ok() ? status : with_request(status, device, request);
+}
+
 absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Request& request,
                             const Slice* slice) {
+  if (__builtin_expect(request.scaled.has_value(), 0))
+    return launch_block_scaled(device, entry, request, slice);
   if (__builtin_expect(entry.key.problem.generic != 0, 0)) prepare_generic(device, entry, request);
   Launch l;
   l.kernel = entry.kernel;

@@ -11,6 +11,7 @@
 #include "dispatch/externals.h"
 #include "dispatch/grouped_gpu.h"
 #include "dispatch/number_rows.h"
+#include "dispatch/prepare_scaled.h"
 #include "dispatch/routing.h"
 
 namespace lathe {
@@ -34,6 +35,11 @@ struct GroupedRun {
   RowCopies gathered, scattered;
   // Sums: the row of the buffer that holds a slot's product; -1: the slot is not used.
   int32_t* row_of_slot = nullptr;
+  // Block scales of B that are rearranged: those of the first routed group; the others follow `plain_bytes` apart.
+  const Routing* routing = nullptr;
+  PlainScales plain = {};
+  size_t plain_bytes = 0;
+  int64_t plain_tasks = 0;
 
   int64_t place(const SlotPlaces& p, int64_t slot) const {
     return slot / request.inner * p.outer_bytes + slot % request.inner * p.inner_bytes;
@@ -41,13 +47,37 @@ struct GroupedRun {
   const char* a_row(int64_t slot) const { return request.a_data + place(request.a, slot); }
   char* d_row(int64_t slot) const { return request.d_data + place(request.d, slot); }
 
+  PlainScales plain_of(int64_t routed) const {
+    PlainScales p = plain;
+    p.matrix = routing->groups[routed].group;
+    p.to += static_cast<size_t>(routed) * plain_bytes;
+    return p;
+  }
+  void decode(int64_t slot, char* to) const {
+    const bool counts = request.grouping == LATHE_GROUPING_COUNTS;
+    const int64_t outer = slot / request.inner, inner = slot % request.inner;
+    const StoredScales& scales = request.product.request.scaled->a.scales;
+    const int64_t matrix = counts ? outer : inner, line = counts ? inner : outer;
+    decode_line(scales, scales.stride == 0 ? 0 : matrix, line, a_row(slot), request.product.request.dims.k,
+                reinterpret_cast<float*>(to));
+  }
+
   static void gather(void* context, int64_t index) {
     const auto& run = *static_cast<const GroupedRun*>(context);
+    if (index < run.plain_tasks) {
+      const int64_t each = run.plain.tasks();
+      return run.plain_of(index / each).run(index % each);
+    }
+    index -= run.plain_tasks;
     const RowCopies& rows = run.gathered;
     const int64_t end = std::min((index + 1) * kRowsPerTask, rows.count);
-    for (int64_t i = index * kRowsPerTask; i < end; ++i)
-      std::memcpy(rows.buffer + static_cast<size_t>(i) * rows.row_bytes, run.a_row(rows.slots[i]),
-                  rows.row_bytes);
+    for (int64_t i = index * kRowsPerTask; i < end; ++i) {
+      char* const to = rows.buffer + static_cast<size_t>(i) * rows.row_bytes;
+      if (run.request.decodes_a())
+        run.decode(rows.slots[i], to);
+      else
+        std::memcpy(to, run.a_row(rows.slots[i]), rows.row_bytes);
+    }
   }
   static void scatter(void* context, int64_t index) {
     const auto& run = *static_cast<const GroupedRun*>(context);
@@ -86,6 +116,16 @@ bool has_pitch(const GroupedRun& run, const Routing& routing, const RoutedGroup&
   return true;
 }
 
+// The scales of one group's B in the order of the kernels.
+PlainScales plain_scales(const GroupedRequest& r) {
+  const Request& product = r.product.request;
+  PlainScales p;
+  p.stored = &product.scaled->b.scales;
+  p.lines = r.b_lines;
+  p.pitch = r.b_pitch / p.stored->format->block;
+  return p;
+}
+
 // The memory of a call: members, then the slots of copied rows, then the rows. There is room to copy
 // every row; pages that are not touched take no memory.
 struct Memory {
@@ -107,11 +147,14 @@ struct Memory {
     scales_at = take(n * sizeof(float));
     a_at = take(n * depth * size_of(c.a));
     d_at = take(n * columns * size_of(c.d));
+    if (r.product.request.scaled && !plain_scales(r).is_stored_so())
+      plain_at = take(static_cast<size_t>(routing.count) * whole_lines(plain_scales(r).bytes()));
     if (!r.up) return;
     up_at = take(n * columns * sizeof(float));
     bias_at = take(static_cast<size_t>(routing.count) * columns * size_of(c.bias));
   }
-  size_t a_slots_at = 0, d_slots_at = 0, scales_at = 0, a_at = 0, d_at = 0, up_at = 0, bias_at = 0, bytes = 0;
+  size_t a_slots_at = 0, d_slots_at = 0, scales_at = 0, a_at = 0, d_at = 0, plain_at = 0, up_at = 0,
+         bias_at = 0, bytes = 0;
 };
 
 // Finds the kernel for groups of `rows` rows; on a miss the policy decides.
@@ -141,6 +184,13 @@ class GroupedLaunch {
     run_.scattered = {base + memory.d_at, static_cast<size_t>(c.n) * size_of(c.d),
                       reinterpret_cast<int32_t*>(base + memory.d_slots_at), 0};
     scales_ = reinterpret_cast<float*>(base + memory.scales_at);
+    if (r_.product.request.scaled) {
+      run_.routing = &routing_;
+      run_.plain = plain_scales(r_);
+      run_.plain_bytes = whole_lines(run_.plain.bytes());
+      run_.plain.to = base + memory.plain_at;
+      if (memory.plain_at != 0) run_.plain_tasks = routing_.count * run_.plain.tasks();
+    }
     up_ = reinterpret_cast<float*>(base + memory.up_at);
     bias_ = base + memory.bias_at;
     if (!r_.is_summed()) return;
@@ -152,7 +202,8 @@ class GroupedLaunch {
     for (int64_t i = 0; i < routing_.count; ++i)
       place_a(routing_.groups[i], &(new (members_ + i) MemberLaunch)->args);
     HostStep gather;
-    if (run_.gathered.count > 0) gather = {GroupedRun::gather, &run_, tasks_of(run_.gathered.count)};
+    const int64_t tasks = run_.plain_tasks + tasks_of(run_.gathered.count);
+    if (tasks > 0) gather = {GroupedRun::gather, &run_, tasks};
     if (r_.up) {
       float* row = up_;
       LATHE_RETURN_IF_ERROR(prepare(*r_.up, [&](const RoutedGroup& group, ArgumentBlock* args) {
@@ -188,7 +239,7 @@ class GroupedLaunch {
     if (c.scale_a == Scale::kPerChannel) args->scale_a = take_scales(group);
     if (r_.a_data == nullptr) return;
     int64_t pitch = 0;
-    if (has_pitch(run_, routing_, group, r_.a, c.k * bytes, &pitch)) {
+    if (!r_.decodes_a() && has_pitch(run_, routing_, group, r_.a, c.k * bytes, &pitch)) {
       args->a = const_cast<char*>(run_.a_row(routing_.slot(group, 0)));
       args->lda = pitch / bytes;
     } else {
@@ -217,7 +268,8 @@ class GroupedLaunch {
       return data == nullptr ? nullptr : const_cast<char*>(static_cast<const char*>(data)) + group * stride;
     };
     if (r_.b_data != nullptr) args->b = of_group(r_.b_data + product.b_offset, r_.b_stride);
-    args->scale_b = of_group(product.request.args.scale_b, r_.scale_b_stride);
+    args->scale_b = r_.product.request.scaled ? block_scales(product, index, args)
+                                              : of_group(product.request.args.scale_b, r_.scale_b_stride);
     args->zero_b = of_group(product.request.args.zero_b, r_.zero_b_stride);
     if (r_.bias == nullptr) return;
     const size_t size = size_of(product.request.key.problem.bias);
@@ -225,6 +277,13 @@ class GroupedLaunch {
         of_group(r_.bias, r_.bias_stride) + static_cast<size_t>(product.first_column) * size;
     args->bias =
         product.column_step == 1 ? const_cast<char*>(first) : every_other(first, index, args->n, size);
+  }
+  // The scales of the blocks that begin at args->b. Multiplies alpha by their global factor.
+  char* block_scales(const GroupProduct& product, int64_t index, ArgumentBlock* args) const {
+    const DTypeRow& row = row_of(product.request.key.problem.b);
+    const PlainScales plain = run_.plain_of(index);
+    args->alpha *= global_factor(*r_.product.request.scaled, plain.matrix);
+    return (run_.plain_tasks > 0 ? plain.to : plain.in_place()) + product.b_offset / row.bytes * row.apart;
   }
   // Copies `count` elements, two apart, to the bias of the group.
   char* every_other(const char* from, int64_t index, int64_t count, size_t size) {

@@ -13,7 +13,7 @@ bool MatmulRequest::operator==(const MatmulRequest& o) const {
   const auto fields = [](const MatmulRequest& r) {
     return std::tie(r.m, r.n, r.k, r.batch, r.dtype, r.b_dtype, r.out_dtype, r.math, r.trans_a, r.trans_b,
                     r.alpha, r.beta, r.bias, r.residual, r.multiply, r.activation, r.packed, r.c_in_place,
-                    r.residual_in_place, r.broadcast_a, r.broadcast_b);
+                    r.residual_in_place, r.broadcast_a, r.broadcast_b, r.a_format, r.b_format);
   };
   return OpRequest::operator==(o) && fields(*this) == fields(o);
 }
@@ -106,6 +106,7 @@ double sum_bound(const MatmulRequest& r, double magnitude) {
   if (r.math == LATHE_MATH_TF32 && r.dtype == LATHE_F32) part += 0x1p-9;
   if (r.math == LATHE_MATH_BF16 && r.dtype == LATHE_F32 && r.weight_dtype() == LATHE_BF16) part += 0x1p-8;
   if (is_f8(r.dtype)) part += 0x1p-10;
+  if (!r.b_format.empty()) part += kEpsilon * std::sqrt(static_cast<double>(r.k));
   return part * magnitude;
 }
 

@@ -1,6 +1,7 @@
 // The matmuls that the command runs, and the check of their results.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "reference/blocks.h"
@@ -20,6 +21,8 @@ struct MatmulRequest : OpRequest {
   bool multiply = false;  // D is multiplied by the residual
   lathe_activation activation = LATHE_ACTIVATION_NONE;
   bool packed = false;  // B is packed by lathe_pack_weights
+  // Formats with block scales ("f8_128", "awq"); "": none. The data of such an operand is what it stands for, in f32.
+  std::string a_format, b_format;
   // Only used by runs.
   bool c_in_place = false, residual_in_place = false;  // the operand shares D's memory
   bool broadcast_a = false, broadcast_b = false;
@@ -56,6 +59,7 @@ struct MatmulData {
 //   + 2^-8      if A may be rounded to bf16
 //   + 2^-10     for fp8: Hopper's matrix units keep about 14 bits of the sum in each of the K / 32 additions
 //               (DeepSeek-V3 Technical Report, section 3.5.2)
+//   + sqrt(K) eps for operands with block scales: few products dominate a sum, and each addition may round at their size
 //   0           for i8, and for integers (Fill::kIntegers) while S is small enough for exact sums
 // If A may be rounded to int8 (LATHE_MATH_INT8), half a scale for each element of A is added.
 CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal* random);

@@ -4,12 +4,14 @@
 // "matmul f32 a=n b=t m=7 n=4096 k=33 batch=1 on cpu: lda 31 < k 33".
 #pragma once
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "core/args.h"
+#include "core/block_scaled.h"
 #include "core/problem.h"
 #include "core/products.h"
 #include "lathe/lathe.h"
@@ -43,6 +45,11 @@ struct Spans {
   int64_t a, b, c, d, bias, residual, values;
 };
 
+// Operands with block scales. The launch decodes A, if it has scales, and rearranges those of B.
+struct ScaledProduct {
+  ScaledOperand a, b;  // a: may not exist
+};
+
 struct Request {
   DispatchKey key;
   Dims dims;
@@ -63,6 +70,9 @@ struct Request {
   bool workspace_is_zeroed = false;
   Spans spans;                             // of a matmul; of an argmax that will run
   const lathe_program* program = nullptr;  // elementwise: the caller's; valid during the call
+  // matmul: key and args are those of A decoded to f32 and B in blocks. args.a points to the encoded A, args.b to the
+  // blocks, and args.scale_b and the scales' global factors are not set.
+  std::optional<ScaledProduct> scaled;
 };
 
 // For each op: read_matmul() and so on, and the overload read_request().

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/packed.h"
+#include "request/request_scaled.h"
 
 namespace lathe {
 namespace {
@@ -167,6 +168,16 @@ absl::Status place(const OperandName& name, const lathe_operand& o, const Matric
   return absl::OkStatus();
 }
 
+// A. Elements of a scaled A are decoded from their bytes.
+absl::Status place_a(const lathe_grouped_matmul_desc& d, GroupedRequest* out, Region* region) {
+  Matrices lines = matrices_of(d, d.k, false);
+  const auto& scaled = out->product.request.scaled;
+  if (!scaled || !scaled->a.exists()) return place(kOperandA, d.a, lines, d.grouping, &out->a, region);
+  lathe_operand bytes;
+  LATHE_RETURN_IF_ERROR(bytes_of_elements(d.a, &lines, &bytes));
+  return place(kOperandA, bytes, lines, d.grouping, &out->a, region);
+}
+
 absl::Status place_d(const lathe_grouped_matmul_desc& d, GroupedRequest* out, Region* region) {
   if ((out->is_summed() || out->up) && !is_float(d.d.dtype)) return explain_dtype("d", d.d.dtype, kFloats);
   if (raw(d.d.layout) != LATHE_ROW_MAJOR) return absl::UnimplementedError("d: only ROW_MAJOR is supported");
@@ -195,6 +206,13 @@ absl::Status check_pointers(const lathe_grouped_matmul_desc& d, const GroupedReq
   return absl::OkStatus();
 }
 
+// Where the block scales of an operand are; empty without them.
+Region block_scales(const Request& product, bool of_a, int64_t lines, int64_t matrices) {
+  if (!product.scaled) return line_at(nullptr, 0);
+  const StoredScales& s = of_a ? product.scaled->a.scales : product.scaled->b.scales;
+  return line_at(s.data, s.format == nullptr ? 0 : s.span(lines, scale_matrices(s, matrices)));
+}
+
 // The number of scales or zero points of B of one group.
 int64_t channels(Scale s, int64_t n) { return s == Scale::kPerChannel ? n : int64_t{s == Scale::kPerTensor}; }
 
@@ -217,6 +235,8 @@ absl::Status check_overlap(const lathe_grouped_matmul_desc& d, const GroupedRequ
       {"the scale of a", line_at(product.args.scale_a,
                                  c.scale_a == Scale::kPerChannel ? r.slots * 4 : channels(c.scale_a, 1) * 4)},
       {"the scale of b", line_at(product.args.scale_b, d.groups * r.scale_b_stride)},
+      {"the scale of a", block_scales(product, /*of_a=*/true, d.m, r.scale_matrices())},
+      {"the scale of b", block_scales(product, /*of_a=*/false, d.n, d.groups)},
       {"the zero point of a", line_at(product.args.zero_a, c.zero_a * int64_t{4})},
       {"the zero point of b", line_at(product.args.zero_b, d.groups * r.zero_b_stride)}};
   for (const auto& [name, region] : inputs)
@@ -298,6 +318,8 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   const ProblemClass& c = product.key.problem;
   const int64_t b_elements = product.args.stride_b;
   if (!context.is_cpu) LATHE_RETURN_IF_ERROR(check_gpu(d));
+  out->b_lines = d.n;
+  out->b_pitch = product.args.ldb;
   if (d.gate != LATHE_GATE_NONE)
     split_gate(d, d.router_weights != nullptr ? DType::kF32 : to_dtype(d.d.dtype), out);
   out->n = d.n;
@@ -314,7 +336,7 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   out->weights_stride = d.router_weights_stride == 0 ? d.used : d.router_weights_stride;
   out->nothing_to_do = product.nothing_to_do || d.used == 0;
   Region a, of_d;
-  LATHE_RETURN_IF_ERROR(place(kOperandA, d.a, matrices_of(d, d.k, false), d.grouping, &out->a, &a));
+  LATHE_RETURN_IF_ERROR(place_a(d, out, &a));
   LATHE_RETURN_IF_ERROR(place_d(d, out, &of_d));
   // A manifest is for any device; CPUs drop the Rows.
   if (!context.is_cpu || purpose == Purpose::kWarm) set_rows(d, out);

@@ -38,6 +38,9 @@ struct GroupedRequest {
   int64_t routing_stride = 0;  // elements, INDEXED only
   const char *a_data = nullptr, *b_data = nullptr, *bias = nullptr;
   char* d_data = nullptr;
+  // With block scales: what product.request.scaled has. Rows of A are then always decoded to the f32 that the product
+  // multiplies. `b_lines`: columns of a group's B; `b_pitch`: elements from one to the next.
+  int64_t b_lines = 0, b_pitch = 0;
   // Bytes from one group's to the next group's.
   int64_t b_stride = 0, bias_stride = 0, scale_b_stride = 0, zero_b_stride = 0;
   // Sums over slots: null if slots are not summed. D then has rows of dtype `sum`, ldd elements apart.
@@ -48,6 +51,11 @@ struct GroupedRequest {
   bool nothing_to_do = false;
 
   bool is_summed() const { return sum != DType::kNone; }
+  bool decodes_a() const { return product.request.scaled && product.request.scaled->a.exists(); }
+  // The block scales of A lie as its rows do: matrices of M lines.
+  int64_t scale_matrices() const {
+    return grouping == LATHE_GROUPING_COUNTS ? groups : grouping == LATHE_GROUPING_INDEXED ? used : 1;
+  }
 };
 
 absl::Status read_grouped_matmul(const lathe_grouped_matmul_desc* desc, Purpose purpose,

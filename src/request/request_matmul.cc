@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/packed.h"
 #include "request/request.h"
+#include "request/request_scaled.h"
 
 namespace lathe {
 namespace {
@@ -98,7 +99,7 @@ bool read_packed(const lathe_operand& b, int64_t n, bool is_cpu, ProblemClass* o
   absl::StatusOr<PackedLayout> layout = packed_layout_with_id(b.packed_layout, out->b);
   if (!layout.ok())
     return refuse(why, absl::InvalidArgumentError(absl::StrCat("b: ", layout.status().message())));
-  if (*layout != packed_layout_of(n))
+  if (*layout != packed_layout_of(n, out->b))
     return refuse(why,
                   invalid(absl::StrCat("b: packed_layout 0x", absl::Hex(b.packed_layout),
                                        " is not the layout for n ", n, "; lathe_packed_layout returns it")));
@@ -235,6 +236,8 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
   if (d.b.packed_layout != 0) {
     if (!place_packed(d.b, out->dims, c, b, why)) return false;
   } else if (__builtin_expect(is_blocks(c.b), 0)) {
+    if (has_scales_apart(c.b) && !out->scaled)  // not a value of lathe_dtype
+      return refuse(why, invalid(absl::StrCat("b: dtype ", raw(d.b.dtype), " is unknown")));
     if (!place_blocks(d.b, out->dims, c.b, b, why)) return false;
   } else if (!place_operand(kOperandB, d.b, {batch, k, n}, b, why)) {
     return false;
@@ -339,8 +342,12 @@ absl::Status read_scale(const char* name, const lathe_operand& o, Purpose purpos
     return explain_dtype(absl::StrCat(name, ": scale"), s->dtype, Set<DType>(DType::kF32));
   if (raw(s->granularity) > LATHE_PER_BLOCK) return bad("granularity ", raw(s->granularity), " is unknown");
   if (s->granularity == LATHE_PER_BLOCK)
-    return refused("granularity PER_BLOCK is reserved; use PER_TENSOR or PER_CHANNEL");
+    return refused("granularity PER_BLOCK is not supported for i8; use PER_TENSOR or PER_CHANNEL");
   if (s->block_size != 0) return bad("block_size ", s->block_size, " must be 0 without PER_BLOCK");
+  if (s->block_lines != 0 || s->layout != LATHE_SCALES_BY_LINE || s->leading_dimension != 0 ||
+      s->batch_stride != 0 || s->global != nullptr || s->group_index != nullptr)
+    return bad("the fields after block_size must be 0 without PER_BLOCK");
+  if (s->reserved != 0) return refused("reserved is not 0");
   if (purpose == Purpose::kRun && s->data == nullptr) return bad("data is NULL");
   *granularity = s->granularity == LATHE_PER_TENSOR ? Scale::kPerTensor : Scale::kPerChannel;
   *data = const_cast<void*>(s->data);
@@ -400,12 +407,74 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   return read(known, Purpose::kRun, context, stream, out, why);
 }
 
+// Where the encoded A lies.
+absl::Status place_scaled_a(const lathe_matmul_desc& d, const Dims& dims, ScaledOperand* a, Region* region) {
+  lathe_operand bytes;
+  absl::Status why;
+  Matrices lines = {dims.batch, dims.m, dims.k};
+  LATHE_RETURN_IF_ERROR(bytes_of_elements(d.a, &lines, &bytes));
+  const int64_t per_byte = a->scales.format->element == DType::kF4E2M1 ? 2 : 1;
+  Distances apart;
+  if (!place_operand(kOperandA, bytes, lines, {&apart.leading, &apart.batch, region}, &why)) return why;
+  a->elements = {static_cast<const char*>(d.a.data), apart.leading * per_byte, apart.batch * per_byte};
+  return absl::OkStatus();
+}
+
+absl::Status check_scales_overlap(const Request& request, const Region& d) {
+  const Dims& dims = request.dims;
+  const StoredScales &a = request.scaled->a.scales, &b = request.scaled->b.scales;
+  const auto line = [](const StoredScales& s, int64_t lines, int64_t batch) {
+    return line_at(s.data, s.format == nullptr ? 0 : s.span(lines, scale_matrices(s, batch)));
+  };
+  const std::pair<const char*, Region> read[] = {{"the scale of a", line(a, dims.m, dims.batch)},
+                                                 {"the scale of b", line(b, dims.n, dims.batch)}};
+  for (const auto& [name, region] : read)
+    if (!known_disjoint(d, region)) return overlaps(name, false);
+  return absl::OkStatus();
+}
+
+// A product with block scales: reads it as one without, and keeps the scales in `out`.
+absl::Status try_scaled(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& context,
+                        void* stream, Request* out) {
+  lathe_matmul_desc plain;
+  ScaledProduct scaled;
+  absl::Status why;
+  LATHE_RETURN_IF_ERROR(read_scaled(d, purpose, context.devices(), &scaled, &plain));
+  out->scaled.emplace();
+  if (!read(plain, purpose == Purpose::kRun ? Purpose::kPlan : purpose, context, stream, out, &why))
+    return why;
+  Region a = line_at(nullptr, 0);
+  if (scaled.a.exists()) {
+    LATHE_RETURN_IF_ERROR(place_scaled_a(d, out->dims, &scaled.a, &a));
+    out->spans.a = a.bytes;
+  }
+  out->scaled = scaled;
+  if (purpose != Purpose::kRun) return absl::OkStatus();
+  if (stream != nullptr) return invalid("the stream is not NULL; the CPU has no streams");
+  if (out->nothing_to_do) return absl::OkStatus();
+  if (!check_pointers(plain, *out, &why)) return why;
+  Regions regions;
+  if (!place_operands(plain, out, &regions, &why)) return why;
+  if (scaled.a.exists()) regions.a = a;
+  if (!check_overlap(out->key.problem, regions, &why)) return why;
+  LATHE_RETURN_IF_ERROR(check_scales_overlap(*out, regions.d));
+  fill_arguments(plain, *out, &out->args);
+  return absl::OkStatus();
+}
+[[gnu::cold]] bool take_scaled(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& context,
+                               void* stream, Request* out, absl::Status* why) {
+  *why = try_scaled(d, purpose, context, stream, out);
+  return why->ok();
+}
+
 bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& context, void* stream,
           Request* out, absl::Status* why) {
   if (__builtin_expect(d.m_device != nullptr, 0) && context.is_cpu && !context.is_described &&
       purpose == Purpose::kRun)
     return read_known_m(d, context, stream, out, why);
   if (!headers_plain(d)) return refuse(why, explain_headers(d));
+  if (__builtin_expect(is_quantised(d), 0) && has_block_scales(d))
+    return take_scaled(d, purpose, context, stream, out, why);
   if (d.next != nullptr && !read_chain(d.next, out, why)) return false;
   if (!read_policy(d.miss_policy, context, out, why)) return false;
   if (!read_dependent_launch(d.dependent_launch, context, out, why)) return false;

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstring>
 
+#include "core/block_scaled.h"
 #include "core/packed.h"
 #include "tune/place.h"
 #include "tune/tune_operands.h"
@@ -16,6 +18,23 @@ Placed place_packed(const ProblemClass& c, int64_t batch) {
   p.operand.batch_stride = batch > 1 ? elements : 0;
   p.bytes = static_cast<size_t>(packed_bytes(kColumns16, c.k, c.n, c.b) * batch);
   return p;
+}
+
+// The scales of a B whose class has them apart, without data.
+lathe_scale scale_of_blocks(DType blocks) {
+  lathe_scale s = LATHE_SCALE_INIT;
+  for (const ScaledFormat& f : kScaledFormats) {
+    if (f.blocks != blocks || f.scale != f.plain_scale) continue;
+    s.dtype = dtype_of(f.scale);
+    s.granularity = LATHE_PER_BLOCK;
+    s.block_size = f.block;
+  }
+  return s;
+}
+lathe_dtype element_of_blocks(DType blocks) {
+  for (const ScaledFormat& f : kScaledFormats)
+    if (f.blocks == blocks) return dtype_of(f.element);
+  return dtype_of(blocks);
 }
 
 }  // namespace
@@ -48,6 +67,17 @@ absl::Status TuneOperands::make_matmul(const ProblemClass& c, const Dims& dims, 
     desc.epilogue.bias_dtype = dtype_of(c.bias);
   }
   lathe_scale scales[2] = {LATHE_SCALE_INIT, LATHE_SCALE_INIT};
+  if (has_scales_apart(c.b)) {
+    scales[1] = scale_of_blocks(c.b);
+    const size_t count = static_cast<size_t>(dims.n * (dims.k / scales[1].block_size));
+    const auto of = static_cast<DType>(scales[1].dtype);
+    LATHE_ASSIGN_OR_RETURN(void* const data, allocate(count * size_of(of), of));
+    // Only CPU classes have such scales, so the memory can be written directly.
+    if (of == DType::kF8E8M0) std::memset(data, 123, count);
+    scales[1].data = data;
+    desc.b.dtype = element_of_blocks(c.b);
+    desc.b.scale = &scales[1];
+  }
   const auto scale = [&](Scale kind, int64_t channels, lathe_operand* operand,
                          lathe_scale* into) -> absl::Status {
     if (kind == Scale::kNone) return absl::OkStatus();

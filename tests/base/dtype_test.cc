@@ -57,6 +57,12 @@ TEST(DTypeTest, ValuesEqualThePublicEnums) {
   EXPECT_EQ(static_cast<int>(DType::kIQ4_NL), LATHE_IQ4_NL);
   EXPECT_EQ(static_cast<int>(DType::kIQ4_XS), LATHE_IQ4_XS);
   EXPECT_EQ(static_cast<int>(DType::kMXFP4), LATHE_MXFP4);
+  EXPECT_EQ(static_cast<int>(DType::kF4E2M1), LATHE_F4_E2M1);
+  EXPECT_EQ(static_cast<int>(DType::kF8E8M0), LATHE_F8_E8M0);
+  EXPECT_EQ(static_cast<int>(DType::kU4Awq), LATHE_U4_AWQ);
+  EXPECT_EQ(static_cast<int>(DType::kU4Gptq), LATHE_U4_GPTQ);
+  EXPECT_EQ(static_cast<int>(DType::kU4GptqV2), LATHE_U4_GPTQ_V2);
+  EXPECT_EQ(static_cast<int>(DType::kU4x128), LATHE_U4_128);
   EXPECT_EQ(static_cast<int>(Math::kTf32), LATHE_MATH_TF32);
   EXPECT_EQ(static_cast<int>(Math::kInt8), LATHE_MATH_INT8);
   EXPECT_EQ(static_cast<int>(Math::kBf16), LATHE_MATH_BF16);
@@ -84,6 +90,12 @@ TEST(DTypeTest, SizesAreBytesPerElementOrBlock) {
   EXPECT_EQ(size_of(DType::kQ4_K), 2u * 2 + 12 + 256 / 2)
       << "two f16, 16 numbers of 6 bits, 256 numbers of 4 bits";
   EXPECT_EQ(block_elements(DType::kQ4_K), 256);
+  EXPECT_EQ(size_of(DType::kU4x128), 2u + 2 + 128 / 2)
+      << "an f16, a zero point of two bytes, 128 numbers of 4 bits";
+  EXPECT_EQ(size_of(DType::kNVF4E2M1), 32u / 2);
+  EXPECT_EQ(row_of(DType::kNVF4E2M1).apart, 2) << "a byte for every 16 elements";
+  EXPECT_EQ(size_of(DType::kF8E4M3x128), 128u);
+  EXPECT_EQ(row_of(DType::kF8E4M3x128).apart, 4);
   EXPECT_EQ(block_elements(DType::kI8), 1);
   EXPECT_EQ(size_of(DType::kNone), 0u);
 }

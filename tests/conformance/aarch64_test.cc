@@ -3,6 +3,7 @@
 // runs all of them, which takes an hour.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -18,6 +19,7 @@
 #include "matmul_case.h"
 #include "nlohmann/json.hpp"
 #include "packed_request.h"
+#include "reference/block_scaled.h"
 
 namespace lathe::conformance {
 namespace {
@@ -234,6 +236,84 @@ TEST_P(Aarch64, WeightsInBlocksAreRight) {
     if (HasFatalFailure()) return;
   }
   EXPECT_GE(runs_, 24);
+}
+
+// 4-bit weights in blocks of u4_128.
+TEST_P(Aarch64, GroupsOfFourBitsAreRight) {
+  reference::Normal random(run_seed());
+  for (const int64_t m : {1, 20}) {
+    const reference::GroupedWeight w(LATHE_U4_AWQ, 384, 40, 1, false, &random);
+    const lathe_scale scale = w.scale();
+    std::vector<float> a(static_cast<size_t>(m * w.k)), d(static_cast<size_t>(m * w.n), NAN);
+    for (float& x : a) x = random.next();
+    lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+    desc.m = m, desc.n = w.n, desc.k = w.k;
+    desc.a.data = a.data(), desc.d.data = d.data();
+    desc.a.dtype = desc.d.dtype = LATHE_F32;
+    desc.b = w.operand();
+    desc.b.scale = &scale;
+    uint32_t layout = 0;
+    size_t bytes = 0;
+    ASSERT_LATHE_OK(lathe_packed_layout(device_, &desc, &layout, &bytes));
+    std::vector<uint8_t> packed(bytes);
+    ASSERT_LATHE_OK(lathe_pack_weights(device_, &desc, layout, packed.data(), bytes));
+    desc.b = LATHE_OPERAND_INIT;
+    desc.b.data = packed.data();
+    desc.b.dtype = LATHE_U4_128;
+    desc.b.layout = LATHE_COLUMN_MAJOR;
+    lathe_plan* plan = nullptr;
+    ASSERT_LATHE_OK(lathe_plan_matmul(device_, &desc, &plan));
+    ASSERT_NO_FATAL_FAILURE(load(plan));
+    lathe_plan_destroy(plan);
+    ASSERT_EQ(process_->launch(problem_, {m, w.n, w.k, 1}, splits_, arguments_of(desc)), "");
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < w.n; ++j) {
+        double value = 0, magnitude = 0;
+        for (int64_t k = 0; k < w.k; ++k) {
+          const double x = static_cast<double>(a[static_cast<size_t>(i * w.k + k)]) * w.at(0, k, j);
+          value += x;
+          magnitude += std::abs(x);
+        }
+        ASSERT_NEAR(d[static_cast<size_t>(i * w.n + j)], value, 8 * 0x1p-23 * magnitude);
+      }
+  }
+}
+
+// Weights with block scales in the order of the kernels.
+TEST_P(Aarch64, BlockScaledWeightsAreRight) {
+  reference::Normal random(run_seed());
+  for (const reference::ScaledElements& f : reference::scaled_elements())
+    for (const int64_t m : {1, 20}) {
+      if (f.takes_tall && f.scale != LATHE_F32) continue;  // the host converts these scales
+      reference::ScaledSpec spec;
+      spec.format = &f;
+      spec.lines = 37, spec.k = 384;
+      const reference::ScaledMatrix b(spec, &random);
+      std::vector<float> a(static_cast<size_t>(m * spec.k)), d(static_cast<size_t>(m * spec.lines), NAN);
+      for (float& x : a) x = random.next();
+      lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+      desc.m = m, desc.n = spec.lines, desc.k = spec.k;
+      desc.a.data = a.data(), desc.d.data = d.data();
+      desc.a.dtype = desc.d.dtype = LATHE_F32;
+      const lathe_scale scale = b.scale();
+      desc.b = b.operand(/*column_major=*/true);
+      desc.b.scale = &scale;
+      lathe_plan* plan = nullptr;
+      ASSERT_LATHE_OK(lathe_plan_matmul(device_, &desc, &plan));
+      ASSERT_NO_FATAL_FAILURE(load(plan));
+      lathe_plan_destroy(plan);
+      ASSERT_EQ(process_->launch(problem_, {m, spec.lines, spec.k, 1}, splits_, arguments_of(desc)), "");
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < spec.lines; ++j) {
+          double value = 0, magnitude = 0;
+          for (int64_t k = 0; k < spec.k; ++k) {
+            const double x = static_cast<double>(a[static_cast<size_t>(i * spec.k + k)]) * b.at(0, j, k);
+            value += x;
+            magnitude += std::abs(x);
+          }
+          ASSERT_NEAR(d[static_cast<size_t>(i * spec.lines + j)], value, 8 * 0x1p-23 * magnitude) << f.name;
+        }
+    }
 }
 
 // The kernel "bytes" with sdot (odd numbers of rows in a register tile) and smmla (even ones). Each format runs a third of

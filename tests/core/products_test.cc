@@ -144,7 +144,7 @@ TEST(Products, PackedWeightsNeedAColumnMajorMatmulOnTheCpu) {
     ProblemClass c = class_of(*p, op);
     c.packed_b = kColumns16;
     const bool legal = op == Op::kMatmul && is_packable(p->b);
-    if (is_blocks(p->b) && op == Op::kMatmul) {  // they are multiplied as bytes only
+    if (legal && is_blocks(p->b)) {  // they are multiplied as bytes only
       EXPECT_EQ(field_of(c, Devices::kAll), "packed_b");
       c.math = Math::kInt8;
       EXPECT_EQ(field_of(c, Devices::kAll), "");
@@ -188,6 +188,7 @@ std::string columns_of(const Product& p) {
 }
 
 std::string dtypes_of(const Product& p) {
+  if (row_of(p.b).kind == DTypeKind::kGroups) return "a float by u4_128, or by fp8 or fp4 with block scales";
   if (is_blocks(p.b)) return "a float by a block format";
   return p.a == p.b ? std::string(name_of(p.a)) : absl::StrCat(name_of(p.a), " by ", name_of(p.b));
 }

@@ -81,9 +81,23 @@ struct Storage {
   lathe_tuning tuning;
 };
 
+// Makes about half of the scales those of a format.
+void read_block_scales(Bytes& in, lathe_scale* scale) {
+  const uint8_t unusual = in.byte();
+  if (unusual & 1) {
+    scale->granularity = LATHE_PER_BLOCK;
+    scale->block_size = int64_t{16} << in.pick(4);
+  }
+  if (unusual & 2) put(&scale->layout, in.pick(4));
+  if (unusual & 4) scale->block_lines = unusual & 8 ? 128 : in.size();
+  if (unusual & 16) scale->leading_dimension = in.size();
+  if (unusual & 32) scale->batch_stride = in.size();
+  if (unusual & 64) scale->global = static_cast<const float*>(in.pointer());
+}
+
 void read_operand(Bytes& in, lathe_operand* o, lathe_scale* scale) {
   o->data = in.pointer();
-  put(&o->dtype, in.pick(12));
+  put(&o->dtype, in.pick(34));
   put(&o->layout, in.pick(2));
   const uint8_t unusual = in.byte();
   if (unusual & 1) o->leading_dimension = in.size();
@@ -91,9 +105,10 @@ void read_operand(Bytes& in, lathe_operand* o, lathe_scale* scale) {
   if (scale != nullptr && (unusual & 4)) {
     *scale = LATHE_SCALE_INIT;
     scale->data = in.pointer();
-    put(&scale->dtype, in.pick(2));
+    put(&scale->dtype, in.pick(24));
     put(&scale->granularity, in.pick(3));
     scale->block_size = in.flag() ? in.size() : 0;
+    read_block_scales(in, scale);
     o->scale = scale;
   }
   if (unusual & 8) o->zero_point = in.pointer();

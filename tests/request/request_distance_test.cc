@@ -58,7 +58,12 @@ M product(lathe_dtype in, lathe_layout layout) {
 M in_rows() { return product(LATHE_F16, LATHE_ROW_MAJOR); }
 M in_columns() { return product(LATHE_F16, LATHE_COLUMN_MAJOR); }
 M of_bytes() {
-  static const lathe_scale scale = {sizeof(lathe_scale), nullptr, address(8), LATHE_F32, LATHE_PER_TENSOR, 0};
+  static const lathe_scale scale = [] {
+    lathe_scale s = LATHE_SCALE_INIT;
+    s.data = address(8);
+    s.dtype = LATHE_F32;
+    return s;
+  }();
   M d = product(LATHE_I8, LATHE_ROW_MAJOR);
   d.a.scale = d.b.scale = &scale;
   d.a.zero_point = d.b.zero_point = address(9);

@@ -188,7 +188,7 @@ TEST(ScaleOfBytes, RefusalsNameTheCause) {
       {[](ProductRequest* p) { p->scale.struct_size = 1; }, kInvalid, "a: scale: struct_size 1"},
       {[](ProductRequest* p) { p->scale.dtype = LATHE_F16; }, kUnsupported, "a: scale: dtype f16 is not f32"},
       {[](ProductRequest* p) { p->scale.granularity = LATHE_PER_BLOCK; }, kUnsupported,
-       "PER_BLOCK is reserved"},
+       "PER_BLOCK is not supported for i8"},
       {[](ProductRequest* p) { p->scale.granularity = static_cast<lathe_granularity>(7); }, kInvalid,
        "granularity 7"},
       {[](ProductRequest* p) { p->scale.block_size = 32; }, kInvalid,

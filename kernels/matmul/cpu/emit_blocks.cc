@@ -1,5 +1,7 @@
 #include "kernels/matmul/cpu/emit_blocks.h"
 
+#include <limits>
+
 #include "compiler/dialect.h"
 
 // To add a block format: a row in kLayouts, and a case in scales_of() if its scales are stored in a new way.
@@ -28,12 +30,19 @@ constexpr BlockLayout kLayouts[] = {
     {DType::kQ6_K,   BlockScales::kBytes,       128, 32, nullptr, 2, 128, 128},
     {DType::kIQ4_NL, BlockScales::kF16,         32,  0,  kIq4Values},
     {DType::kIQ4_XS, BlockScales::kSixBitsOf32, 32,  0,  kIq4Values},
-    {DType::kMXFP4,  BlockScales::kPower,       32,  0,  kFp4Values}};
+    {DType::kMXFP4,  BlockScales::kPower,       32,  0,  kFp4Values},
+    {DType::kU4x128, BlockScales::kF16AndZero,  32},
+    {DType::kF8E4M3x128, BlockScales::kApartF32,   0, 0, nullptr,    0, 0, 0, BlockCodes::kE4M3},
+    {DType::kMXF8E4M3,   BlockScales::kApartPower, 0, 0, nullptr,    0, 0, 0, BlockCodes::kE4M3},
+    {DType::kMXF8E5M2,   BlockScales::kApartPower, 0, 0, nullptr,    0, 0, 0, BlockCodes::kE5M2},
+    {DType::kMXF4E2M1,   BlockScales::kApartPower, 0, 0, kFp4Values, 0, 0, 0, BlockCodes::kPairs},
+    {DType::kNVF4E2M1,   BlockScales::kApartF8,    0, 0, kFp4Values, 0, 0, 0, BlockCodes::kPairs}};
 // clang-format on
 
-// The scale of some elements in all lanes, and their minimum if the format has minima.
+// The scale of some elements in all lanes, and if the format has it, their minimum or the code that stands for 0 (both
+// f32).
 struct Scale {
-  Value scale, minimum;
+  Value scale, minimum = nullptr, zero = nullptr;
 };
 
 // Decodes a vector of elements. `byte` is the first byte of a block, `inside` the first element in it, both
@@ -89,18 +98,50 @@ struct BlockReader {
         return {times(half_at(e.add(byte, 208)), as_f32(word)), nullptr};
       }
       case BlockScales::kSixBitsOf32: return six_bits_of_32(byte, e.div(inside, e.idx(32)));
+      case BlockScales::kF16AndZero: return {half_at(byte), nullptr, as_f32(byte_at(e.add(byte, 2)))};
+      case BlockScales::kApartF32: {
+        Value own = LLVM::LoadOp::create(e.b, e.loc, e.f32(), apart(byte, inside), /*alignment=*/1);
+        return {e.broadcast(own, lanes)};
+      }
+      case BlockScales::kApartPower: return {power_apart(byte, inside)};
+      case BlockScales::kApartF8: {
+        Value own = LLVM::LoadOp::create(e.b, e.loc, e.b.getI8Type(), apart(byte, inside), /*alignment=*/1);
+        return {e4m3_in_units(own)};
+      }
     }
     llvm::report_fatal_error("unknown scales of a block format");
   }
-  // The two smallest powers are subnormal.
+  // The address of the scale of element `inside` of a block in the array of scales.
+  Value apart(Value byte, Value inside) const {
+    const DTypeRow& row = row_of(layout.dtype);
+    Value own = e.mul(e.div(byte, e.idx(row.bytes)), row.apart);
+    if (layout.scales == BlockScales::kApartF8) own = e.add(own, e.div(inside, e.idx(16)));
+    return pointer_to(e, v.scales, own);
+  }
+  Value splat(float value) const { return e.splat(f32s(), value); }
+  Value power_apart(Value byte, Value inside) const {
+    Value own = LLVM::LoadOp::create(e.b, e.loc, e.b.getI8Type(), apart(byte, inside), /*alignment=*/1);
+    Value power = arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), own);
+    Value scale = layout.table ? power_of(power) : whole_power_of(power);
+    Value is_nan = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, power, e.i32(255));
+    Value word = select(is_nan, e.i32(0x7fc00000), scale);
+    return arith::BitcastOp::create(e.b, e.loc, f32s(), e.broadcast(word, lanes));
+  }
+  // The bits of 2^(power - 127). The smallest is subnormal.
+  Value whole_power_of(Value power) const {
+    Value normal = arith::ShLIOp::create(e.b, e.loc, power, e.i32(23));
+    return select(e.equal(power, e.i32(0)), e.i32(0x00400000), normal);
+  }
   Value power_at(Value byte) const {
-    Value power = byte_at(byte);
+    return arith::BitcastOp::create(e.b, e.loc, f32s(), e.broadcast(power_of(byte_at(byte)), lanes));
+  }
+  // The bits of 2^(power - 128). The two smallest are subnormal.
+  Value power_of(Value power) const {
     Value normal =
         arith::ShLIOp::create(e.b, e.loc, arith::SubIOp::create(e.b, e.loc, power, e.i32(1)), e.i32(23));
     Value small = arith::ShLIOp::create(e.b, e.loc, e.i32(0x00200000), bits(power, int64_t{0}, 1));
     Value is_small = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, power, e.i32(2));
-    Value word = e.broadcast(select(is_small, small, normal), lanes);
-    return arith::BitcastOp::create(e.b, e.loc, f32s(), word);
+    return select(is_small, small, normal);
   }
   // Groups 0 to 3 have their 6 bits in one byte. The others have the upper two in those bytes.
   Scale six_bits(Value byte, Value group) const {
@@ -159,6 +200,87 @@ struct BlockReader {
     Value words = masked(shifted(widened(bytes_at(at)), shift), (1 << layout.upper_bits) - 1);
     return arith::ShLIOp::create(e.b, e.loc, words, all(i32s(), 4));
   }
+  // --- bytes of fp8, by way of f16: on Intel a multiplication of subnormal f32 is slow
+  Value half_bits_as_f32(Value bits) const {
+    return e.to_f32(arith::BitcastOp::create(e.b, e.loc, e.vec(lanes, e.b.getF16Type()), bits));
+  }
+  Value e5m2(Value bytes) const {
+    VectorType i16s = e.vec(lanes, e.b.getI16Type());
+    Value wide = arith::ExtUIOp::create(e.b, e.loc, i16s, bytes);
+    return half_bits_as_f32(arith::ShLIOp::create(e.b, e.loc, wide, all(i16s, 8)));
+  }
+  // The bits of an f16 with the sign, exponent and mantissa of an e4m3 (sign-extended to i16), whose value is thus less by
+  // kF8Unit. Where e4m3 has NaN, adding 1 to the mantissa carries into the exponent's upper bit; that makes it NaN, too.
+  static constexpr float kF8Unit = 256;
+  Value half_bits_of_e4m3(Value wide) const {
+    const auto constant = [&](int16_t value) {
+      auto type = dyn_cast<VectorType>(wide.getType());
+      return type ? all(type, value) : e.constant(wide.getType(), value);
+    };
+    Value moved = arith::ShLIOp::create(e.b, e.loc, wide, constant(7));
+    Value bits = arith::AndIOp::create(e.b, e.loc, moved, constant(static_cast<int16_t>(0xbf80)));
+    Value carried = arith::AddIOp::create(e.b, e.loc, bits, constant(0x80));
+    return either(bits, arith::AndIOp::create(e.b, e.loc, carried, constant(0x4000)));
+  }
+  Value e4m3(Value bytes) const {
+    Value wide = arith::ExtSIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI16Type()), bytes);
+    return times(half_bits_as_f32(half_bits_of_e4m3(wide)), splat(kF8Unit));
+  }
+  // An e4m3 less by kF8Unit in all lanes. It is widened as a scalar, so that LLVM sees that all lanes are equal.
+  Value e4m3_in_units(Value byte) const {
+    Value bits = half_bits_of_e4m3(arith::ExtSIOp::create(e.b, e.loc, e.b.getI16Type(), byte));
+    Value half = arith::BitcastOp::create(e.b, e.loc, e.b.getF16Type(), bits);
+    return e.broadcast(e.to_f32(half), lanes);
+  }
+
+  // --- pairs of codes
+  // Words whose lower four bits are the codes of `lanes` elements. Eight codes come in one word.
+  Value pair_words(Value byte, Value inside) const {
+    Value pointer = pointer_to(e, v.memory, e.add(e.add(byte, layout.first()), e.div(inside, e.idx(2))));
+    Value words;
+    if (lanes > 8) {
+      auto two = e.vec(lanes / 8, e.b.getI32Type());
+      Value stored = LLVM::LoadOp::create(e.b, e.loc, two, pointer, /*alignment=*/1);
+      SmallVector<int64_t> word_of;
+      for (int64_t l = 0; l < lanes; ++l) word_of.push_back(l / 8);
+      words = vector::ShuffleOp::create(e.b, e.loc, stored, stored, word_of);
+    } else {
+      Type type = e.b.getIntegerType(static_cast<unsigned>(4 * lanes));
+      Value stored = LLVM::LoadOp::create(e.b, e.loc, type, pointer, /*alignment=*/1);
+      if (lanes < 8) stored = arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), stored);
+      words = e.broadcast(stored, lanes);
+    }
+    SmallVector<int32_t> shifts;
+    for (int64_t l = 0; l < lanes; ++l) shifts.push_back(static_cast<int32_t>(4 * (l % 8)));
+    Value by = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(i32s(), llvm::ArrayRef(shifts)));
+    return arith::ShRUIOp::create(e.b, e.loc, words, by);
+  }
+  Value up(Value words, int64_t bits) const {
+    return arith::ShLIOp::create(e.b, e.loc, words, all(i32s(), bits));
+  }
+  // By how much values are multiplied so that their product with the scale is right. A table has doubled values.
+  float unit() const { return layout.scales == BlockScales::kApartF8 ? kF8Unit / 2 : 1; }
+  // The values of e2m1, doubled and times unit(). AVX2 looks up the magnitudes; else they become f16, whose exponent is biased by 14 more.
+  Value doubled_e2m1(Value words) const {
+    if (lanes == kYmmLanes) {
+      Value table = arith::ConstantOp::create(
+          e.b, e.loc,
+          DenseElementsAttr::get(f32s(), llvm::ArrayRef<float>({0, unit(), 2 * unit(), 3 * unit(), 4 * unit(),
+                                                                6 * unit(), 8 * unit(), 12 * unit()})));
+      Value found =
+          LLVM::CallIntrinsicOp::create(e.b, e.loc, f32s(), e.b.getStringAttr("llvm.x86.avx2.permps"),
+                                        ValueRange{table, words})
+              .getResult(0);
+      Value sign = masked(up(words, 28), INT32_MIN);
+      Value bits =
+          arith::XOrIOp::create(e.b, e.loc, arith::BitcastOp::create(e.b, e.loc, i32s(), found), sign);
+      return arith::BitcastOp::create(e.b, e.loc, f32s(), bits);
+    }
+    Value bits = either(up(masked(words, 7), 9), up(masked(words, 8), 12));
+    Value halves = arith::TruncIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI16Type()), bits);
+    return times(half_bits_as_f32(halves), splat(unit() * 0x1p15f));
+  }
+
   Value numbers(Value byte, Value inside) const {
     if (layout.group == 0)
       return arith::ExtSIOp::create(e.b, e.loc, i32s(), bytes_at(e.add(e.add(byte, layout.first()), inside)));
@@ -207,24 +329,40 @@ struct BlockReader {
   Value permuted(Value byte, Value inside, const Scale& s) const {
     SmallVector<float> values;
     for (int32_t code = 0; code < kHalves; ++code)
-      values.push_back(static_cast<float>(layout.table ? layout.table[code] : code - layout.zero));
+      values.push_back(unit() * static_cast<float>(layout.table ? layout.table[code] : code - layout.zero));
     Value table =
         arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(f32s(), llvm::ArrayRef(values)));
-    table = applied(table, s);
-    const auto [at, shift] = halves_at(byte, inside);
-    Value words = shifted(widened(bytes_at(at)), e.to_i32(shift));
-    return LLVM::CallIntrinsicOp::create(e.b, e.loc, f32s(),
-                                         e.b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
-                                         ValueRange{table, words})
-        .getResult(0);
+    // A scale for each vector costs less after the permutation.
+    const bool scales_last = layout.scales == BlockScales::kApartF8;
+    if (!scales_last) table = applied(table, s);
+    Value words;
+    if (layout.codes == BlockCodes::kPairs) {
+      words = pair_words(byte, inside);
+    } else {
+      const auto [at, shift] = halves_at(byte, inside);
+      words = shifted(widened(bytes_at(at)), e.to_i32(shift));
+    }
+    Value found =
+        LLVM::CallIntrinsicOp::create(e.b, e.loc, f32s(), e.b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
+                                      ValueRange{table, words})
+            .getResult(0);
+    return scales_last ? times(found, s.scale) : found;
   }
   // The product of scale and number is exact, so fused and separate additions of the minimum agree.
   Value applied(Value numbers, const Scale& s) const {
+    if (s.zero) numbers = arith::SubFOp::create(e.b, e.loc, numbers, s.zero);
     return s.minimum ? e.fma(numbers, s.scale, s.minimum) : times(numbers, s.scale);
   }
   Value elements(Value byte, Value inside) const {
     const Scale s = scales_of(byte, inside);
-    if (lanes == kZmmLanes && layout.group > 0 && layout.upper_bits == 0) return permuted(byte, inside, s);
+    if (layout.codes == BlockCodes::kE4M3 || layout.codes == BlockCodes::kE5M2) {
+      Value bytes = bytes_at(e.add(byte, inside));
+      return times(layout.codes == BlockCodes::kE4M3 ? e4m3(bytes) : e5m2(bytes), s.scale);
+    }
+    const bool in_pairs = layout.codes == BlockCodes::kPairs;
+    if (lanes == kZmmLanes && (layout.group > 0 || in_pairs) && layout.upper_bits == 0)
+      return permuted(byte, inside, s);
+    if (in_pairs) return times(doubled_e2m1(pair_words(byte, inside)), s.scale);
     return applied(arith::SIToFPOp::create(e.b, e.loc, f32s(), numbers(byte, inside)), s);
   }
 };

@@ -8,12 +8,25 @@ namespace lathe::emit {
 
 // How the scale and the minimum of a group of elements are stored.
 enum class BlockScales : int8_t {
-  kF16,         // an f16 at byte 0
-  kF16AndMin,   // f16 scale and minimum at bytes 0 and 2
-  kPower,       // 2^(byte 0 - 128)
-  kSixBits,     // f16 scale and minimum, then 6 bits of each for 8 groups of 32 (q4_k, q5_k)
-  kBytes,       // 16 i8 for groups of 16 at byte 192, their f16 scale at byte 208 (q6_k)
-  kSixBitsOf32  // f16 scale at byte 0, then 6 bits for 8 groups of 32 (iq4_xs)
+  kF16,          // an f16 at byte 0
+  kF16AndMin,    // f16 scale and minimum at bytes 0 and 2
+  kPower,        // 2^(byte 0 - 128)
+  kSixBits,      // f16 scale and minimum, then 6 bits of each for 8 groups of 32 (q4_k, q5_k)
+  kBytes,        // 16 i8 for groups of 16 at byte 192, their f16 scale at byte 208 (q6_k)
+  kSixBitsOf32,  // f16 scale at byte 0, then 6 bits for 8 groups of 32 (iq4_xs)
+  kF16AndZero,   // an f16 at byte 0, and at byte 2 the code that stands for 0
+  // In an array of their own (View::scales):
+  kApartF32,    // an f32
+  kApartPower,  // 2^(a byte - 127), 255: NaN. With a table of doubled values 2^(the byte - 128)
+  kApartF8      // two e4m3, for 16 elements each
+};
+
+// How the code of an element is stored.
+enum class BlockCodes : int8_t {
+  kHalves,  // as `group` says
+  kPairs,   // elements 2 i and 2 i + 1 in the lower and upper half of byte i
+  kE4M3,    // fp8, a byte for each
+  kE5M2
 };
 
 // Where a block holds its codes, and what they mean. One row per format, in emit_blocks.cc.
@@ -28,6 +41,7 @@ struct BlockLayout {
   // Upper bits. `planes` elements share 32 bytes: element i has its `upper_bits` in byte i % 32, from bit
   // upper_bits * (i / 32) on. With 0 planes bit i of four bytes is the one of element i.
   int64_t upper_bits = 0, upper_first = 0, planes = 0;
+  BlockCodes codes = BlockCodes::kHalves;
 
   int64_t first() const { return row_of(dtype).codes_at; }  // the byte of the first code
 };

@@ -1,0 +1,22 @@
+// Reads operands with one scale for each block of elements (fp8 and fp4), so that a product with them becomes one of an f32
+// or 16-bit A by a B in blocks.
+#pragma once
+
+#include "lathe/lathe.h"
+#include "request/request.h"
+
+namespace lathe {
+
+// Whether A or B has block scales. Also true for a lathe_scale of a wrong size, which read_scaled() then refuses.
+bool has_block_scales(const lathe_matmul_desc& d);
+// Checks the scales of `d`. Writes them to `out`, and to `plain` the descriptor of the product with A of f32 and B in
+// blocks, both without scales. `matrices`: of `d`. Sizes may be out of range.
+absl::Status read_scaled(const lathe_matmul_desc& d, Purpose purpose, Devices devices, ScaledProduct* out,
+                         lathe_matmul_desc* plain);
+// The elements of a scaled A with distances in bytes: an i8 operand. `lines`: how many there are, with K as columns.
+// Becomes their bytes. Distances that are read must be whole bytes.
+absl::Status bytes_of_elements(const lathe_operand& o, Matrices* lines, lathe_operand* out);
+// The matrices of a batch that the operand's scales are for: one if all share them.
+int64_t scale_matrices(const StoredScales& scales, int64_t batch);
+
+}  // namespace lathe
