@@ -366,6 +366,28 @@ TEST_F(ScaledProducts, PlansRunThem) {
   lathe_plan_destroy(plan);
 }
 
+// After a warm-up no M misses, whatever the layout of the scales.
+TEST_F(ScaledProducts, WarmUpCoversEveryM) {
+  for (const char* name : {"f8_128", "nvf4"}) {
+    Case c = random_case(*format(name), /*scaled_a=*/true);
+    c.m = c.a.lines = 20, c.b.batch = c.a.batch = 1, c.b.lines = 40, c.b.k = c.a.k = 256;
+    Product product(c, &random_);
+    OpenDevice fresh(memory_only(1));
+    ASSERT_EQ(fresh.status(), LATHE_OK);
+    lathe_manifest* manifest = nullptr;
+    ASSERT_LATHE_OK(lathe_manifest_create(&manifest));
+    ASSERT_LATHE_OK(lathe_manifest_add_matmul(manifest, name, &product.desc, 20));
+    ASSERT_LATHE_OK(lathe_warmup(fresh.get(), manifest, nullptr, nullptr));
+    lathe_manifest_destroy(manifest);
+    product.desc.miss_policy = LATHE_MISS_ERROR;
+    for (product.desc.m = 1; product.desc.m < 20; ++product.desc.m)
+      ASSERT_LATHE_OK(lathe_matmul(fresh.get(), nullptr, &product.desc));
+    product.desc.m = 20;
+    ASSERT_LATHE_OK(lathe_matmul(fresh.get(), nullptr, &product.desc));
+    EXPECT_EQ(product.check(), "");
+  }
+}
+
 TEST_F(ScaledProducts, RefusesWhatItDoesNotMultiply) {
   Case c = random_case(*format("f8_128"), /*scaled_a=*/true);
   c.m = c.a.lines = 4, c.b.lines = 40, c.b.k = c.a.k = 256, c.b.batch = c.a.batch = 1;
