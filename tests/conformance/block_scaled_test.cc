@@ -5,11 +5,14 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "device.h"
+#include "guarded_memory.h"
 
 namespace lathe::conformance {
 namespace {
@@ -160,6 +163,12 @@ class Product {
   void refresh() {
     if (c_.a.format != nullptr) scale_a = a_.scale();
     scale_b = b_.scale();
+  }
+  // Points to the data of this object again.
+  void restore() {
+    refresh();
+    if (c_.a.format != nullptr) desc.a.data = a_.operand(false).data;
+    desc.b.data = b_.operand(true).data;
   }
 
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
@@ -325,6 +334,40 @@ TEST_F(ScaledProducts, ExtremeScalesAreExact) {
         ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &product.desc));
         for (int64_t j = 0; j < 40; ++j)
           ASSERT_EQ(product.d(0, j), static_cast<float>(product.b().at(0, j, k))) << name << ' ' << code;
+      }
+    }
+}
+
+// Elements and scales lie between inaccessible pages, so that a read past them faults.
+TEST_F(ScaledProducts, ReadsNothingButTheOperands) {
+  for (const ScaledElements& f : reference::scaled_elements())
+    for (const lathe_scale_layout layout : kLayouts) {
+      if (!has_layout(f, layout, 1)) continue;
+      for (const int64_t m : {1, 5, 40}) {
+        Case c;
+        c.m = m;
+        c.b.format = c.a.format = &f;
+        c.b.layout = c.a.layout = layout;
+        c.b.lines = 33, c.b.k = c.a.k = 384, c.a.lines = m;
+        SCOPED_TRACE(c.text());
+        Product product(c, &random_);
+        const auto guard = [](const ScaledMatrix& of, lathe_operand* operand, lathe_scale* scale,
+                              Flush flush) {
+          auto elements = std::make_unique<GuardedMemory>(of.element_bytes(), flush);
+          auto scales = std::make_unique<GuardedMemory>(of.scale_bytes(), flush);
+          std::memcpy(elements->data(), operand->data, of.element_bytes());
+          std::memcpy(scales->data(), scale->data, of.scale_bytes());
+          operand->data = elements->data();
+          scale->data = scales->data();
+          return std::pair(std::move(elements), std::move(scales));
+        };
+        for (const Flush flush : {Flush::kEnd, Flush::kStart}) {
+          const auto a = guard(product.a(), &product.desc.a, &product.scale_a, flush);
+          const auto b = guard(product.b(), &product.desc.b, &product.scale_b, flush);
+          ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &product.desc));
+          EXPECT_EQ(product.check(), "");
+          product.restore();
+        }
       }
     }
 }
