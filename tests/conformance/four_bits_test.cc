@@ -1,4 +1,4 @@
-// 4-bit weights of AWQ and GPTQ, packed by lathe_pack_weights: every kind of tensors against float64, and what is refused.
+// 4-bit weights of AWQ and GPTQ, packed by lathe_pack_weights: every kind of tensors against float64, and refusals.
 #include <gmock/gmock.h>
 
 #include <string>
