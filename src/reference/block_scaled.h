@@ -51,7 +51,9 @@ class ScaledMatrix {
   // The operand of the C API, and its scales. Both point into this object.
   lathe_operand operand(bool column_major) const;
   lathe_scale scale() const;
-  int64_t element_bytes() const { return static_cast<int64_t>(elements_.size()); }
+  // The bytes of the operand's elements, and of its scales, from the first on.
+  size_t element_bytes() const { return elements_.size() - spec_.misalign - 1; }
+  size_t scale_bytes() const { return stored_.size() - bytes_of(spec_.format->scale); }
 
  private:
   int64_t matrices_of_scales() const { return spec_.shared_scales ? 1 : spec_.batch; }

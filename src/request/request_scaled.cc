@@ -159,7 +159,11 @@ absl::Status read_scaled(const lathe_matmul_desc& d, Purpose purpose, Devices de
                                     ": scale: only the CPU multiplies operands with block scales"));
   LATHE_RETURN_IF_ERROR(explain_dims({purpose == Purpose::kWarm ? 1 : d.m, d.n, d.k, d.batch}));
   *plain = d;
-  if (has_scales(d.a)) LATHE_RETURN_IF_ERROR(read_a(d, purpose, out, plain));
+  if (has_scales(d.a))
+    LATHE_RETURN_IF_ERROR(read_a(d, purpose, out, plain));
+  else if (has_row(to_dtype(d.a.dtype)) && !is_float(d.a.dtype))
+    return unsupported(absl::StrCat("a: dtype ", name_of(to_dtype(d.a.dtype)),
+                                    " needs block scales, because B has them; or use ", names_of(kFloats)));
   if (!has_scales(d.b)) return unsupported("b: if A has block scales, B must have them too");
   return read_b(d, purpose, out, plain);
 }

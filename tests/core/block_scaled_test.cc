@@ -39,13 +39,13 @@ TEST(BlockScaled, ReadsScalesWhereTheLayoutPutsThem) {
     s.stride = stride;
     bytes.assign(bytes.size(), 0);
     bytes[static_cast<size_t>(at)] = 77;
-    s.read_plain(/*matrix=*/1, /*line=*/33, line.data());
+    s.read_plain(/*matrix=*/1, /*line=*/113, line.data());
     EXPECT_EQ(line, (std::vector<uint8_t>{0, 0, 0, 0, 0, 77})) << static_cast<int>(layout);
   };
-  expect(ScaleLayout::kByLine, 7, 300, 300 + 33 * 7 + 5);
-  expect(ScaleLayout::kByBlock, 40, 300, 300 + 5 * 40 + 33);
-  expect(ScaleLayout::kPackedByFour, 36, 100, 4 * (100 + 1 * 36 + 33) + 1);
-  expect(ScaleLayout::kTiled, 0, 1024, 1024 + 512 + 1 * 16 + 1 * 4 + 1);
+  expect(ScaleLayout::kByLine, 7, 1000, 1000 + 113 * 7 + 5);
+  expect(ScaleLayout::kByBlock, 120, 1000, 1000 + 5 * 120 + 113);
+  expect(ScaleLayout::kPackedByFour, 116, 400, 4 * (400 + 1 * 116 + 113) + 1);
+  expect(ScaleLayout::kTiled, 0, 1024, 1024 + 512 + 113 % 32 * 16 + 113 / 32 * 4 + 1);
 }
 
 TEST(BlockScaled, SpansReachTheLastScale) {

@@ -238,5 +238,83 @@ TEST(ScaleOfBytes, NullDataIsAScaleInAPlan) {
   EXPECT_EQ(r.key.problem.scale_b, Scale::kPerTensor);
 }
 
+// ---- Block scales
+
+// A product of f4e2m1 by f4e2m1 with E8M0 scales.
+struct ScaledRequest : ProductRequest {
+  lathe_scale scale_a = LATHE_SCALE_INIT, scale_b = LATHE_SCALE_INIT;
+  ScaledRequest() : ProductRequest(LATHE_F4_E2M1, LATHE_F4_E2M1) {
+    for (lathe_scale* s : {&scale_a, &scale_b}) {
+      s->data = scales;
+      s->dtype = LATHE_F8_E8M0;
+      s->granularity = LATHE_PER_BLOCK;
+      s->block_size = 32;
+    }
+    desc.a.scale = &scale_a;
+    desc.b.scale = &scale_b;
+  }
+};
+
+TEST(BlockScales, BecomeAClassOfF32ByBlocks) {
+  ScaledRequest p;
+  Request r;
+  ASSERT_TRUE(p.read(&r).ok()) << p.read(&r);
+  EXPECT_EQ(describe(r), "matmul f32 by mxf4e2m1 a=n b=t m=5 n=6 k=64 batch=1");
+  ASSERT_TRUE(r.scaled.has_value());
+  EXPECT_TRUE(r.scaled->a.exists());
+  EXPECT_EQ(r.scaled->a.elements.leading, 64);
+  EXPECT_EQ(r.args.lda, 64);
+  EXPECT_EQ(r.args.ldb, 64);
+  EXPECT_EQ(r.spans.a, 5 * 32) << "two elements in a byte";
+  EXPECT_EQ(r.spans.b, 6 * 32);
+}
+
+TEST(BlockScales, LayoutsOfScalesShareAClass) {
+  ScaledRequest p;
+  Request plain, other;
+  ASSERT_TRUE(p.read(&plain).ok());
+  p.scale_b.layout = LATHE_SCALES_TILED;
+  p.scale_a.layout = LATHE_SCALES_BY_BLOCK;
+  ASSERT_TRUE(p.read(&other).ok());
+  EXPECT_TRUE(plain.key.problem == other.key.problem);
+}
+
+TEST(BlockScales, NeedTheCpu) {
+  const ScaledRequest p;
+  Request r;
+  const absl::Status status = p.read(&r, /*is_cpu=*/false);
+  EXPECT_EQ(status.code(), kUnsupported);
+  EXPECT_NE(status.message().find("on cuda:0: b: scale: only the CPU multiplies operands with block scales"),
+            absl::string_view::npos)
+      << status;
+}
+
+// A distance of fp4 must be even if it is read.
+TEST(BlockScales, DistancesThatAreNotReadMayHaveAnyValue) {
+  ScaledRequest p;
+  p.desc.a.leading_dimension = 65;
+  Request r;
+  EXPECT_EQ(p.read(&r).code(), kInvalid);
+  p.desc.m = 1;
+  p.desc.a.batch_stride = 7;
+  EXPECT_TRUE(p.read(&r).ok()) << p.read(&r);
+}
+
+TEST(BlockScales, HugeDistancesDoNotOverflow) {
+  const auto refused = [](const auto& change) {
+    ScaledRequest p;
+    p.desc.batch = 3;
+    p.desc.a.batch_stride = p.desc.b.batch_stride = 1024;
+    p.desc.d.batch_stride = 30;
+    change(&p.scale_b);
+    Request r;
+    const absl::Status status = p.read(&r);
+    EXPECT_EQ(status.code(), kInvalid);
+    EXPECT_NE(status.message().find("spans more than 2^63 - 1 bytes"), absl::string_view::npos) << status;
+  };
+  refused([](lathe_scale* s) { s->leading_dimension = INT64_MAX; });
+  refused([](lathe_scale* s) { s->batch_stride = INT64_MAX / 2; });
+}
+
 }  // namespace
 }  // namespace lathe

@@ -1,0 +1,82 @@
+// What the tests of block scales and of 4-bit weights share: plain operands, expected elements and the fixture.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "device.h"
+#include "reference/block_scaled.h"
+
+namespace lathe::conformance {
+
+inline constexpr lathe_scale_layout kLayouts[] = {LATHE_SCALES_BY_LINE, LATHE_SCALES_BY_BLOCK,
+                                                  LATHE_SCALES_PACKED_BY_FOUR, LATHE_SCALES_TILED};
+inline bool has_layout(const reference::ScaledElements& f, lathe_scale_layout layout, int64_t lines_each) {
+  if (layout == LATHE_SCALES_PACKED_BY_FOUR) return f.scale == LATHE_F8_E8M0;
+  if (layout == LATHE_SCALES_TILED) return f.scale != LATHE_F32 && lines_each == 1;
+  return true;
+}
+
+// A matrix of plain floats, row by row.
+struct Floats {
+  lathe_dtype dtype;
+  int64_t columns;
+  std::vector<uint8_t> bytes;
+
+  Floats(lathe_dtype of, int64_t rows, int64_t width, reference::Normal* random) : dtype(of), columns(width) {
+    bytes.resize(static_cast<size_t>(rows * width) * bytes_of(of));
+    for (int64_t i = 0; i < rows * width; ++i)
+      reference::store(bytes.data(), of, i, random == nullptr ? NAN : static_cast<double>(random->next()));
+  }
+  double at(int64_t row, int64_t column) const {
+    return reference::load(bytes.data(), dtype, row * columns + column);
+  }
+  lathe_operand operand(int64_t rows_of_matrix) {
+    lathe_operand o = LATHE_OPERAND_INIT;
+    o.data = bytes.data();
+    o.dtype = dtype;
+    o.batch_stride = rows_of_matrix * columns;
+    return o;
+  }
+};
+
+// What D must be: the value of element (matrix, m, n) and the sum of the magnitudes of its products.
+struct Expected {
+  double value, magnitude;
+};
+template <typename A, typename B>
+Expected dot(int64_t k, const A& a, const B& b) {
+  Expected e = {0, 0};
+  for (int64_t i = 0; i < k; ++i) {
+    const double x = a(i) * b(i);
+    e.value += x;
+    e.magnitude += std::abs(x);
+  }
+  return e;
+}
+// f32 sums in any order, with A and B decoded to f32, then rounding to D's dtype. A few products dominate a sum of fp8
+// numbers, and each of the K additions may round at their size.
+inline bool is_near(double got, const Expected& e, int64_t k, lathe_dtype dtype) {
+  if (std::isnan(e.value)) return std::isnan(got);
+  const double sums = (4 + std::sqrt(static_cast<double>(k))) * 0x1p-23 * e.magnitude;
+  if (std::isinf(got)) return got * e.value > 0 && std::abs(e.value) + sums > reference::largest(dtype);
+  return std::abs(got - e.value) <=
+         sums + reference::rounding(dtype) * (std::abs(e.value) + sums) + reference::smallest_rounding(dtype);
+}
+
+class BlockScaled : public ConformanceTest {
+ protected:
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    if (IsSkipped()) return;
+    SKIP_UNLESS_CPU("only the CPU has block scales");
+    if (is_fallback()) GTEST_SKIP() << "there are no generic kernels for block scales";
+  }
+  int64_t one_of(std::initializer_list<int64_t> values) {
+    return values.begin()[random_.below(static_cast<int64_t>(values.size()))];
+  }
+  reference::Normal random_{run_seed() ^ 0xb10c};
+};
+
+}  // namespace lathe::conformance
