@@ -68,9 +68,8 @@ typedef enum lathe_gate_layout {
  * nothing written: a D that overlaps an input, rows of D that overlap each other, and, on the CPU and with the context
  * option `validate`, a routing value out of its range. Without `validate` a GPU skips the rows of such a value (and
  * OFFSETS that decrease), and writes nothing outside D; rows of OFFSETS that overlap get the product of one of their
- * groups. `validate` waits for the stream, and checks nothing
- * while it is captured. Two slots of a token may have the same group. Only a lathe_workspace may be chained, and it is
- * not used. */
+ * groups. `validate` waits for the stream, and checks nothing while it is captured. Two slots of a token may have the
+ * same group. Only a lathe_workspace may be chained, and it is not used. */
 typedef struct lathe_grouped_matmul_desc {
   size_t struct_size;
   const lathe_chain* next;
