@@ -167,7 +167,8 @@ struct TileProgram {
   mlir::Operation* argmax = nullptr;
   // The views of the linalg operands, by their SSA value (a tile) in the payload.
   llvm::DenseMap<Value, View> views;
-  // Maps values of the payload (indices, sizes, scalars) to emitted values.
+  // Maps values of the payload (indices, sizes, scalars) to emitted values. Grouped products: also the tile of the bias
+  // to the distance of its columns.
   mlir::IRMapping mapping;
   // The region that the step writes.
   View output;

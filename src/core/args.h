@@ -40,7 +40,8 @@ namespace lathe {
   X(i64,                                                                                                     \
     index_offset) /* argmax, matmul_argmax: added to every index. elementwise: first batch index.       \
                           grouped: slots of a token, or rows of a group (Rows::kCounts) */    \
-  X(i64, form) /* generic kernels: layouts, dtypes and activation (core/generic.h); others do not read it */ \
+  X(i64, form) /* generic kernels: layouts, dtypes and activation (core/generic.h). grouped: between columns \
+                  of the bias. Others do not read it */                                                      \
   X(i32, m)    /* matmul: M. grouped: slots.     argmax: rows */                                             \
   X(i32, n)    /* matmul: N.                     argmax: row length */                                       \
   X(i32, k)    /* matmul: K.                     argmax: 0 */                                                \

@@ -270,12 +270,6 @@ void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Re
   }
 }
 
-absl::Status check_gpu(const lathe_grouped_matmul_desc& d) {
-  if (d.gate_layout == LATHE_GATE_INTERLEAVED && d.epilogue.bias != nullptr)
-    return absl::UnimplementedError("gate_layout INTERLEAVED with a bias: only the CPU has kernels for it");
-  return absl::OkStatus();
-}
-
 // The arguments of every group.
 void finish_arguments(const lathe_grouped_matmul_desc& d, Request* product) {
   ArgumentBlock& args = product->args;
@@ -297,7 +291,6 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   LATHE_RETURN_IF_ERROR(read_member(d, purpose, context, &product));
   const ProblemClass& c = product.key.problem;
   const int64_t b_elements = product.args.stride_b;
-  if (!context.is_cpu) LATHE_RETURN_IF_ERROR(check_gpu(d));
   if (d.gate != LATHE_GATE_NONE)
     split_gate(d, d.router_weights != nullptr ? DType::kF32 : to_dtype(d.d.dtype), out);
   out->n = d.n;
