@@ -244,8 +244,8 @@ void set_rows(const lathe_grouped_matmul_desc& d, GroupedRequest* r) {
   if (r->up) r->up->request.key.problem.rows = sum_of(rows) == DType::kNone ? rows : Rows::kIndexed;
 }
 
-// On a GPU all groups are one launch, so a product has one class: for the mean rows of a group, and the alignment of all
-// rows.
+// On a GPU all groups are one launch, so a product has one class: for the mean rows of a group, and the alignment of
+// all rows.
 void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Region& of_d,
                    GroupedRequest* r) {
   const Request& product = r->product.request;

@@ -189,11 +189,11 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
          gpu_merge_seconds(rates, s, splits, split, tiles_m * tiles_n);
 }
 
-// Rejects tiles for which ptxas 13.0 spills registers. 8-bit floats that are widened to f16: more than 64 x
-// 32 accumulators in a warp, fewer if stages are deep or elements pass through registers. 16-bit operands
-// along M and N that both pass through registers: more than 8 words per thread. If the number of rows is known only
-// on the device: bytes of B along N that pass through registers, more than 32 words per thread, and more than 8 chunks per
-// thread whose bytes depend on K.
+// Rejects tiles for which ptxas 13.0 spills registers. 8-bit floats that are widened to f16: more than 64 x 32
+// accumulators in a warp, fewer if stages are deep or elements pass through registers. 16-bit operands along M and N
+// that both pass through registers: more than 8 words per thread. If the number of rows is known only on the device:
+// bytes of B along N that pass through registers, more than 32 words per thread, and more than 8 chunks per thread
+// whose bytes depend on K.
 std::string spill_refusal(const CandidateContext& context, const Row& r, const MmaShape& shape) {
   const ProblemClass& c = context.problem;
   const bool staged = !shape.copies_chunks();
