@@ -149,7 +149,8 @@ Value row_at(Emit& e, const View& v, Value i);
 // The rows of one tile of a grouped product.
 struct GroupRows {
   Value group, count;  // index
-  // Rows that follow each other: the first row of A and D (in the group's matrix, for kCounts), and its slot.
+  // Rows that follow each other: the first row of A and D (in the group's matrix, for kCounts), and its slot. Listed
+  // rows: the place of the first one in the list.
   Value first, first_slot;
   // Listed rows: memrefs of index with the offsets of the tile's rows.
   Value a, d, residual;
