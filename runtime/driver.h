@@ -189,9 +189,9 @@ class Driver {
   // Announces the most launch memory that a kernel will need, so that later launches need not allocate any.
   // Called by warm-up. Thread-safe.
   virtual absl::Status reserve(size_t /*workspace_bytes*/, size_t /*counters*/) { return absl::OkStatus(); }
-  // Calls body(memory) with at least `bytes` of the stream's launch memory, aligned to 256 bytes. GPU only. Launches from
-  // `body` may take parts of it as their workspace; those of other threads on this stream come before or after all of
-  // them. kResourceExhausted: there is no memory.
+  // Calls body(memory) with at least `bytes` of the stream's launch memory, aligned to 256 bytes. GPU only. Launches
+  // from `body` may take parts of it as their workspace; those of other threads on this stream come before or after
+  // all of them. kResourceExhausted: there is no memory.
   virtual absl::Status with_workspace(void* /*stream*/, size_t /*bytes*/,
                                       absl::FunctionRef<absl::Status(char* memory)> /*body*/) {
     return absl::UnimplementedError("only GPUs have launch memory of a stream");

@@ -54,8 +54,8 @@ typedef enum lathe_gate_layout {
  *
  * On a GPU the call enqueues kernels that read the routing, so a captured graph replays with the routing that is there
  * when it is launched. A product has one class for each grouping and each bucket of the mean rows per group.
- * UNSUPPORTED: what lathe_matmul does not support there, SPIR-V, and a bias with an INTERLEAVED gate.
- * lathe_manifest_add_grouped_matmul warms up both kinds of classes.
+ * UNSUPPORTED: what lathe_matmul does not support there, and SPIR-V. lathe_manifest_add_grouped_matmul warms up both
+ * kinds of classes.
  *
  * B[g] is a matrix of the batch b: K by N, any dtype and layout of lathe_matmul, packed layouts included (pack B with
  * `batch` set to `groups`). A and D are ROW_MAJOR. D's dtype is one that lathe_matmul has for A and B; with
@@ -68,9 +68,8 @@ typedef enum lathe_gate_layout {
  * nothing written: a D that overlaps an input, rows of D that overlap each other, and, on the CPU and with the context
  * option `validate`, a routing value out of its range. Without `validate` a GPU skips the rows of such a value (and
  * OFFSETS that decrease), and writes nothing outside D; rows of OFFSETS that overlap get the product of one of their
- * groups. `validate` waits for the stream, and checks nothing
- * while it is captured. Two slots of a token may have the same group. Only a lathe_workspace may be chained, and it is
- * not used. */
+ * groups. `validate` waits for the stream, and checks nothing while it is captured. Two slots of a token may have the
+ * same group. Only a lathe_workspace may be chained, and it is not used. */
 typedef struct lathe_grouped_matmul_desc {
   size_t struct_size;
   const lathe_chain* next;

@@ -100,7 +100,8 @@ typedef struct lathe_context_options {
   void* parallel_for_user;
   /* 1: before each launch on a GPU, look up every pointer in the driver (about a microsecond each) and refuse host
    * memory and other devices' memory as INVALID_ARGUMENT. Without the check such a pointer is a fault that loses the
-   * CUDA context. 0: $LATHE_VALIDATE (0 or 1), else off. */
+   * CUDA context. The routing of a grouped product is copied to the host and checked, too. 0: $LATHE_VALIDATE (0 or 1),
+   * else off. */
   int32_t validate;
   uint32_t reserved; /* must be 0 */
   /* Path of the generic kernels for LATHE_MISS_FALLBACK; opened at the first miss that needs it. NULL:

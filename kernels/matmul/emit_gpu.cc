@@ -124,11 +124,24 @@ DType dtype_of(Type element) {
 
 Value inside(Emit& e, const View& v, Value i, Value j) { return e.add(v.offset, e.add(row_at(e, v, i), j)); }
 
+// The elements of a bias whose columns are `step` apart.
+static Value load_columns(Emit& e, const View& v, Value step, Value j, int64_t lanes) {
+  Values elements;
+  for (int64_t l = 0; l < std::max<int64_t>(lanes, 1); ++l)
+    elements.push_back(e.load(v.memory, e.add(v.offset, e.mul(e.add(j, l), step)), v.alignment));
+  return lanes ? e.from_elements(elements) : elements[0];
+}
+
 Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j, int64_t lanes) {
   if (!p.epilogue) return product;
   Values inputs = {product};
-  for (Value input : llvm::drop_begin(p.epilogue.getDpsInputs())) {
+  const auto operands = p.epilogue.getDpsInputs();  // by value: the loop must not outlive it
+  for (Value input : llvm::drop_begin(operands)) {
     const View& v = p.views.find(input)->second;
+    if (Value step = p.mapping.lookupOrNull(input)) {
+      inputs.push_back(load_columns(e, v, step, j, lanes));
+      continue;
+    }
     Value at = inside(e, v, i, j);
     if (v.dtype) {
       inputs.push_back(load_open(e, v, at));

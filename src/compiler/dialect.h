@@ -34,8 +34,8 @@ inline constexpr char kBackendAttr[] = "lathe.backend", kArchAttr[] = "lathe.arc
 inline constexpr char kAlignmentAttr[] = "lathe.alignment", kDependentLaunchAttr[] = "lathe.dependent_launch";
 // On the module of a generic kernel, whose launches pass `form` (core/generic.h).
 inline constexpr char kGenericAttr[] = "lathe.generic";
-// On the module of a class whose rows are not plain: its Rows (core/problem.h), as an integer. On a grouped module whose
-// groups have one row in the mean: a unit attribute.
+// On the module of a class whose rows are not plain: its Rows (core/problem.h), as an integer. On a grouped module
+// whose groups have one row in the mean: a unit attribute.
 inline constexpr char kRowsAttr[] = "lathe.rows", kTilePerSlotAttr[] = "lathe.tile_per_slot";
 // On an scf.forall: the symbol of its step in the launch recipe.
 inline constexpr char kStepAttr[] = "lathe.step";

@@ -104,7 +104,8 @@ class MatmulDistribution {
   Value tile_epilogue(OpBuilder& b, Value ab, Value out, ArrayRef<OpFoldResult> offsets,
                       ArrayRef<OpFoldResult> sizes) {
     SmallVector<Value> operands = {ab};
-    for (OpOperand* input : llvm::drop_begin(epilogue_.getDpsInputOperands()))
+    const auto inputs = epilogue_.getDpsInputOperands();  // by value
+    for (OpOperand* input : llvm::drop_begin(inputs))
       operands.push_back(slice(b, input->get(), epilogue_.getMatchingIndexingMap(input), offsets, sizes));
     operands.push_back(
         slice(b, out, epilogue_.getMatchingIndexingMap(epilogue_.getDpsInitOperand(0)), offsets, sizes));

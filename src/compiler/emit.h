@@ -151,7 +151,8 @@ Value row_at(Emit& e, const View& v, Value i);
 // The rows of one tile of a grouped product.
 struct GroupRows {
   Value group, count;  // index
-  // Rows that follow each other: the first row of A and D (in the group's matrix, for kCounts), and its slot.
+  // Rows that follow each other: the first row of A and D (in the group's matrix, for kCounts), and its slot. Listed
+  // rows: the place of the first one in the list.
   Value first, first_slot;
   // Listed rows: memrefs of index with the offsets of the tile's rows.
   Value a, d, residual;
@@ -169,7 +170,8 @@ struct TileProgram {
   mlir::Operation* argmax = nullptr;
   // The views of the linalg operands, by their SSA value (a tile) in the payload.
   llvm::DenseMap<Value, View> views;
-  // Maps values of the payload (indices, sizes, scalars) to emitted values.
+  // Maps values of the payload (indices, sizes, scalars) to emitted values. Grouped products: also the tile of the bias
+  // to the distance of its columns.
   mlir::IRMapping mapping;
   // The region that the step writes.
   View output;

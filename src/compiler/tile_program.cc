@@ -196,8 +196,13 @@ class Instantiation {
     } else if (name == "residual") {  // a row for each slot
       along_rows(rows_->residual, column, rows_->first_slot);
     } else if (name == "bias") {
-      v->offset = e_.add(v->offset, e_.mul(rows_->group, a_.get("stride_r")));
+      v->offset = e_.add(e_.mul(column, a_.get("form")), e_.mul(rows_->group, a_.get("stride_r")));
     }
+  }
+
+  void set_view(Value tile, Value operand, const View& v) {
+    program_.views[tile] = v;
+    if (rows_ && operand_name(operand) == "bias") program_.mapping.map(tile, a_.get("form"));
   }
 
   LogicalResult visit(Operation& op) {
@@ -205,7 +210,7 @@ class Instantiation {
     if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
       auto v = view(slice.getSource(), slice.getMixedOffsets());
       if (failed(v)) return failure();
-      program_.views[slice.getResult()] = *v;
+      set_view(slice.getResult(), slice.getSource(), *v);
       sizes_[slice.getResult()] = slice.getMixedSizes();
       offsets_[slice.getResult()] = slice.getMixedOffsets();
       return success();
@@ -273,7 +278,7 @@ class Instantiation {
       SmallVector<OpFoldResult> offsets(cast<RankedTensorType>(input.getType()).getRank(), zero);
       auto v = view(input, offsets);
       if (failed(v)) return failure();
-      program_.views[input] = *v;
+      set_view(input, input, *v);
     }
     return success();
   }

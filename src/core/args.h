@@ -36,15 +36,13 @@ namespace lathe {
   X(i64, stride_b)                                                                                           \
   X(i64, stride_c) /* grouped: between the routing of two tokens */                                          \
   X(i64, stride_d)                                                                                           \
-  X(i64, stride_r) /* grouped: between two groups' bias; that of the residual is M * ldr */                  \
-  X(i64,                                                                                                     \
-    index_offset) /* argmax, matmul_argmax: added to every index. elementwise: first batch index.       \
-                          grouped: slots of a token, or rows of a group (Rows::kCounts) */    \
-  X(i64, form) /* generic kernels: layouts, dtypes and activation (core/generic.h); others do not read it */ \
+  X(i64, stride_r)     /* grouped: from group to group of the bias, whose columns are `form` apart */        \
+  X(i64, index_offset) /* argmax, matmul_argmax: added to every index. elementwise: first batch index */     \
+  X(i64, form) /* generic kernels: layouts, dtypes and activation (core/generic.h). grouped: see stride_r */ \
   X(i32, m)    /* matmul: M. grouped: slots.     argmax: rows */                                             \
   X(i32, n)    /* matmul: N.                     argmax: row length */                                       \
   X(i32, k)    /* matmul: K.                     argmax: 0 */                                                \
-  X(i32, batch)   /* grouped: groups */                                                                      \
+  X(i32, batch)   /* grouped: groups. index_offset is the slots of a token, or of a group (Rows::kCounts) */ \
   X(i32, splits)  /* matmul: splits of K.           argmax: splits of the row */                             \
   X(i32, k_chunk) /* matmul: K of every split but the last.  argmax: columns of every split but the last */  \
   X(f32, alpha)                                                                                              \

@@ -57,6 +57,7 @@ void fill_arguments(const GroupedRequest& r, GroupProduct* product) {
   const auto size = static_cast<int64_t>(size_of(c.bias));
   args.bias = const_cast<char*>(r.bias + product->first_column * size);
   args.stride_r = r.bias_stride / size;
+  args.form = product->column_step;
 }
 
 void set_d(void* data, const Pitches& pitches, ArgumentBlock* args) {

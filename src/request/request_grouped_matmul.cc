@@ -264,8 +264,8 @@ void set_rows(const lathe_grouped_matmul_desc& d, GroupedRequest* r) {
   if (r->up) r->up->request.key.problem.rows = sum_of(rows) == DType::kNone ? rows : Rows::kIndexed;
 }
 
-// On a GPU all groups are one launch, so a product has one class: for the mean rows of a group, and the alignment of all
-// rows.
+// On a GPU all groups are one launch, so a product has one class: for the mean rows of a group, and the alignment of
+// all rows.
 void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Region& of_d,
                    GroupedRequest* r) {
   const Request& product = r->product.request;
@@ -290,12 +290,6 @@ void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Re
   }
 }
 
-absl::Status check_gpu(const lathe_grouped_matmul_desc& d) {
-  if (d.gate_layout == LATHE_GATE_INTERLEAVED && d.epilogue.bias != nullptr)
-    return absl::UnimplementedError("gate_layout INTERLEAVED with a bias: only the CPU has kernels for it");
-  return absl::OkStatus();
-}
-
 // The arguments of every group.
 void finish_arguments(const lathe_grouped_matmul_desc& d, Request* product) {
   ArgumentBlock& args = product->args;
@@ -317,7 +311,6 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   LATHE_RETURN_IF_ERROR(read_member(d, purpose, context, &product));
   const ProblemClass& c = product.key.problem;
   const int64_t b_elements = product.args.stride_b;
-  if (!context.is_cpu) LATHE_RETURN_IF_ERROR(check_gpu(d));
   out->b_lines = d.n;
   out->b_pitch = product.args.ldb;
   if (d.gate != LATHE_GATE_NONE)

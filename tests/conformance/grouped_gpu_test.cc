@@ -56,8 +56,8 @@ TEST_F(GroupedOnGpu, SkipsValuesOutOfRange) {
   }
 }
 
-// OFFSETS that decrease, overlap or leave [0, M] never cause a write outside D or outside the workspace, which is that of
-// a new device: no earlier launch has made it larger.
+// OFFSETS that decrease, overlap or leave [0, M] never cause a write outside D or outside the workspace, which is
+// that of a new device: no earlier launch has made it larger.
 TEST_F(GroupedOnGpu, KeepsToItsMemoryWithAnyOffsets) {
   OpenDevice fresh(memory_only(2));
   const std::vector<int32_t> cases[] = {{0, 9, 0, 9, 0, 9, 0, 9},

@@ -161,7 +161,7 @@ TEST_F(GroupedMatmul, EveryGate) {
     r.dtype = kFloats[i % 3];
     r.out_dtype = kFloats[random_.below(3)];
     r.trans_b = r.gate_layout == LATHE_GATE_INTERLEAVED || random_.below(2) != 0;
-    r.bias = random_.below(2) != 0 && (is_cpu() || r.gate_layout == LATHE_GATE_HALVES);
+    r.bias = random_.below(2) != 0;
     r.alpha = random_.below(2) != 0 ? 0.5f : 1.0f;
     r.summed = r.grouping == LATHE_GROUPING_INDEXED && random_.below(2) != 0;
     r.fill = reference::Fill::kNormal;

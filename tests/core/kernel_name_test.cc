@@ -53,8 +53,9 @@ TEST(KernelNameTest, ContainsOpClassAndPlan) {
             "lathe_matmul_bf16_by_q4_0_f32_nt_m1_n4096_k11008_biasf32_gelu_tanh_bytes_1x64_r1x32_v16");
 
   c.rows = Rows::kSumBF16;
-  EXPECT_EQ(kernel_name(c, p),
-            "lathe_matmul_sum_bf16_bf16_by_q4_0_f32_nt_m1_n4096_k11008_biasf32_gelu_tanh_bytes_1x64_r1x32_v16");
+  EXPECT_EQ(
+      kernel_name(c, p),
+      "lathe_matmul_sum_bf16_bf16_by_q4_0_f32_nt_m1_n4096_k11008_biasf32_gelu_tanh_bytes_1x64_r1x32_v16");
 
   c = ProblemClass();
   c.op = Op::kArgmax;

@@ -217,23 +217,23 @@ TEST(GroupedRequestOnGpu, AlignsEveryRowOfEveryGroup) {
   EXPECT_EQ(alignment([](auto*) {}), Alignment::k16);
   EXPECT_EQ(alignment([](auto* d) { d->b.batch_stride += 1; }), Alignment::kElement);
   EXPECT_EQ(alignment([](auto* d) { d->a.leading_dimension = 9; }), Alignment::kElement);
-  EXPECT_EQ(alignment([](auto* d) { d->a.batch_stride = 9, d->a.leading_dimension = 20; }), Alignment::kElement);
-  EXPECT_EQ(alignment([](auto* d) { d->d.batch_stride = 9, d->d.leading_dimension = 20; }), Alignment::kElement);
+  EXPECT_EQ(alignment([](auto* d) { d->a.batch_stride = 9, d->a.leading_dimension = 20; }),
+            Alignment::kElement);
+  EXPECT_EQ(alignment([](auto* d) { d->d.batch_stride = 9, d->d.leading_dimension = 20; }),
+            Alignment::kElement);
   // The columns of u begin in the middle of a row of 16 bytes.
   EXPECT_EQ(alignment([](auto* d) { d->gate = LATHE_GATE_SILU, d->b.layout = LATHE_ROW_MAJOR, d->n = 4; }),
             Alignment::kElement);
 }
 
-TEST(GroupedRequestOnGpu, HasNoInterleavedBias) {
+TEST(GroupedRequestOnGpu, StepsOverInterleavedColumns) {
   Grouped g;
   g.desc.gate = LATHE_GATE_SILU;
   g.desc.gate_layout = LATHE_GATE_INTERLEAVED;
   g.desc.d.leading_dimension = 2 * 3, g.desc.d.batch_stride = 3;
   EXPECT_EQ(read_on_gpu(g).product.request.args.ldb, 16);
-  g.desc.epilogue.bias = g.bias;
-  g.desc.epilogue.bias_dtype = LATHE_F32;
-  GroupedRequest r;
-  EXPECT_EQ(g.read(&r, Purpose::kRun, /*is_cpu=*/false).code(), kUnsupported);
+  EXPECT_EQ(read_on_gpu(g).product.column_step, 2);
+  EXPECT_EQ(read_on_gpu(g).up->first_column, 1);
 }
 
 }  // namespace

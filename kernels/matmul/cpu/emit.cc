@@ -290,7 +290,8 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
   const int64_t lanes = cast<VectorType>(products.getType()).getNumElements();
   auto op = const_cast<TileProgram&>(p).epilogue;
   Values inputs = {products};
-  for (Value input : llvm::drop_begin(op.getDpsInputs())) {
+  const auto operands = op.getDpsInputs();  // by value
+  for (Value input : llvm::drop_begin(operands)) {
     const View& v = p.views.find(input)->second;
     AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(inputs.size()));
     if (!map.isFunctionOfDim(kColumnLoop)) {  // the same for all columns: a scale

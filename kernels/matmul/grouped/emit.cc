@@ -10,8 +10,8 @@ using namespace mlir;
 
 namespace {
 
-// Fills the offsets of the tile's rows from the list of slots, once for all threads. Rows beyond the last one repeat it,
-// so that kernels which load whole tiles read existing rows.
+// Fills the offsets of the tile's rows from the list of slots, once for all threads. Rows beyond the last one repeat
+// it, so that kernels which load whole tiles read existing rows.
 void list_rows(Emit& e, GpuKernel& kernel, const Arguments& a, const WorkspaceParts& parts, GroupRows* rows) {
   const int64_t height = kernel.config().tile_m();
   for (Value* list : {&rows->a, &rows->d, &rows->residual}) *list = kernel.shared(e.index(), height);

@@ -189,10 +189,11 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
          gpu_merge_seconds(rates, s, splits, split, tiles_m * tiles_n);
 }
 
-// Rejects tiles for which ptxas 13.0 spills registers. 8-bit floats that are widened to f16: more than 64 x
-// 32 accumulators in a warp, fewer if stages are deep or elements pass through registers. 16-bit operands
-// along M and N that both pass through registers: more than 8 words per thread. If the number of rows is known only
-// on the device: bytes of B along N that pass through registers, and more than 32 words per thread.
+// Rejects tiles for which ptxas 13.0 spills registers. 8-bit floats that are widened to f16: more than 64 x 32
+// accumulators in a warp, fewer if stages are deep or elements pass through registers. 16-bit operands along M and N
+// that both pass through registers: more than 8 words per thread. If the number of rows is known only on the device:
+// bytes of B along N that pass through registers, more than 32 words per thread, and more than 8 chunks per thread
+// whose bytes depend on K.
 std::string spill_refusal(const CandidateContext& context, const Row& r, const MmaShape& shape) {
   const ProblemClass& c = context.problem;
   const bool staged = !shape.copies_chunks();
@@ -213,6 +214,11 @@ std::string spill_refusal(const CandidateContext& context, const Row& r, const M
     if (shape.element_bytes == 1 && !shape.b_k_contiguous)
       return absl::StrCat("rows ", std::string(name_of(c.rows)), ": transposing ", name_of(c.a),
                           " in registers would spill");
+  } else if (c.rows != Rows::kPlain && c.k * shape.element_bytes % 16 != 0) {
+    const int64_t chunks = (r.tile_m + r.tile_n) * r.depth / 16 / shape.threads();
+    if (chunks > 8)
+      return absl::StrCat("rows ", std::string(name_of(c.rows)), ": copying ", chunks,
+                          " chunks per thread that K may cut would spill registers; the limit is 8");
   }
   if (staged && shape.element_bytes == 2 && !shape.a_k_contiguous && !shape.b_k_contiguous) {
     const int64_t words = std::min(r.tile_m, r.tile_n) * r.depth / 4 / shape.threads();

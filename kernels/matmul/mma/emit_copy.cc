@@ -119,10 +119,9 @@ class StagedCopies : public MmaCopies {
     else
       rows_ = std::max<int64_t>(x.width / threads, 1), row_step_ = threads, word_step_ = threads / inner;
     Value row = e.to_index(row_), k = e.mul(e.to_index(first_word_), word_);
-    if (!x.k_contiguous)
-      first_ = e.add(x.view.offset, e.add(row, e.mul(k, x.view.row_stride)));
-    else
-      first_ = e.add(e.add(x.view.offset, k), x.lists_rows() ? e.idx(0) : e.mul(row, x.view.row_stride));
+    Value first_row = x.lists_rows() ? e.idx(0) : e.mul(row, x.view.row_stride);
+    first_ =
+        e.add(x.view.offset, x.k_contiguous ? e.add(first_row, k) : e.add(row, e.mul(k, x.view.row_stride)));
     Value stride = e.mul(x.view.row_stride, x.element_bytes);
     element_step_ = x.k_contiguous ? nullptr : stride;
     group_step_ = e.mul(stride, x.k_contiguous ? row_step_ : word_step_ * word_);

@@ -25,14 +25,18 @@ void stage_rows(SkinnyTile& t) {
     Value segment = e.div(v, e.i32(vectors_in_segment)), within = e.rem(v, e.i32(vectors_in_segment));
     Value to =
         e.add(t.shared, e.add(e.mul(segment, s.in.rows * s.segment), e.mul(within, SkinnyShape::kVector)));
-    // Where all rows exist, one pointer walks over them, which takes the fewest registers.
-    const bool walks = t.has_all_rows;
+    // One pointer walks over rows that follow each other, which takes the fewest registers, and stays at the last one.
+    const bool lists = view.pointer != nullptr;
+    const auto to_row = [&](int64_t row) -> Value {
+      if (t.has_all_rows) return view.row_stride;
+      return arith::SelectOp::create(e.b, e.loc, e.less(e.idx(row), t.p.rows), view.row_stride, e.idx(0));
+    };
     Value line = element_pointer(e, t.a, from, view.element);
     for (int64_t row = 0; row < s.in.rows; ++row) {
-      if (!walks)
+      if (lists)
         line = element_pointer(e, row_of_a(t, e.idx(row)), from, view.element);
       else if (row > 0)
-        line = element_pointer(e, line, view.row_stride, view.element);
+        line = element_pointer(e, line, to_row(row), view.element);
       copy_async(e, shared_pointer(e, e.add(to, row * s.segment)), line, bytes);
     }
   });

@@ -13,7 +13,8 @@ namespace {
 // D's size.
 bool stores_plainly(TileProgram& program) {
   if (!program.epilogue || program.output.element.getIntOrFloatBitWidth() != 16) return false;
-  for (Value input : llvm::drop_begin(program.epilogue.getDpsInputs()))
+  const auto operands = program.epilogue.getDpsInputs();  // by value
+  for (Value input : llvm::drop_begin(operands))
     if (Emit::known(program.views.find(input)->second.row_stride) != 0) return false;
   return llvm::none_of(*program.epilogue.getBody(),
                        [](Operation& op) { return isa<math::MathDialect>(op.getDialect()); });

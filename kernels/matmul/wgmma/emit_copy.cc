@@ -10,7 +10,8 @@ using namespace mlir;
 Values WgmmaKernel::inputs_of_pair(TileProgram& p, Value column) {
   Values inputs;
   Value columns = e_.to_i32(p.columns);
-  for (Value input : llvm::drop_begin(p.epilogue.getDpsInputs())) {
+  const auto operands = p.epilogue.getDpsInputs();  // by value
+  for (Value input : llvm::drop_begin(operands)) {
     const View& v = p.views.find(input)->second;
     const auto at = [&](Value j, int64_t from_end) {
       Value inside = e_.min(j, e_.sub(columns, e_.i32(from_end)));
