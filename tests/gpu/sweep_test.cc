@@ -202,7 +202,7 @@ std::vector<SweepPlan> plans_to_assemble() {
       const CompileConfig& c = p.config;
       const bool plain = p.problem.op == Op::kArgmax || c.kernel == KernelKind::kSimt;
       const ProblemClass& problem = p.problem;
-      std::string form = plain ? absl::StrCat(problem.a)
+      std::string form = plain ? absl::StrCat(problem.a, problem.b)
                                : absl::StrCat(c.register_m, "x", c.register_n, "x", c.threads, c.swap,
                                               problem.alignment == Alignment::k16, is_f8(problem.a));
       if (c.kernel == KernelKind::kWgmma)
