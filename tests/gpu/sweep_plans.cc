@@ -168,7 +168,7 @@ std::vector<ProblemClass> matmul_argmax_classes() {
 std::vector<ProblemClass> block_classes() {
   std::vector<ProblemClass> classes;
   for (const Shape& shape : {Shape{"square", 4096, 4096}, Shape{"ragged", 333, 2816}})
-    for (int64_t m : {1, 5, 16, 33, 123, 2048})
+    for (int64_t m : {1, 4, 8, 16, 33, 123, 2048})
       for (DType b : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kMXFP4})
         for (DType a : {DType::kF32, DType::kF16})
           for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
@@ -255,7 +255,9 @@ std::vector<SweepPlan> chosen_plans(Backend backend, bool whole) {
   for_each_device(backend, [&](const DeviceFacts& facts) {
     for (const auto& classes : {layer_classes(whole), formed_classes(), epilogue_classes(), further_classes(),
                                 rows_classes(), argmax_classes(), matmul_argmax_classes(), block_classes()})
-      for (const ProblemClass& c : classes) collector.add(facts, c, /*every_legal=*/false);
+      for (const ProblemClass& c : classes)
+        if (backend != Backend::kSpirv || c.rows == Rows::kPlain)
+          collector.add(facts, c, /*every_legal=*/false);
   });
   return collector.plans;
 }

@@ -42,12 +42,12 @@ class StagedBlocks : public StagedOperand {
       Value k = e_.add(k0, r.k);
       Value decoded = blocks_.decode(loaded.take_front(of_run), e_.rem(k, e_.idx(elements_)));
       loaded = loaded.drop_front(of_run);
-      if (!has_whole_blocks(depth))
-        decoded =
-            arith::SelectOp::create(e_.b, e_.loc, e_.less(k, depth), decoded, e_.zero(decoded.getType()));
+      Value exists = e_.less(k, depth);
       for (int64_t i = 0; i < kRun; ++i) {
         Value at = e_.add(e_.add(e_.mul(e_.add(r.k, i), stride()), r.row), offset);
-        e_.store(vector::ExtractOp::create(e_.b, e_.loc, decoded, ArrayRef<int64_t>{i}), shared, at);
+        Value x = vector::ExtractOp::create(e_.b, e_.loc, decoded, ArrayRef<int64_t>{i});
+        if (!has_whole_blocks(depth)) x = arith::SelectOp::create(e_.b, e_.loc, exists, x, e_.zero(e_.f32()));
+        e_.store(x, shared, at);
       }
     }
   }
