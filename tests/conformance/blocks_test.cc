@@ -352,6 +352,54 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, Blocks, testing::ValuesIn(block_products()), []
          (std::get<1>(info.param) == LATHE_MATH_INT8 ? "_int8" : "");
 });
 
+// Bytes in the device's own memory.
+class DeviceBytes {
+ public:
+  DeviceBytes(lathe_device* device, const void* bytes, size_t size) : device_(device) {
+    EXPECT_LATHE_OK(lathe_device_alloc(device, size, &data_));
+    EXPECT_LATHE_OK(lathe_device_copy(device, nullptr, data_, bytes, size, LATHE_COPY_TO_DEVICE));
+  }
+  ~DeviceBytes() { EXPECT_LATHE_OK(lathe_device_free(device_, data_)); }
+  DeviceBytes(const DeviceBytes&) = delete;
+  DeviceBytes& operator=(const DeviceBytes&) = delete;
+  void* get() const { return data_; }
+
+ private:
+  lathe_device* device_;
+  void* data_ = nullptr;
+};
+
+// Positive numbers by infinite weights are infinity. Where a kernel reads beyond K, infinity by 0 must not add a NaN.
+class InfiniteBlocks : public ConformanceTest {};
+TEST_F(InfiniteBlocks, AddNoNanBeyondK) {
+  if (is_fallback() && !is_cpu()) GTEST_SKIP() << "GPUs have no generic kernels for block formats";
+  constexpr int64_t kN = 20;
+  const reference::BlockFormat& f = *reference::block_format(LATHE_Q8_0);
+  for (int64_t k : {32, 96, 768}) {
+    for (int64_t m : {1, 6, 40}) {
+      std::vector<float> a(static_cast<size_t>(m * k), 2.0f), d(static_cast<size_t>(m * kN));
+      std::vector<uint8_t> b(static_cast<size_t>(kN * k / f.elements) * f.bytes);
+      for (size_t block = 0; block < b.size(); block += f.bytes) {
+        f.store_scales(&b[block], HUGE_VAL, 0, true);
+        for (int64_t i = 0; i < f.elements; ++i) f.store(&b[block], i, 3);
+      }
+      const DeviceBytes of_a(device(), a.data(), a.size() * 4), of_b(device(), b.data(), b.size()),
+          of_d(device(), d.data(), d.size() * 4);
+      lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+      desc.m = m, desc.n = kN, desc.k = k;
+      desc.a.data = of_a.get(), desc.b.data = of_b.get(), desc.d.data = of_d.get();
+      desc.a.dtype = desc.d.dtype = LATHE_F32;
+      desc.b.dtype = f.dtype;
+      desc.b.layout = LATHE_COLUMN_MAJOR;
+      ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &desc));
+      ASSERT_LATHE_OK(
+          lathe_device_copy(device(), nullptr, d.data(), of_d.get(), d.size() * 4, LATHE_COPY_TO_HOST));
+      ASSERT_LATHE_OK(lathe_stream_synchronize(device(), nullptr));
+      for (float x : d) ASSERT_EQ(x, HUGE_VALF) << "m " << m << ", k " << k;
+    }
+  }
+}
+
 // i8 with scales per tensor, per row and per column, and with a zero point.
 class Scales : public ConformanceTest {
  protected:

@@ -133,6 +133,8 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
     config.stages = r.stages;
     std::string reason = check(rates, s, r);
     if (reason.empty()) reason = invariance_refusal(context, KernelKind::kSimt);
+    if (const int64_t block = block_elements(context.problem.b); s.blocks && block % r.tile_k != 0)
+      reason = absl::StrCat("tile_k ", r.tile_k, " does not divide a block of ", block);
     if (!reason.empty()) {
       out->push_back(rejected(config, std::move(reason)));
       continue;

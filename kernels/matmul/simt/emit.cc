@@ -251,9 +251,10 @@ LogicalResult check(GpuKernel& kernel, TileProgram& p) {
     return p.contraction.emitError(
         "kernel_config: the register tiles of all threads do not fill the tile exactly");
   const View& b = p.views.find(p.contraction.getDpsInputs()[1])->second;
-  if (b.blocks != DType::kNone && !can_stage_blocks(c))
+  if (b.blocks != DType::kNone && !can_stage_blocks(c, b.blocks))
     return p.contraction.emitError(
-        "kernel_config: the runs of B's blocks are not shared evenly by the threads");
+        "kernel_config: tile_k does not divide a block of B, or its runs are not shared evenly by the "
+        "threads");
   if (c.stages() != 1) return p.contraction.emitError("matmul kernel 'simt' needs stages 1");
   return success();
 }

@@ -36,18 +36,16 @@ class StagedBlocks : public StagedOperand {
     return all;
   }
 
-  void store(ArrayRef<Value> loaded, Value shared, int64_t offset, Value k0, Value depth) override {
+  // No element lies beyond the depth, because tile_k divides a block.
+  void store(ArrayRef<Value> loaded, Value shared, int64_t offset, Value k0, Value) override {
     const size_t of_run = loaded.size() / runs_.size();
     for (const Run& r : runs_) {
       Value k = e_.add(k0, r.k);
       Value decoded = blocks_.decode(loaded.take_front(of_run), e_.rem(k, e_.idx(elements_)));
       loaded = loaded.drop_front(of_run);
-      Value exists = e_.less(k, depth);
       for (int64_t i = 0; i < kRun; ++i) {
         Value at = e_.add(e_.add(e_.mul(e_.add(r.k, i), stride()), r.row), offset);
-        Value x = vector::ExtractOp::create(e_.b, e_.loc, decoded, ArrayRef<int64_t>{i});
-        if (!has_whole_blocks(depth)) x = arith::SelectOp::create(e_.b, e_.loc, exists, x, e_.zero(e_.f32()));
-        e_.store(x, shared, at);
+        e_.store(vector::ExtractOp::create(e_.b, e_.loc, decoded, ArrayRef<int64_t>{i}), shared, at);
       }
     }
   }
@@ -83,8 +81,9 @@ class StagedBlocks : public StagedOperand {
 
 }  // namespace
 
-bool can_stage_blocks(ir::KernelConfigAttr config) {
-  return config.tile_k() % kRun == 0 && config.tile_n() * config.tile_k() % (kRun * config.threads()) == 0;
+bool can_stage_blocks(ir::KernelConfigAttr config, DType blocks) {
+  return config.tile_k() % kRun == 0 && block_elements(blocks) % config.tile_k() == 0 &&
+         config.tile_n() * config.tile_k() % (kRun * config.threads()) == 0;
 }
 
 std::unique_ptr<StagedOperand> stage_blocks(Emit& e, const GpuKernel& kernel, const StagedPart& part) {

@@ -55,7 +55,7 @@ class StagedOperand {
 
 // B in quantised blocks, which are decoded on the way.
 std::unique_ptr<StagedOperand> stage_blocks(Emit& e, const GpuKernel& kernel, const StagedPart& part);
-// Whether the threads share them evenly.
-bool can_stage_blocks(ir::KernelConfigAttr config);
+// Whether tile_k divides a block and the threads share the runs evenly.
+bool can_stage_blocks(ir::KernelConfigAttr config, DType blocks);
 
 }  // namespace lathe::emit
