@@ -290,10 +290,7 @@ void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Re
   }
 }
 
-absl::Status check_gpu(const lathe_grouped_matmul_desc& d, const ProblemClass& c) {
-  if (is_blocks(c.b))
-    return absl::UnimplementedError(
-        absl::StrCat("b: only the CPU has grouped products with weights of ", name_of(c.b)));
+absl::Status check_gpu(const lathe_grouped_matmul_desc& d) {
   if (d.gate_layout == LATHE_GATE_INTERLEAVED && d.epilogue.bias != nullptr)
     return absl::UnimplementedError("gate_layout INTERLEAVED with a bias: only the CPU has kernels for it");
   return absl::OkStatus();
@@ -319,8 +316,11 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   Request& product = out->product.request;
   LATHE_RETURN_IF_ERROR(read_member(d, purpose, context, &product));
   const ProblemClass& c = product.key.problem;
+  if (!context.is_cpu && is_blocks(c.b))
+    return absl::UnimplementedError(
+        absl::StrCat("b: only the CPU has grouped products with weights of ", name_of(c.b)));
   const int64_t b_elements = product.args.stride_b;
-  if (!context.is_cpu) LATHE_RETURN_IF_ERROR(check_gpu(d, c));
+  if (!context.is_cpu) LATHE_RETURN_IF_ERROR(check_gpu(d));
   out->b_lines = d.n;
   out->b_pitch = product.args.ldb;
   if (d.gate != LATHE_GATE_NONE)
