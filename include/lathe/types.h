@@ -80,7 +80,7 @@ typedef enum lathe_dtype {
   LATHE_F8_E5M2_FNUZ = 10, /* 2 mantissa bits, largest value 57344 */
   /* Weights in blocks along K, stored byte for byte as in a GGUF file. The structs are in ggml's ggml-common.h
    * (block_q4_0 and so on), the values those of its dequantize_row_q4_0 and so on in ggml-quants.c. Scales are f16
-   * unless noted.
+   * unless noted. GPUs multiply Q4_0, Q8_0, Q4_1, Q4_K, Q6_K and MXFP4.
    *                     elements  bytes  value of a code q */
   LATHE_Q4_0 = 11,   /*        32     18  scale * (q - 8), q of 4 bits */
   LATHE_Q8_0 = 12,   /*        32     34  scale * q, q of -128..127 */

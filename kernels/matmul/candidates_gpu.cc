@@ -87,7 +87,7 @@ std::string invariance_refusal(const CandidateContext& context, KernelKind famil
   if (c.determinism != Determinism::kBatchInvariant) return "";
   if (context.split_k > 1)
     return absl::StrCat("batch_invariant needs split_k 1, but split_k ", context.split_k, " is forced");
-  const bool half = c.a == DType::kF16 || c.a == DType::kBF16;
+  const bool half = (c.a == DType::kF16 || c.a == DType::kBF16) && !is_blocks(c.b);
   const Target& target = context.facts.target;
   const bool mma = target.backend == Backend::kRocm ? find_amd_instruction(target.arch, c.a, 16) != nullptr
                                                     : sm_version(target) >= 80;

@@ -284,7 +284,7 @@ int32_t k_granularity(const ProblemClass& c, const CompileConfig& config, const 
       break;
     // Tensor copies read whole tiles of K; only past the end of the operand do they read zeros.
     case KernelKind::kWgmma: return config.tile_k;
-    case KernelKind::kSkinny: return SkinnyShape::kSplitMultiple;
+    case KernelKind::kSkinny: return static_cast<int32_t>(SkinnyShape::split_multiple(c.b));
     case KernelKind::kXegpu: return XegpuShape::kSplitMultiple;
     default: break;
   }

@@ -13,7 +13,8 @@ inline ArgumentBlock sub_batch(const ArgumentBlock& args, const ProblemClass& pr
   ArgumentBlock part = args;
   const auto move = [first](void** data, int64_t stride, DType dtype) {
     if (*data != nullptr)
-      *data = static_cast<char*>(*data) + first * stride * static_cast<int64_t>(size_of(dtype));
+      *data = static_cast<char*>(*data) +
+              first * (stride / block_elements(dtype)) * static_cast<int64_t>(size_of(dtype));
   };
   move(&part.a, args.stride_a, problem.a);
   move(&part.b, args.stride_b, problem.b);

@@ -32,7 +32,8 @@ Set<DType> partners_of(Op op, DType b) {
 Set<DType> weights_for(const ProblemClass& c, Devices devices) {
   Set<DType> set;
   for (const Product& p : kProducts)
-    if (p.ops.has(c.op) && p.a == c.a && meet(p.kernels, devices)) set.bits |= Set<DType>::bit(p.b);
+    if (p.ops.has(c.op) && p.a == c.a && meet(p.kernels, devices) && !has_scales_apart(p.b))
+      set.bits |= Set<DType>::bit(p.b);
   return set;
 }
 

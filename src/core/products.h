@@ -38,6 +38,9 @@ inline constexpr Set<DType> kFloatsAndI32 = [] {
   set.bits |= Set<DType>::bit(DType::kI32);
   return set;
 }();
+// The block formats that GPUs decode (kernels/matmul/emit_blocks.h).
+inline constexpr Set<DType> kGpuBlocks =
+    Set<DType>(DType::kQ4_0, DType::kQ8_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kMXFP4);
 inline constexpr Set<DType> kIndices = Set<DType>(DType::kI32, DType::kI64);
 std::string names_of(Set<DType> set);  // "f32, f16, bf16"
 // "dtype i32 is not one of f32, f16, bf16", or "dtype f16 is not f32" if only one is allowed.
@@ -107,23 +110,25 @@ inline constexpr size_t kPlainCount = sizeof(kPlain) / sizeof(kPlain[0]);
 
 // A float by a block format. One row per pair, made from the format's row in kDTypes.
 constexpr Product block_product(DType a, const DTypeRow& b) {
+  const Devices devices = kGpuBlocks.has(b.value) ? Devices::kAll : Devices::kCpu;
+  const char* on_gpus = kGpuBlocks.has(b.value) ? "f32 FMAs; B is decoded exactly" : "";
   return {a,
           b.value,
           DType::kF32,
           kFloats,
           kBothOps,
-          Devices::kCpu,
-          Devices::kCpu,
+          devices,
+          devices,
           Set<Math>(Math::kStrict, Math::kInt8),
           false,
           "f32 FMAs; B is decoded exactly. With `math` INT8 products of bytes with AVX2 or AArch64's dotprod",
-          "",
-          ""};
+          on_gpus,
+          on_gpus};
 }
 // A float by blocks that have no products of bytes.
 constexpr Product group_product(DType a, const DTypeRow& b) {
   Product p = block_product(a, b);
-  p.ops = kMatmulOnly;
+  p.ops = kMatmulOnly;  // and only on the CPU: kGpuBlocks has none of these
   p.maths = kStrictOnly;
   p.on_cpu = "f32 FMAs; B is decoded to f32";
   return p;

@@ -174,6 +174,10 @@ absl::Status in_request(absl::string_view request, absl::string_view device, con
 
 void become_zero_product(ProblemClass* c) {
   c->k = 1;
+  if (is_blocks(c->b)) {  // a single zero is no block
+    c->b = c->a;
+    c->math = Math::kStrict;
+  }
   c->trans_a = 0;
   c->trans_b = 1;
 }

@@ -164,13 +164,13 @@ class OperandAlignment {
     const uint64_t bits = (with_pointers_ ? r.base : 0) | static_cast<uint64_t>(r.pitch) |
                           (r.count > 1 ? static_cast<uint64_t>(r.stride) : 0);
     all_ |= bits;
-    below_ |= bits & (size_of(element) - 1);
+    below_ |= bits & (alignment_of(element) - 1);
   }
   // A distance in bytes between two elements.
   void add_distance(int64_t bytes) { all_ |= static_cast<uint64_t>(bytes); }
   // An array whose elements only need their own alignment.
   void add_elements(const void* data, DType element) {
-    if (with_pointers_) below_ |= reinterpret_cast<uintptr_t>(data) & (size_of(element) - 1);
+    if (with_pointers_) below_ |= reinterpret_cast<uintptr_t>(data) & (alignment_of(element) - 1);
   }
   Alignment largest() const {
     if (below_ != 0) return Alignment::kByte;
@@ -178,6 +178,12 @@ class OperandAlignment {
   }
 
  private:
+  // Block formats: that of their scales, which are f16, or bytes in blocks of odd size.
+  static constexpr size_t alignment_of(DType t) {
+    if (!is_blocks(t)) return size_of(t);
+    return size_of(t) % 2 == 0 ? 2 : 1;
+  }
+
   bool with_pointers_;
   uint64_t all_ = 0, below_ = 0;
 };

@@ -310,6 +310,9 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   Request& product = out->product.request;
   LATHE_RETURN_IF_ERROR(read_member(d, purpose, context, &product));
   const ProblemClass& c = product.key.problem;
+  if (!context.is_cpu && is_blocks(c.b))
+    return absl::UnimplementedError(
+        absl::StrCat("b: only the CPU has grouped products with weights of ", name_of(c.b)));
   const int64_t b_elements = product.args.stride_b;
   out->b_lines = d.n;
   out->b_pitch = product.args.ldb;

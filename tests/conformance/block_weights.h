@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "numbers.h"
@@ -11,6 +12,10 @@
 namespace lathe::conformance {
 
 enum class Values;
+
+// Why the device under test does not run the product, "" if it does: GPUs have kernels for a few formats, no generic
+// ones, and none that round A to bytes, so one format stands for the others with LATHE_MATH_INT8.
+std::string why_not_run(lathe_dtype format, lathe_math math);
 
 // The elements of a matrix, K by N, row by row; and their terms (reference::BlockParts).
 struct BlockTerms {

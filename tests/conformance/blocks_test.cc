@@ -1,5 +1,5 @@
 // Weights in every block format: every dtype of A, M in every bucket, epilogues, batches, splits,
-// alignments, candidates, and A rounded to bytes where that is allowed. Devices without such kernels say so.
+// alignments, candidates, and A rounded to bytes where that is allowed. GPUs refuse the formats that they do not have.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -41,7 +41,8 @@ class Blocks : public ConformanceTest, public testing::WithParamInterface<BlockP
   void SetUp() override {
     ConformanceTest::SetUp();
     if (IsSkipped()) return;
-    if (!is_cpu()) GTEST_SKIP() << "only the CPU has kernels for block formats";
+    if (std::string why = why_not_run(std::get<2>(GetParam()), std::get<1>(GetParam())); !why.empty())
+      GTEST_SKIP() << why;
     MatmulRequest request(make(5, 32, 64), &random_);
     rounds_ = rounds(request);
   }
@@ -107,6 +108,7 @@ TEST_P(Blocks, EveryMOfDecodingAndEveryBucket) {
   int turn = 0;
   for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 17, 33, 65, 200, 530}) {
     if (!all && m % 2 == 0) continue;
+    if (is_quick() && (m == 3 || m == 4 || (m > 5 && m < 16) || m > 65)) continue;
     for (int repeat = 0; repeat < (m <= 2 ? 3 : 1); ++repeat) {
       const auto& [n, k] = shapes[turn++ % 3];
       MatmulCase c = make(m, n, m > 64 ? 352 : k);
@@ -176,9 +178,26 @@ TEST_P(Blocks, SpecialScales) {
   }
 }
 
+// Rows of every operand at multiples of 16 bytes, where GPUs load more at once, for K of one block and of several.
+TEST_P(Blocks, AlignedRows) {
+  for (const auto& [m, n, k] : {std::tuple{1, 64, 512}, {5, 72, 512}, {16, 136, 1024}, {33, 64, 512}}) {
+    MatmulCase c = make(m, n, k);
+    c.flush = Flush::kStart;
+    c.bias = LATHE_F32;
+    expect(c);
+    c.k = whole_blocks(1);
+    expect(c);
+    if (std::get<1>(GetParam()) == LATHE_MATH_INT8) continue;
+    c.k = whole_blocks(768);  // the lanes that lie beyond K must not read a scale as a factor
+    c.values = Values::kSpecial;
+    expect(c);
+  }
+}
+
 // A row with a NaN or an infinity: all its columns are NaN if A is rounded to bytes, else NaN or infinite. The other
 // rows do not change. Values near the smallest and the largest f32 magnitude count as normal values.
 TEST_P(Blocks, RowsOfNanAndInfinity) {
+  SKIP_UNLESS_CPU("this test writes A on the host");
   if (!stands_for_others()) GTEST_SKIP() << "another format stands for this one";
   const float special[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                            -std::numeric_limits<float>::infinity()};
@@ -215,6 +234,7 @@ TEST_P(Blocks, RowsOfNanAndInfinity) {
 }
 
 TEST_P(Blocks, ExtremeMagnitudes) {
+  SKIP_UNLESS_CPU("this test writes A on the host");
   if (std::get<0>(GetParam()) != LATHE_F32) GTEST_SKIP() << "this test writes A as f32";
   constexpr int64_t kM = 5, kN = 16;
   constexpr double kLargest = 400;
@@ -251,7 +271,10 @@ TEST_P(Blocks, ExtremeMagnitudes) {
 
 TEST_P(Blocks, EveryCandidate) {
   if (is_fallback()) GTEST_SKIP() << "without a compiler there are no candidates";
+  if (is_quick() && !stands_for_others()) GTEST_SKIP() << "another format stands for this one";
+  const size_t some = static_cast<size_t>(quick_or(3, 6));
   for (const auto& [m, n, k] : {std::tuple{1, 64, 512}, {7, 80, 1056}, {150, 136, 320}}) {
+    if (is_quick() && m > 16) continue;
     MatmulCase c = make(m, n, k);
     c.bias = LATHE_F32;
     c.flush = Flush::kStart;
@@ -259,7 +282,7 @@ TEST_P(Blocks, EveryCandidate) {
     const auto legal = legal_candidates(device(), *MatmulRequest(c, &random_).desc());
     ASSERT_FALSE(legal.empty());
     for (size_t rank = 1; rank <= legal.size(); ++rank) {
-      if (legal[rank - 1]["config"]["kernel"] != "bytes" && rank % (1 + legal.size() / 6) != 1) continue;
+      if (legal[rank - 1]["config"]["kernel"] != "bytes" && rank % (1 + legal.size() / some) != 1) continue;
       MatmulRequest request(c, &random_);
       request.round_a(is_rounding(legal[rank - 1]));
       request.set_tuning(0, static_cast<int32_t>(rank));
@@ -302,6 +325,7 @@ TEST_P(Blocks, PackedEveryCandidate) {
 }
 
 TEST_P(Blocks, PackedIsRefusedWithAReason) {
+  SKIP_UNLESS_CPU("only the CPU packs weights");
   MatmulCase c = make(3, 64, 64);
   const bool bytes = std::get<1>(GetParam()) == LATHE_MATH_INT8;
   if (bytes) c.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
@@ -327,6 +351,54 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, Blocks, testing::ValuesIn(block_products()), []
   return std::string(name_of(std::get<0>(info.param))) + "_by_" + name_of(std::get<2>(info.param)) +
          (std::get<1>(info.param) == LATHE_MATH_INT8 ? "_int8" : "");
 });
+
+// Bytes in the device's own memory.
+class DeviceBytes {
+ public:
+  DeviceBytes(lathe_device* device, const void* bytes, size_t size) : device_(device) {
+    EXPECT_LATHE_OK(lathe_device_alloc(device, size, &data_));
+    EXPECT_LATHE_OK(lathe_device_copy(device, nullptr, data_, bytes, size, LATHE_COPY_TO_DEVICE));
+  }
+  ~DeviceBytes() { EXPECT_LATHE_OK(lathe_device_free(device_, data_)); }
+  DeviceBytes(const DeviceBytes&) = delete;
+  DeviceBytes& operator=(const DeviceBytes&) = delete;
+  void* get() const { return data_; }
+
+ private:
+  lathe_device* device_;
+  void* data_ = nullptr;
+};
+
+// Positive numbers by infinite weights are infinity. Where a kernel reads beyond K, infinity by 0 must not add a NaN.
+class InfiniteBlocks : public ConformanceTest {};
+TEST_F(InfiniteBlocks, AddNoNanBeyondK) {
+  if (is_fallback() && !is_cpu()) GTEST_SKIP() << "GPUs have no generic kernels for block formats";
+  constexpr int64_t kN = 20;
+  const reference::BlockFormat& f = *reference::block_format(LATHE_Q8_0);
+  for (int64_t k : {32, 96, 768}) {
+    for (int64_t m : {1, 6, 40}) {
+      std::vector<float> a(static_cast<size_t>(m * k), 2.0f), d(static_cast<size_t>(m * kN));
+      std::vector<uint8_t> b(static_cast<size_t>(kN * k / f.elements) * f.bytes);
+      for (size_t block = 0; block < b.size(); block += f.bytes) {
+        f.store_scales(&b[block], HUGE_VAL, 0, true);
+        for (int64_t i = 0; i < f.elements; ++i) f.store(&b[block], i, 3);
+      }
+      const DeviceBytes of_a(device(), a.data(), a.size() * 4), of_b(device(), b.data(), b.size()),
+          of_d(device(), d.data(), d.size() * 4);
+      lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+      desc.m = m, desc.n = kN, desc.k = k;
+      desc.a.data = of_a.get(), desc.b.data = of_b.get(), desc.d.data = of_d.get();
+      desc.a.dtype = desc.d.dtype = LATHE_F32;
+      desc.b.dtype = f.dtype;
+      desc.b.layout = LATHE_COLUMN_MAJOR;
+      ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &desc));
+      ASSERT_LATHE_OK(
+          lathe_device_copy(device(), nullptr, d.data(), of_d.get(), d.size() * 4, LATHE_COPY_TO_HOST));
+      ASSERT_LATHE_OK(lathe_stream_synchronize(device(), nullptr));
+      for (float x : d) ASSERT_EQ(x, HUGE_VALF) << "m " << m << ", k " << k;
+    }
+  }
+}
 
 // i8 with scales per tensor, per row and per column, and with a zero point.
 class Scales : public ConformanceTest {
@@ -446,11 +518,15 @@ TEST_F(QuantisedElsewhere, NamesTheRequest) {
   desc.n = 4;
   desc.k = 64;
   desc.a.dtype = desc.d.dtype = LATHE_F32;
-  desc.b.dtype = reference::block_formats().front().dtype;
+  desc.b.dtype = LATHE_IQ4_NL;
   desc.b.layout = LATHE_COLUMN_MAJOR;
   lathe_plan* plan = nullptr;
   EXPECT_EQ(lathe_plan_matmul(device(), &desc, &plan), LATHE_UNSUPPORTED);
-  EXPECT_NE(std::string(lathe_last_error()).find("only the CPU multiplies f32 by q4_0"), std::string::npos)
+  EXPECT_NE(
+      std::string(lathe_last_error())
+          .find("only the CPU multiplies f32 by iq4_nl; this device multiplies f32 by f32, q4_0, q8_0, q4_1, "
+                "q4_k, q6_k, mxfp4"),
+      std::string::npos)
       << lathe_last_error();
   lathe_scale scale = LATHE_SCALE_INIT;
   scale.dtype = LATHE_F32;

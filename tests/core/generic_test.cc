@@ -92,9 +92,10 @@ TEST(Generic, ListsEveryProductOnDevicesWithKernels) {
             c.b = p.b;
             c.d = d.value;
             c.alignment = alignment;
-            const bool has_kernel = meet(p.kernels, devices_of(target.backend)) &&
-                                    !(op == Op::kMatmulArgmax && is_blocks(p.b)) &&
-                                    row_of(p.b).kind != DTypeKind::kGroups;
+            const bool has_kernel =
+                meet(p.kernels, devices_of(target.backend)) &&
+                !(is_blocks(p.b) && (op == Op::kMatmulArgmax || target.backend != Backend::kCpu)) &&
+                row_of(p.b).kind != DTypeKind::kGroups;
             EXPECT_EQ(count(target, c), has_kernel ? 1 : 0)
                 << describe(c, {1, 1, 1, 1}) << " alignment " << static_cast<int>(alignment);
           }
@@ -131,15 +132,24 @@ TEST(Generic, BlockFormatsAreColumnMajor) {
   EXPECT_EQ(generic_class_of(c).trans_b, 1);
 }
 
+// Each format would need three more kernels for each GPU target in the bundle.
+TEST(Generic, HasNoKernelOfBlockFormatsForGpus) {
+  ProblemClass c = some_class();
+  EXPECT_TRUE(may_fall_back(c, Devices::kGpus));
+  c.b = DType::kQ8_0;
+  EXPECT_FALSE(may_fall_back(c, Devices::kGpus));
+  EXPECT_EQ(count(kGpu, c), 0);
+}
+
 // Each format would need three more kernels in the bundle.
 TEST(Generic, HasNoKernelThatComparesLogitsOfBlockFormats) {
   ProblemClass c = some_class();
   for (DType b : {DType::kQ8_0, DType::kQ6_K}) {
     c.op = Op::kMatmul;
     c.b = b;
-    EXPECT_TRUE(may_fall_back(c));
+    EXPECT_TRUE(may_fall_back(c, Devices::kCpu));
     c.op = Op::kMatmulArgmax;
-    EXPECT_FALSE(may_fall_back(c));
+    EXPECT_FALSE(may_fall_back(c, Devices::kCpu));
     EXPECT_EQ(count(kCpu, c), 0);
   }
 }
@@ -151,17 +161,17 @@ TEST(Generic, CannotReplaceAKernelWithScalesOrZeroPoints) {
     if (field == 1) c.scale_b = Scale::kPerChannel;
     if (field == 2) c.zero_a = 1;
     if (field == 3) c.zero_b = Scale::kPerTensor;
-    EXPECT_FALSE(may_fall_back(c)) << field;
+    EXPECT_FALSE(may_fall_back(c, Devices::kCpu)) << field;
   }
 }
 
 TEST(Generic, ReplacesAProductOnlyIfDeterminismIsFast) {
   ProblemClass c = some_class();
-  EXPECT_TRUE(may_fall_back(c));
+  EXPECT_TRUE(may_fall_back(c, Devices::kCpu));
   c.determinism = Determinism::kRunToRun;
-  EXPECT_FALSE(may_fall_back(c));
+  EXPECT_FALSE(may_fall_back(c, Devices::kCpu));
   c.op = Op::kArgmax;
-  EXPECT_TRUE(may_fall_back(c));
+  EXPECT_TRUE(may_fall_back(c, Devices::kCpu));
 }
 
 }  // namespace

@@ -189,7 +189,9 @@ std::string columns_of(const Product& p) {
 
 std::string dtypes_of(const Product& p) {
   if (row_of(p.b).kind == DTypeKind::kGroups) return "a float by u4_128, or by fp8 or fp4 with block scales";
-  if (is_blocks(p.b)) return "a float by a block format";
+  if (is_blocks(p.b))
+    return p.on_cuda[0] == '\0' ? "a float by another block format"
+                                : "a float by q4_0, q8_0, q4_1, q4_k, q6_k or mxfp4";
   return p.a == p.b ? std::string(name_of(p.a)) : absl::StrCat(name_of(p.a), " by ", name_of(p.b));
 }
 
@@ -202,7 +204,8 @@ std::string markdown() {
     const std::string columns = columns_of(kProducts[i]);
     for (++i; i < kProducts.size() && columns_of(kProducts[i]) == columns; ++i)
       if (!is_blocks(kProducts[i].b)) absl::StrAppend(&names, ", ", dtypes_of(kProducts[i]));
-    absl::StrAppend(&text, "| ", names, " | ", columns);
+    const std::string row = absl::StrCat("| ", names, " | ", columns);
+    if (text.find(row) == std::string::npos) text += row;  // formats share a row
   }
   return text;
 }

@@ -249,8 +249,8 @@ double priced_fraction(const SweepPlan& plan, const MatrixInstruction* instructi
             rates.units * rates.clock_hz;
   }
   const double m = double(s.m), n = double(s.n), k = double(s.k);
-  const double bytes =
-      (m + n) * k * s.input_bytes + m * n * (plan.problem.op == Op::kMatmulArgmax ? 0 : s.output_bytes);
+  const double bytes = m * k * s.input_bytes + n * k * s.b_bytes +
+                       m * n * (plan.problem.op == Op::kMatmulArgmax ? 0 : s.output_bytes);
   return std::max(2 * m * n * k / flops, bytes / rates.memory_bytes_per_second) / plan.predicted_seconds;
 }
 
@@ -282,7 +282,7 @@ std::vector<SweepPlan> plans_to_compile() {
     plans = sample(plans, 1, [](const SweepPlan& p) { return p.form(); });
   } else {
     plans = sample(plans, 1, [](const SweepPlan& p) {
-      return absl::StrCat(p.facts->target.arch, p.family(), p.config.split, p.problem.a,
+      return absl::StrCat(p.facts->target.arch, p.family(), p.config.split, p.problem.a, p.problem.b,
                           p.problem.alignment == Alignment::k16,
                           p.config.register_m * p.config.register_n > 16);
     });

@@ -69,6 +69,7 @@ bool may_have(const SweepPlan& plan, uint32_t capability) {
     case kFloat16Buffer:
     case kFloat16: {
       const ProblemClass& c = plan.problem;
+      if (is_blocks(c.b)) return true;  // scales are f16, and e2m1 is widened to it
       for (DType t : {c.a, c.b, c.c, c.d, c.bias, c.residual, c.logits})
         // The bits of an e5m2 number are the upper half of an f16.
         if (t == DType::kF16 || t == DType::kF8E5M2) return true;

@@ -164,6 +164,28 @@ std::vector<ProblemClass> matmul_argmax_classes() {
   return classes;
 }
 
+// Weights in the block formats that GPUs have. Two formats also by f16, which is staged like f32.
+std::vector<ProblemClass> block_classes() {
+  std::vector<ProblemClass> classes;
+  for (const Shape& shape : {Shape{"square", 4096, 4096}, Shape{"ragged", 333, 2816}})
+    for (int64_t m : {1, 4, 8, 16, 33, 123, 2048})
+      for (DType b : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kMXFP4})
+        for (DType a : {DType::kF32, DType::kF16})
+          for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
+            if (a == DType::kF16 && (b != DType::kQ4_0 && b != DType::kQ6_K)) continue;
+            ProblemClass c = matmul_class(a, a, shape.n, shape.k, m_bucket(m));
+            c.b = b;
+            c.trans_b = 1;
+            if (alignment == Alignment::kElement) c.bias = DType::kF32, c.activation = Activation::kSilu;
+            if (a == DType::kF16 && alignment == Alignment::k16) {
+              c.op = Op::kMatmulArgmax;
+              c.d = DType::kI64, c.logits = a;
+            }
+            classes.push_back(with_alignment(c, alignment, /*is_cpu=*/false));
+          }
+  return classes;
+}
+
 class Collector {
  public:
   // Adds the first choice or every legal plan. It is a failure if the device has no plan for the class.
@@ -205,9 +227,10 @@ void for_each_device(Backend backend, Visit visit) {
 std::string SweepPlan::family() const {
   const char* rows = is_grouped(problem.rows)         ? "grouped "
                      : problem.rows == Rows::kDeviceM ? "device_m "
+                     : is_blocks(problem.b)           ? "blocks "
                                                       : "";
   if (problem.op == Op::kMatmul) return absl::StrCat(rows, name_of(config.kernel));
-  return absl::StrCat(name_of(problem.op), " ", name_of(config.kernel));
+  return absl::StrCat(rows, name_of(problem.op), " ", name_of(config.kernel));
 }
 std::string SweepPlan::describe() const {
   return absl::StrCat(facts->name, " ", to_json(problem).dump(), " ", to_json(config).dump());
@@ -231,8 +254,10 @@ std::vector<SweepPlan> chosen_plans(Backend backend, bool whole) {
   Collector collector;
   for_each_device(backend, [&](const DeviceFacts& facts) {
     for (const auto& classes : {layer_classes(whole), formed_classes(), epilogue_classes(), further_classes(),
-                                rows_classes(), argmax_classes(), matmul_argmax_classes()})
-      for (const ProblemClass& c : classes) collector.add(facts, c, /*every_legal=*/false);
+                                rows_classes(), argmax_classes(), matmul_argmax_classes(), block_classes()})
+      for (const ProblemClass& c : classes)
+        if (backend != Backend::kSpirv || c.rows == Rows::kPlain)
+          collector.add(facts, c, /*every_legal=*/false);
   });
   return collector.plans;
 }

@@ -177,6 +177,21 @@ GroupedRequest read_on_gpu(const Grouped& g) {
   return r;
 }
 
+TEST(GroupedOnGpu, RefusesWeightsInBlocks) {
+  Grouped g;
+  g.desc.k = 64;
+  g.desc.b.batch_stride = 6 * 64;
+  g.desc.b.dtype = LATHE_Q4_0;
+  g.desc.b.layout = LATHE_COLUMN_MAJOR;
+  GroupedRequest r;
+  const absl::Status status = g.read(&r, Purpose::kPlan, /*is_cpu=*/false);
+  EXPECT_EQ(status.code(), kUnsupported) << status;
+  EXPECT_NE(status.message().find("only the CPU has grouped products with weights of q4_0"),
+            absl::string_view::npos)
+      << status;
+  EXPECT_TRUE(g.read(&r, Purpose::kPlan).ok()) << g.read(&r, Purpose::kPlan);
+}
+
 TEST(GroupedRequestOnGpu, HasOneClassForTheMeanOfTheGroups) {
   Grouped g;
   const ProblemClass c = read_on_gpu(g).product.request.key.problem;  // 8 slots, 3 groups

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "absl/strings/match.h"
 #include "core/packed.h"
 #include "request/request.h"
 
@@ -140,15 +141,58 @@ TEST(BlockFormats, NeedWholeBlocks) {
   }
 }
 
-TEST(Q4, IsSupportedOnTheCpuOnly) {
-  ProductRequest p(LATHE_F32, LATHE_Q4_0);
+TEST(Blocks, AreSupportedOnGpusInSixFormats) {
+  for (const DTypeRow& row : kDTypes) {
+    if (row.kind != DTypeKind::kBlocks) continue;
+    constexpr absl::string_view kOnGpus = "q4_0, q8_0, q4_1, q4_k, q6_k, mxfp4";
+    ProductRequest p(LATHE_F32, static_cast<lathe_dtype>(row.value));
+    p.desc.m = 1, p.desc.k = row.elements;
+    Request r;
+    const absl::Status status = p.read(&r, /*is_cpu=*/false);
+    if (absl::StrContains(kOnGpus, row.name)) {
+      EXPECT_TRUE(status.ok()) << status;
+      continue;
+    }
+    EXPECT_EQ(status.code(), kUnsupported) << row.name;
+    EXPECT_NE(status.message().find(absl::StrCat("b: only the CPU multiplies f32 by ", row.name,
+                                                 "; this device multiplies f32 by f32, ", kOnGpus)),
+              absl::string_view::npos)
+        << status;
+  }
+}
+
+// Rows of blocks at multiples of 16 bytes, at others, and at odd addresses; blocks of 17 bytes need no alignment.
+TEST(Blocks, TheirAlignmentOnGpusIsThatOfTheirScales) {
+  const auto alignment = [](lathe_dtype dtype, int64_t k, size_t misalign) {
+    alignas(16) static char b[1 << 16];
+    alignas(16) static float a[4096], d[4096];
+    ProductRequest p(LATHE_F32, dtype);
+    p.desc.m = 2, p.desc.n = 4, p.desc.k = k;
+    p.desc.a.data = a, p.desc.d.data = d, p.desc.b.data = b + misalign;
+    Request r;
+    EXPECT_TRUE(p.read(&r, /*is_cpu=*/false).ok());
+    return r.key.problem.alignment;
+  };
+  EXPECT_EQ(alignment(LATHE_Q4_0, 256, 0), Alignment::k16);
+  EXPECT_EQ(alignment(LATHE_Q4_0, 256, 2), Alignment::kElement);
+  EXPECT_EQ(alignment(LATHE_Q4_0, 96, 0), Alignment::kElement);
+  EXPECT_EQ(alignment(LATHE_Q4_0, 96, 1), Alignment::kByte);
+  EXPECT_EQ(alignment(LATHE_Q8_0, 64, 32), Alignment::kElement);
+  EXPECT_EQ(alignment(LATHE_MXFP4, 512, 0), Alignment::k16);
+  EXPECT_EQ(alignment(LATHE_MXFP4, 96, 1), Alignment::kElement);
+}
+
+// Without a K there is no block. The product of a zero has no B in blocks.
+TEST(Blocks, AnEmptyProductOnAGpuIsThatOfFloats) {
+  ProductRequest p(LATHE_F16, LATHE_Q4_K);
+  p.desc.k = 0;
+  p.desc.math = LATHE_MATH_INT8;
   Request r;
   const absl::Status status = p.read(&r, /*is_cpu=*/false);
-  EXPECT_EQ(status.code(), kUnsupported);
-  EXPECT_NE(
-      status.message().find("b: only the CPU multiplies f32 by q4_0; this device multiplies f32 by f32"),
-      absl::string_view::npos)
-      << status;
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(r.zero_product);
+  EXPECT_EQ(r.key.problem.b, DType::kF16);
+  EXPECT_EQ(r.key.problem.math, Math::kStrict);
 }
 
 TEST(ScaleOfBytes, IsReadIntoClassAndArguments) {

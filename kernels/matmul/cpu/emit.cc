@@ -6,7 +6,7 @@
 #include "compiler/cpu_task.h"
 #include "compiler/open_view.h"
 #include "core/packed.h"
-#include "kernels/matmul/cpu/emit_blocks.h"
+#include "kernels/matmul/emit_blocks.h"
 
 namespace lathe::emit {
 namespace {

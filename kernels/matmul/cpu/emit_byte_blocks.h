@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/matmul/cpu/emit.h"
-#include "kernels/matmul/cpu/emit_blocks.h"
+#include "kernels/matmul/emit_blocks.h"
 
 namespace lathe::emit {
 

@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/dtype.h"
 #include "kernels/matmul/cpu/emit.h"
-#include "kernels/matmul/cpu/emit_blocks.h"
 #include "kernels/matmul/cpu/shape.h"
+#include "kernels/matmul/emit_blocks.h"
 
 namespace lathe::emit {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/matmul/cpu/emit_pack.h"
 
 #include "core/packed.h"
-#include "kernels/matmul/cpu/emit_blocks.h"
+#include "kernels/matmul/emit_blocks.h"
 
 namespace lathe::emit {
 using namespace mlir;

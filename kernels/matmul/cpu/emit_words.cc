@@ -1,6 +1,6 @@
 #include "kernels/matmul/cpu/emit_words.h"
 
-#include "kernels/matmul/cpu/emit_blocks.h"
+#include "kernels/matmul/emit_blocks.h"
 
 namespace lathe::emit {
 using namespace mlir;

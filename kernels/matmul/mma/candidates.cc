@@ -235,6 +235,7 @@ std::string refusal(const CandidateContext& context) {
   const int sm = sm_version(context.facts.target);
   if (sm < 80)
     return absl::StrCat(context.facts.target.arch, " has no asynchronous copies, needs sm_80 or later");
+  if (is_blocks(c.b)) return absl::StrCat("does not decode ", name_of(c.b));
   if (c.a == DType::kF32 && c.math != Math::kTf32) return "math strict forbids rounding f32 to tf32";
   if (is_fnuz(c.a) || (is_f8(c.a) && sm < 89))
     return absl::StrCat(context.facts.target.arch, " has no mma instruction for ", name_of(c.a));

@@ -179,6 +179,7 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
 std::string refusal(const CandidateContext& context, const MatrixInstruction* t, KernelKind family,
                     int64_t edge) {
   const ProblemClass& c = context.problem;
+  if (is_blocks(c.b)) return absl::StrCat("does not decode ", name_of(c.b));
   if (!t) {
     const absl::string_view arch = context.facts.target.arch;
     const absl::string_view why = arch == "gfx942" && c.a == DType::kF8E5M2

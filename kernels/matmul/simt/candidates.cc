@@ -30,21 +30,23 @@ constexpr Row kRows[] = {
 };
 constexpr int32_t kInvariantDepth = 16;  // batch_invariant: one K order for all M
 
+constexpr int32_t kDecodeRegisters = 16;      // AMD: the most that a block format adds in the same sweep
 constexpr int32_t kMaxThreadRegisters = 255;  // CUDA Programming Guide, table of technical specifications
 // Share of the FMA rate that barriers and address arithmetic leave; waves that keep an SM or a CU busy.
 constexpr double kEfficiency = 0.85, kBusyWaves = 8;
 // Shared memory delivers 128 bytes a cycle (CUDA: 32 banks of 4 bytes; CDNA3 ISA guide: 128 bytes). Lanes of
 // a wave that read the same row share the read, so that about half of the requested bytes are moved.
 constexpr double kSharedBytesPerCycle = 128, kSharedReuse = 2;
-// Instructions to stage one element: load, mask, convert, store, and the addresses (estimate).
-constexpr double kStagingInstructions = 10;
+// Instructions to stage one element: load, mask, convert, store, and the addresses (estimate); and to decode one of
+// a block format, with its share of the scales (estimate).
+constexpr double kStagingInstructions = 10, kDecodeInstructions = 6;
 // Share of memory bandwidth when elements are read one by one; loads of 16 bytes reach 0.85 to 0.93 (estimate).
 constexpr double kMemoryEfficiency = 0.75;
 
 // The most that ptxas 13.0 needs for sm_90a: accumulators, operands, each staged element with its address,
 // and the rest.
-int32_t thread_registers(const GpuRates& rates, const Row& r) {
-  if (rates.rocm) return rates.wave == 64 ? r.wave64 : r.wave32;
+int32_t thread_registers(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
+  if (rates.rocm) return (rates.wave == 64 ? r.wave64 : r.wave32) + (s.blocks ? kDecodeRegisters : 0);
   const int32_t staged = static_cast<int32_t>(ceil_div((r.tile_m + r.tile_n) * r.tile_k, r.threads));
   return r.register_m * r.register_n + r.register_m + r.register_n + 3 * staged + 48;
 }
@@ -57,8 +59,8 @@ double shared_bytes(const Row& r) {
   return 4.0 * r.stages * (round_up(a, kVector) + b);
 }
 
-int32_t resident_of(const GpuRates& rates, const Row& r) {
-  return rates.resident(r.threads, thread_registers(rates, r), shared_bytes(r));
+int32_t resident_of(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
+  return rates.resident(r.threads, thread_registers(rates, s, r), shared_bytes(r));
 }
 
 std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
@@ -68,11 +70,12 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
   if (r.threads > rates.max_threads) return over("threads", r.threads, rates.max_threads);
   if (shared_bytes(r) > rates.shared_memory_bytes)
     return over("smem", shared_bytes(r), rates.shared_memory_bytes);
-  if (thread_registers(rates, r) > kMaxThreadRegisters)
-    return over("registers per thread", thread_registers(rates, r), kMaxThreadRegisters);
-  if (double(thread_registers(rates, r)) * r.threads > rates.registers)
-    return over("registers per workgroup", double(thread_registers(rates, r)) * r.threads, rates.registers);
-  if (resident_of(rates, r) < 1) return kNoPlace;
+  if (thread_registers(rates, s, r) > kMaxThreadRegisters)
+    return over("registers per thread", thread_registers(rates, s, r), kMaxThreadRegisters);
+  if (double(thread_registers(rates, s, r)) * r.threads > rates.registers)
+    return over("registers per workgroup", double(thread_registers(rates, s, r)) * r.threads,
+                rates.registers);
+  if (resident_of(rates, s, r) < 1) return kNoPlace;
   if (s.batch_invariant && r.tile_k != kInvariantDepth)
     return absl::StrCat("batch_invariant needs tile_k ", kInvariantDepth, ", not ", r.tile_k);
   // Reject a tile if less than an eighth of its rows would be used. Tiles of at most 8 rows serve M = 1.
@@ -86,7 +89,7 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double
                column_tiles = std::ceil(double(s.n) / r.tile_n);
   const double groups = row_tiles * column_tiles * splits, k = std::ceil(double(s.k) / splits);
   const double steps = std::ceil(k / r.tile_k);
-  const double resident = resident_of(rates, r);
+  const double resident = resident_of(rates, s, r);
   const double per_unit = std::ceil(groups / rates.units);  // workgroups that the busiest SM runs
   const double waves = std::min(resident, per_unit) * r.threads / rates.wave;
   // Loads from shared memory, of two values each, take issue slots from the FMAs.
@@ -99,13 +102,14 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double
   const double compute = per_unit * flops / (rate / rates.units * efficiency);
   const double shared = per_unit * r.threads * (r.register_m + r.register_n) * 4.0 * steps * r.tile_k /
                         kSharedReuse / (kSharedBytesPerCycle * rates.clock_hz);
-  const double staged = (double(r.tile_m) + r.tile_n) * r.tile_k;  // elements per step
-  const double staging =
-      per_unit * steps * staged * kStagingInstructions / rates.wave / (kIssuePerCycle * rates.clock_hz);
+  const double staged = (double(r.tile_m) + r.tile_n) * r.tile_k * kStagingInstructions +
+                        (s.blocks ? double(r.tile_n) * r.tile_k * kDecodeInstructions : 0);
+  const double staging = per_unit * steps * staged / rates.wave / (kIssuePerCycle * rates.clock_hz);
   const double latency = std::ceil(per_unit / resident) * (steps + 2) * kMemorySeconds / r.stages;
   const double out_bytes = double(s.m) * s.n * (splits > 1 ? 4 * splits : s.output_bytes);
-  const double once = (double(s.m) + s.n) * s.k * s.input_bytes + out_bytes;
-  const double moved = (column_tiles * s.m + row_tiles * s.n) * double(s.k) * s.input_bytes + out_bytes;
+  const double of_a = double(s.m) * s.k * s.input_bytes, of_b = double(s.n) * s.k * s.b_bytes;
+  const double once = of_a + of_b + out_bytes;
+  const double moved = column_tiles * of_a + row_tiles * of_b + out_bytes;
   const double memory_rate = kMemoryEfficiency * rates.memory_bytes_per_second;
   const double memory = std::max(once, moved / kL2OverMemory) / memory_rate;
   return rates.launch_seconds + std::max({compute + staging, shared, latency, memory}) +
@@ -129,6 +133,8 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
     config.stages = r.stages;
     std::string reason = check(rates, s, r);
     if (reason.empty()) reason = invariance_refusal(context, KernelKind::kSimt);
+    if (const int64_t block = block_elements(context.problem.b); s.blocks && block % r.tile_k != 0)
+      reason = absl::StrCat("tile_k ", r.tile_k, " does not divide a block of ", block);
     if (!reason.empty()) {
       out->push_back(rejected(config, std::move(reason)));
       continue;
@@ -144,7 +150,7 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
         plan.plan.config = config;
         plan.plan.launch.splits = splits;
         plan.plan.predicted_seconds = predict(rates, s, r, splits, split);
-        plan.plan.resident = resident_of(rates, r);
+        plan.plan.resident = resident_of(rates, s, r);
         plan.plan.numeric_recipe =
             context.problem.a == DType::kI8
                 ? kExactRecipe

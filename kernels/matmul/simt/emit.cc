@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/matmul/emit_gpu.h"
 #include "kernels/matmul/mma/emit_operand.h"
+#include "kernels/matmul/simt/emit_stage.h"
 
 namespace lathe::emit {
 namespace {
@@ -18,39 +18,22 @@ constexpr int64_t kFmasPerBody = 256, kStepsPerBody = 8;
 // FMAs per body for i8 on AMD: LLVM computes all products of a body before it adds them, and more would spill
 // on gfx1100.
 constexpr int64_t kIntegersPerBody = 64;
-constexpr int64_t kVector = 4;  // elements (f32, i32) of the widest load from shared memory
 
-int64_t vector_of(int64_t register_size) { return std::gcd(register_size, kVector); }
-
-// Copies one operand's part of a tile to shared memory: `width` rows of A (columns of B) by tile_k.
-class StagedOperand {
+// An operand with an address for each element.
+class StagedElements : public StagedOperand {
  public:
-  StagedOperand(Emit& e, const GpuKernel& kernel, const View& view, bool k_contiguous, int64_t width,
-                int64_t register_size, Value limit)
-      : e_(e),
-        view_(view),
-        k_contiguous_(view.k_contiguous ? view.k_contiguous : e.constant(e.b.getI1Type(), k_contiguous)),
-        line_stride_(pick(view.row_stride, e.idx(1))),
-        k_stride_(pick(e.idx(1), view.row_stride)),
-        width_(width),
-        depth_(kernel.config().tile_k()),
-        threads_(kernel.threads()),
-        vector_(vector_of(register_size)),
-        last_(e.sub(limit, e.idx(1))),
+  StagedElements(Emit& e, const GpuKernel& kernel, const StagedPart& part)
+      : StagedOperand(e, kernel, part),
+        k_contiguous_(view_.k_contiguous ? view_.k_contiguous
+                                         : e.constant(e.b.getI1Type(), part.k_contiguous)),
+        line_stride_(pick(view_.row_stride, e.idx(1))),
+        k_stride_(pick(e.idx(1), view_.row_stride)),
         rocm_(kernel.rocm()) {
-    for (int64_t i = 0; i < count(); ++i) elements_.push_back(element(kernel.thread(), i));
+    for (int64_t i = 0; i < (width_ * depth_ + threads_ - 1) / threads_; ++i)
+      elements_.push_back(element(kernel.thread(), i));
   }
 
-  // Elements that a thread loads.
-  int64_t count() const { return (width_ * depth_ + threads_ - 1) / threads_; }
-  // Distance in shared memory from one k to the next: the width and one vector, against bank conflicts.
-  int64_t stride() const { return width_ + vector_; }
-  int64_t shared_elements() const { return stride() * depth_; }
-  int64_t vector() const { return vector_; }
-
-  // Loads this thread's elements of the block [k0, k0 + tile_k) of [0, depth). Beyond the tile's edge and
-  // beyond the depth the last row, column or k is read again, so that nothing outside the operand is read.
-  Values load(Value k0, Value depth) {
+  Values load(Value k0, Value depth) override {
     Value last_k = e_.sub(depth, e_.idx(1));
     Values loaded;
     for (const Element& x : elements_) {
@@ -62,10 +45,8 @@ class StagedOperand {
     return loaded;
   }
 
-  // Stores what load() returned for the same block, with zeros beyond the depth. The conditions are computed
-  // here: kept while the loads are in flight, they spill scalar registers on gfx1100.
-  void store(ArrayRef<Value> loaded, Value shared, int64_t offset, Value k0, Value depth) {
-    const bool whole = Emit::known(depth) && *Emit::known(depth) % depth_ == 0;
+  void store(ArrayRef<Value> loaded, Value shared, int64_t offset, Value k0, Value depth) override {
+    const bool whole = has_whole_blocks(depth);
     for (auto [x, v] : llvm::zip(elements_, loaded)) {
       Value at = e_.add(e_.add(e_.mul(x.k, stride()), x.row), offset), kept = v;
       if (!whole)
@@ -121,15 +102,16 @@ class StagedOperand {
     return x;
   }
 
-  Emit& e_;
-  const View& view_;
   Value k_contiguous_;  // i1
   Value line_stride_, k_stride_;
-  int64_t width_, depth_, threads_, vector_;
-  Value last_;
   bool rocm_;
   SmallVector<Element> elements_;
 };
+
+std::unique_ptr<StagedOperand> make_staged(Emit& e, const GpuKernel& kernel, const StagedPart& part) {
+  if (part.view.blocks != DType::kNone) return stage_blocks(e, kernel, part);
+  return std::make_unique<StagedElements>(e, kernel, part);
+}
 
 // The tile's row (or column) for register `i` of the thread at `place` of `places`: groups of `vector`
 // adjacent rows, interleaved over all threads.
@@ -151,23 +133,31 @@ class SimtTile {
         places_n_(kernel.config().tile_n() / rn_),
         place_m_(e.div(kernel.thread(), e.idx(places_n_))),
         place_n_(e.rem(kernel.thread(), e.idx(places_n_))),
-        a_(e, kernel, view(0), k_contiguous(p.contraction, 0), kernel.config().tile_m(), rm_, p.rows),
-        b_(e, kernel, view(1), k_contiguous(p.contraction, 1), kernel.config().tile_n(), rn_, p.columns) {}
+        a_(make_staged(e, kernel,
+                       {view(0), k_contiguous(p.contraction, 0), kernel.config().tile_m(), rm_, p.rows})),
+        b_(make_staged(e, kernel,
+                       {view(1), k_contiguous(p.contraction, 1), kernel.config().tile_n(), rn_, p.columns})) {
+  }
 
   void emit(OutputSink& sink) {
     // B's part starts at a multiple of kVector. A's part ends at a multiple of A's vector, which may be narrower.
-    b_offset_ = (a_.shared_elements() + kVector - 1) / kVector * kVector;
-    shared_ = kernel_.shared(sum_type_, b_offset_ + b_.shared_elements());
+    constexpr int64_t kVector = StagedOperand::kVector;
+    b_offset_ = (a_->shared_elements() + kVector - 1) / kVector * kVector;
+    shared_ = kernel_.shared(sum_type_, b_offset_ + b_->shared_elements());
     const int64_t depth = kernel_.config().tile_k();
     const size_t sums = rm_ * rn_;
     Values carried(sums, e_.zero(sum_type_));
-    append(carried, fetch(e_.idx(0)));
+    append(carried, a_->load(e_.idx(0), p_.depth));
+    const size_t of_a = carried.size() - sums;
+    append(carried, b_->load(e_.idx(0), p_.depth));
     carried = e_.loop(e_.idx(0), p_.depth, depth, carried, [&](Value k0, const Values& in) {
       ArrayRef<Value> state(in);
-      a_.store(state.slice(sums, a_.count()), shared_, 0, k0, p_.depth);
-      b_.store(state.slice(sums + a_.count(), b_.count()), shared_, b_offset_, k0, p_.depth);
+      a_->store(state.slice(sums, of_a), shared_, 0, k0, p_.depth);
+      b_->store(state.drop_front(sums + of_a), shared_, b_offset_, k0, p_.depth);
       kernel_.barrier();
-      Values next = fetch(e_.add(k0, depth));
+      Value next_k = e_.add(k0, depth);
+      Values next = a_->load(next_k, p_.depth);
+      append(next, b_->load(next_k, p_.depth));
       Values out = multiply(Values(state.take_front(sums)));
       kernel_.barrier();
       append(out, next);
@@ -180,11 +170,6 @@ class SimtTile {
  private:
   const View& view(unsigned operand) { return p_.views.find(p_.contraction.getDpsInputs()[operand])->second; }
   static void append(Values& to, const Values& from) { to.append(from.begin(), from.end()); }
-  Values fetch(Value k0) {
-    Values loaded = a_.load(k0, p_.depth);
-    append(loaded, b_.load(k0, p_.depth));
-    return loaded;
-  }
 
   // Loads this thread's `size` elements of one operand at k.
   Values operands(const StagedOperand& x, Value k, Value place, int64_t places, int64_t size,
@@ -224,8 +209,8 @@ class SimtTile {
       Values out = in;
       for (int64_t u = 0; u < unroll; ++u) {
         Value at = e_.add(k, u);
-        Values a = operands(a_, at, place_m_, places_m_, rm_, 0);
-        Values b = operands(b_, at, place_n_, places_n_, rn_, b_offset_);
+        Values a = operands(*a_, at, place_m_, places_m_, rm_, 0);
+        Values b = operands(*b_, at, place_n_, places_n_, rn_, b_offset_);
         for (int64_t i = 0; i < rm_; ++i)
           for (int64_t j = 0; j < rn_; ++j) out[i * rn_ + j] = multiply_add(a[i], b[j], out[i * rn_ + j]);
       }
@@ -239,8 +224,8 @@ class SimtTile {
     e_.loop(e_.idx(0), e_.idx(rm_), 1, sums, [&](Value i, const Values& in) {
       Values columns;
       for (int64_t j = 0; j < rn_; ++j)
-        columns.push_back(spread(e_, e_.idx(j), place_n_, places_n_, b_.vector()));
-      sink.row(spread(e_, i, place_m_, places_m_, a_.vector()), columns, ArrayRef(in).take_front(rn_));
+        columns.push_back(spread(e_, e_.idx(j), place_n_, places_n_, b_->vector()));
+      sink.row(spread(e_, i, place_m_, places_m_, a_->vector()), columns, ArrayRef(in).take_front(rn_));
       Values turned(in.begin() + rn_, in.end());
       turned.append(in.begin(), in.begin() + rn_);
       return turned;
@@ -253,7 +238,7 @@ class SimtTile {
   Type sum_type_;
   int64_t rm_, rn_, places_m_, places_n_;
   Value place_m_, place_n_;
-  StagedOperand a_, b_;
+  std::unique_ptr<StagedOperand> a_, b_;
   Value shared_;
   int64_t b_offset_ = 0;
 };
@@ -265,6 +250,11 @@ LogicalResult check(GpuKernel& kernel, TileProgram& p) {
       c.tile_m() / c.register_m() * (c.tile_n() / c.register_n()) != c.threads())
     return p.contraction.emitError(
         "kernel_config: the register tiles of all threads do not fill the tile exactly");
+  const View& b = p.views.find(p.contraction.getDpsInputs()[1])->second;
+  if (b.blocks != DType::kNone && !can_stage_blocks(c, b.blocks))
+    return p.contraction.emitError(
+        "kernel_config: tile_k does not divide a block of B, or its runs are not shared evenly by the "
+        "threads");
   if (c.stages() != 1) return p.contraction.emitError("matmul kernel 'simt' needs stages 1");
   return success();
 }

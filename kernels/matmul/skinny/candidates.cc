@@ -56,6 +56,8 @@ constexpr Model kCudaModel = {1024, 1024, 0.9e-6, 0.835, 32, 33, 400, 0, 0.1e-6}
 constexpr Model kAmdModel = {16 + 8 * SkinnyShape::kMaxRows, 0, 1.5e-6, 0.85, 32, 48, 800, 0.3e-6, 0.5e-6};
 const Model& model_of(bool amd) { return amd ? kAmdModel : kCudaModel; }
 
+// Instructions to decode an element of a block format, with its share of the scales (estimate).
+constexpr double kDecodeInstructions = 6;
 // CUDA: cycles of a warp that none of its loads hide: for each unit, and for each unit and 8 rows of A.
 constexpr double kUnitCycles = 60, kUnitCyclesPerRows = 50;
 // CUDA: bytes a cycle at which an SM stages A before its first product (docs/gpu-speed.md).
@@ -88,7 +90,7 @@ double amd_registers(const SkinnyShape& s, const AmdForm& form) {
   const double sums =
       rows * (s.in.k_major ? SkinnyShape::kUnitVectors * (form.packs ? 2 : 1) : s.per_vector());
   // The lanes add their sums while the next units are in flight.
-  const double rest = !dots ? 56 : s.in.wave == 32 ? 48 : 40;
+  const double rest = s.in.blocks ? 104 : !dots ? 56 : s.in.wave == 32 ? 48 : 40;
   return s.in.unroll_k * unit + 1.75 * sums + rest;
 }
 
@@ -110,7 +112,7 @@ double amd_unit_cycles(const SkinnyShape& s, const AmdForm& form) {
         s.in.element_bytes == 2 ? 2 * kRegisters + 2 * rows * (s.in.k_major ? kVectors : 2) : 0;
     products = products * (4 / s.in.element_bytes) / (form.packs ? 2 : 1) + widening;
   }
-  return issue * (products + addresses);
+  return issue * (products + addresses + (s.in.blocks ? kDecodeInstructions * kRegisters : 0));
 }
 
 double resident_of(const GpuRates& rates, const SkinnyShape& s, const AmdForm& form) {
@@ -135,7 +137,10 @@ struct Choice {
 
 // CUDA: whether the plan uses matrix instructions. f32 does, as tf32, if the request allows it and the
 // weights are K-contiguous.
-bool matrix(const ProblemClass& c) { return c.b != DType::kF32 || (c.math == Math::kTf32 && c.trans_b != 0); }
+bool matrix(const ProblemClass& c) {
+  if (is_blocks(c.b)) return false;
+  return c.b != DType::kF32 || (c.math == Math::kTf32 && c.trans_b != 0);
+}
 
 // FMAs keep four accumulators for each row, and more rows than this spill. On MI300X a pair of bf16 weights
 // costs an instruction per row, and as many again to widen weights and rows. At the memory's rate 16 rows
@@ -147,6 +152,8 @@ constexpr int64_t kMostFmaRows = 8;
 // floats with 512 threads.
 int64_t most_units(const ProblemClass& c, const SkinnyInput& in, const Target& target) {
   const int64_t most = sm_version(target) < 90 ? 2 : 3;
+  // The scales of the K formats come in up to five pieces, which wait in registers.
+  if (is_blocks(c.b)) return in.rows > 4 || block_elements(c.b) > 32 ? 1 : 2;
   if (!in.matrix) return in.rows > 4 ? 2 : most;
   const bool has_tail = SkinnyShape(in).tail != 0;
   if (in.rows <= 8) return has_tail && in.element_bytes != 2 ? std::min<int64_t>(most, 2) : most;
@@ -167,8 +174,9 @@ SkinnyInput input_of(const CandidateContext& context, const Row& r, const AmdFor
   in.amd = context.facts.target.backend == Backend::kRocm;
   in.k = c.k, in.n = c.n;
   in.unroll_k = r.unroll_k, in.threads = r.threads;
-  in.element_bytes = static_cast<int64_t>(size_of(c.b));
+  in.element_bytes = static_cast<int64_t>(size_of(c.a));
   in.k_major = c.trans_b != 0;
+  in.blocks = is_blocks(c.b);
   in.matrix = in.amd ? form.instruction != nullptr : matrix(c);
   in.rows = rows_of(c, in.matrix);
   if (in.amd) {
@@ -190,8 +198,8 @@ double slots_of(const GpuRates& rates, const Choice& c) {
 
 // Chooses tile_n so that the workgroups fill the device `rounds` times and share the groups of columns evenly.
 Choice choose_tile(const GpuRates& rates, SkinnyInput in, const AmdForm& form, int64_t splits, int32_t split,
-                   int64_t rounds) {
-  const int64_t chunk = round_up(ceil_div(in.k, splits), SkinnyShape::kSplitMultiple);
+                   int64_t rounds, int64_t multiple) {
+  const int64_t chunk = round_up(ceil_div(in.k, splits), multiple);
   const int64_t groups = ceil_div(in.n, in.group);
   in.tile_k = chunk, in.tile_n = in.group;
   const double resident = resident_of(rates, SkinnyShape(in), form);
@@ -211,8 +219,9 @@ Choice choose_tile(const GpuRates& rates, SkinnyInput in, const AmdForm& form, i
 double round_seconds(const GpuRates& rates, const SkinnyShape& s, const AmdForm& form, double chunk) {
   const double rounds = std::ceil(chunk / (double(s.unit) * s.warps_k * s.in.unroll_k));
   // Loads of the next round start while this one is multiplied.
-  const double unit =
-      s.in.amd ? amd_unit_cycles(s, form) : kUnitCycles + kUnitCyclesPerRows * std::ceil(s.in.rows / 8.0);
+  const double unit = s.in.amd ? amd_unit_cycles(s, form)
+                               : kUnitCycles + kUnitCyclesPerRows * std::ceil(s.in.rows / 8.0) +
+                                     (s.in.blocks ? kDecodeInstructions * SkinnyShape::kUnitRegisters : 0);
   const Model& model = model_of(s.in.amd);
   const double reduce = s.warps_k > 1 ? model.reduce_cycles / rounds : 0;
   return model.loaded_seconds + (0.5 * s.in.unroll_k * unit + reduce) / rates.clock_hz;
@@ -225,10 +234,10 @@ double predict(const GpuRates& rates, const MatmulSizes& sizes, const Choice& c)
   const double slots = slots_of(rates, c), reachable = model.reachable * rates.memory_bytes_per_second;
   const double unit_rate = model.unit_bytes_per_cycle * rates.clock_hz;
   // The last tile may be narrow: on average a workgroup streams its share of N.
-  const double weights = sizes.n / tiles * chunk * s.in.element_bytes;
+  const double streamed = sizes.n / tiles * chunk, weights = streamed * sizes.b_bytes;
   // AMD reads A once for the columns of every unit, CUDA stages it.
   const double staged = s.in.amd ? 0 : s.in.rows * chunk * s.in.element_bytes,
-               a_read = s.in.amd ? weights * s.in.rows / s.warp_columns : staged;
+               a_read = s.in.amd ? streamed * s.in.element_bytes * s.in.rows / s.warp_columns : staged;
   const double rounds = std::ceil(chunk / (double(s.unit) * s.warps_k * s.in.unroll_k));
   const double alone = double(s.groups) * rounds * round_seconds(rates, s, c.form, chunk);
   // Time that the SIMDs of a CU spend on a workgroup.
@@ -270,7 +279,7 @@ std::string check_class(const CandidateContext& context) {
   if (c.alignment != Alignment::k16) return "rows are not aligned to 16 bytes";
   if (c.trans_a) return "A is not contiguous along K";
   if (context.facts.target.arch == "sm_75") return "sm_75 has no asynchronous copies";
-  if (c.a != c.b)
+  if (is_blocks(c.b) ? c.a != DType::kF32 : c.a != c.b)
     return absl::StrCat("does not support ", std::string(name_of(c.a)), " by ", std::string(name_of(c.b)));
   if (context.facts.target.backend == Backend::kRocm) return "";
   if (!matrix(c) && c.m_hi > kMostFmaRows)
@@ -289,6 +298,7 @@ std::string check_lanes(const ProblemClass& c, const std::string& arch, const Am
   return "";
 }
 std::string check_instruction(const ProblemClass& c, const std::string& arch, const AmdForm& form) {
+  if (is_blocks(c.b)) return "matrix instructions would round decoded weights";
   if (!form.instruction || (is_f8(c.b) && arch == "gfx942"))
     return absl::StrCat(arch, " has no matrix instruction of 16 x 16 for ", std::string(name_of(c.b)));
   if (c.trans_b == 0) return "matrix instructions need weights contiguous along K";
@@ -296,7 +306,7 @@ std::string check_instruction(const ProblemClass& c, const std::string& arch, co
 }
 
 std::string name_of_math(const ProblemClass& c, bool amd) {
-  if (c.b != DType::kF32)
+  if (c.a != DType::kF32)
     return absl::StrCat(std::string(name_of(c.b)), c.b == DType::kI8 ? " to i32" : " to f32");
   return !amd && matrix(c) ? "tf32 to f32" : "f32";
 }
@@ -351,15 +361,16 @@ CompileConfig config_of(const Choice& c) {
 // Appends one row of the table with every split and share of N worth pricing.
 void append_row(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& sizes,
                 const SkinnyInput& in, const AmdForm& form, std::vector<RankedPlan>* out) {
+  const int64_t multiple = SkinnyShape::split_multiple(context.problem.b);
   int64_t before = 0;
   for (int64_t wanted : {1, 2, 4, 8, 16}) {
     if (context.split_k > 0) wanted = context.split_k;
-    const int64_t splits = normalize_splits(sizes.k, wanted, SkinnyShape::kSplitMultiple);
+    const int64_t splits = normalize_splits(sizes.k, wanted, multiple);
     if (splits == before) continue;
     before = splits;
     for (int32_t split : kinds_of(context, splits))
       for (int64_t rounds : {1, 2, 4}) {
-        const Choice choice = choose_tile(rates, in, form, splits, split, rounds);
+        const Choice choice = choose_tile(rates, in, form, splits, split, rounds, multiple);
         // With several rounds of workgroups K need not be split. If the groups of columns do not fill more
         // rounds, the plan is the same again.
         if (rounds > 1 && splits > 1) continue;
@@ -391,9 +402,9 @@ void enumerate_amd(const CandidateContext& context, const GpuRates& rates, const
     AmdForm form;
     form.packs = packs_fmas(arch);
     if (matrix)
-      form.instruction = find_amd_instruction(arch, c.b, 16);
+      form.instruction = find_amd_instruction(arch, c.a, 16);
     else
-      form.lanes = find_lane_product(arch, c.b);
+      form.lanes = find_lane_product(arch, c.a);
     const std::string reason = matrix ? check_instruction(c, arch, form) : check_lanes(c, arch, form);
     if (!reason.empty()) {
       CompileConfig config;

@@ -23,13 +23,19 @@ int64_t rows_of(TileProgram& p) {
   return cast<RankedTensorType>(a.getType()).getDimSize(1);
 }
 
+// The type in which weights are multiplied. Blocks are decoded to A's type, f32.
+Type multiplied_type(TileProgram& p) {
+  const bool blocks = p.views.find(p.contraction.getDpsInputs()[1])->second.blocks != DType::kNone;
+  return getElementTypeOrSelf(p.contraction.getDpsInputs()[blocks ? 0 : 1]);
+}
+
 // AMD: how the plan multiplies; one of the two pointers is null.
 struct AmdProducts {
   const MatrixInstruction* instruction = nullptr;
   const LaneProduct* lanes = nullptr;
 };
 AmdProducts products_of(const GpuKernel& kernel, TileProgram& p) {
-  const DType type = dtype_of(getElementTypeOrSelf(p.contraction.getDpsInputs()[1]));
+  const DType type = dtype_of(multiplied_type(p));
   const absl::string_view arch(kernel.arch().data(), kernel.arch().size());
   AmdProducts products;
   if (kernel.config().swap() != 0)
@@ -55,7 +61,7 @@ FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p, const AmdProd
   in.rows = ShapedType::isDynamic(m) ? c.tile_m() : m, in.k = p.k, in.n = p.n;
   in.tile_n = c.tile_n(), in.tile_k = c.tile_k(), in.group = c.register_n();
   in.unroll_k = c.unroll_k(), in.threads = c.threads();
-  in.element_bytes = getElementTypeOrSelf(p.contraction.getDpsInputs()[1]).getIntOrFloatBitWidth() / 8;
+  in.element_bytes = multiplied_type(p).getIntOrFloatBitWidth() / 8;
   in.matrix = c.swap() != 0;
   SkinnyShape s(in);
   if (std::string defect = s.defect(); !defect.empty())
@@ -142,21 +148,24 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   SkinnyTile t{e, kernel, p, *shape, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   t.instruction = amd.instruction, t.lanes = amd.lanes;
   t.has_all_rows = !ShapedType::isDynamic(rows_of(p));
+  const bool blocks = t.view(1).blocks != DType::kNone;
+  if (blocks && (t.shape.in.matrix || !t.view(0).element.isF32()))
+    return p.contraction.emitError("kernel_config: blocks are multiplied by f32 FMAs only");
   if (!kernel.rocm()) {
     // minctasm makes ptxas leave registers for as many threads as the plan assumes. It is left out where ptxas
     // widens 8-bit floats: with it ptxas 13.0 takes all 128 registers and spills, without it at most 108.
-    const Type element = t.view(1).element;
+    const Type element = multiplied_type(p);
     const bool f8 = isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8;
     if (!f8 || !widens_f8(kernel.arch().str())) {
       const int64_t resident = SkinnyShape::kUnitThreads / kernel.threads();
       kernel.facts.function_attributes.emplace_back("nvvm.minctasm", std::to_string(resident));
     }
     // PTX 7.4 has cache hints for loads.
-    kernel.facts.ptx = std::max<int64_t>(74, least_ptx_of_mma(t.view(1).element));
+    kernel.facts.ptx = std::max<int64_t>(74, least_ptx_of_mma(element));
   }
   const Arguments& arguments = step.arguments();
   t.a = element_pointer(e, arguments.get("a"), t.view(0).offset, t.view(0).element);
-  t.b = element_pointer(e, arguments.get("b"), t.view(1).offset, t.view(1).element);
+  if (!blocks) t.b = element_pointer(e, arguments.get("b"), t.view(1).offset, t.view(1).element);
   t.depth = as_i32(e, p.depth), t.columns = as_i32(e, p.columns);
   t.thread = e.to_i32(kernel.thread());
   t.lane = e.rem(t.thread, e.i32(shape->in.wave));
@@ -166,8 +175,9 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   t.warp_n = e.rem(warp, e.i32(t.shape.warps_n)), t.warp_k = e.div(warp, e.i32(t.shape.warps_n));
   t.shared =
       LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), kernel.dynamic_shared(t.shape.shared_bytes));
-  const std::unique_ptr<SkinnyWeights> weights =
-      kernel.rocm() ? make_skinny_loads(t) : make_skinny_weights(t);
+  const std::unique_ptr<SkinnyWeights> weights = blocks          ? make_skinny_blocks(t)
+                                                 : kernel.rocm() ? make_skinny_loads(t)
+                                                                 : make_skinny_weights(t);
   stream_weights(t, *weights, *make_products(t));
 
   const GridPosition again = step.place_in_cluster(

@@ -24,7 +24,7 @@ struct SkinnyTile {
   bool has_all_rows = true;  // every tile has shape.in.rows rows, which follow each other
 
   // Type of the sums: i32 for i8, f32 for everything else.
-  Type sum() const { return view(1).element.isInteger() ? Type(e.b.getI32Type()) : e.f32(); }
+  Type sum() const { return view(0).element.isInteger() ? Type(e.b.getI32Type()) : e.f32(); }
   const View& view(unsigned operand) const {
     return p.views.find(p.contraction.getDpsInputs()[operand])->second;
   }
@@ -60,6 +60,7 @@ class SkinnyWeights {
 };
 std::unique_ptr<SkinnyWeights> make_skinny_weights(SkinnyTile& tile);  // CUDA
 std::unique_ptr<SkinnyWeights> make_skinny_loads(SkinnyTile& tile);    // AMD
+std::unique_ptr<SkinnyWeights> make_skinny_blocks(SkinnyTile& tile);   // both: B in quantised blocks
 
 // Multiplies weights and adds to the sums; one class per layout and kind of arithmetic.
 class SkinnyProducts {

@@ -7,14 +7,19 @@
 // warp of 32, 4 KB per wave of 64), with unroll_k units in flight; the loads run ahead across groups. The
 // sums of the warps along K are added through shared memory, and the tile's sums stay there until the end.
 //
+// Weights in quantised blocks are decoded to f32 before they are multiplied by FMAs, so a unit has four elements of each of
+// four columns for a lane, as f32 weights have (emit_blocks.cc). Their element_bytes are those of f32.
+//
 // CUDA stages its part of A in shared memory once. AMD has less shared memory, so a lane loads its part of A
 // together with the weights. Therefore K is not limited there, and the first load waits for nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/dtype.h"
 
 namespace lathe {
 
@@ -25,6 +30,7 @@ struct SkinnyInput {
   int64_t unroll_k = 0, threads = 0;
   int64_t element_bytes = 2;
   bool k_major = true;  // weights are contiguous along K, else along N
+  bool blocks = false;  // weights are in quantised blocks
   bool matrix = true;   // swap: matrix instructions, with D's columns along their rows; else FMAs
   // AMD: lanes of a wave, and the groups of lanes over which matrix instructions spread K.
   bool amd = false;
@@ -57,7 +63,10 @@ struct SkinnyShape {
   int64_t tails_at = 0, partials_at = 0, sums_at = 0, shared_bytes = 0;
 
   // K of every split but the last is a multiple of this, so that rows of A and of weights still start at
-  // multiples of 16 bytes.
+  // multiples of 16 bytes, and blocks are whole.
+  static constexpr int64_t split_multiple(DType weights) {
+    return std::max(kSplitMultiple, block_elements(weights));
+  }
   static constexpr int64_t kSplitMultiple = 64;
   static constexpr int64_t kMaxRows = 16, kVector = 16, kUnitVectors = 4, kUnitRegisters = 16;
   static constexpr int64_t kLine = 128;  // bytes

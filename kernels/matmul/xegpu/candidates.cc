@@ -31,6 +31,7 @@ std::string operands_refusal_of(const CandidateContext& context) {
   const Target& target = context.facts.target;
   if (target.arch != "pvc" && target.arch != "bmg")
     return absl::StrCat("no known matrix engine on target ", target.arch);
+  if (is_blocks(c.b)) return absl::StrCat("does not decode ", std::string(name_of(c.b)));
   if (c.a != DType::kF16 && c.a != DType::kBF16)
     return absl::StrCat("supports f16 and bf16 only, not ", std::string(name_of(c.a)));
   if (c.trans_a != 0) return "needs K contiguous in A: block loads transpose 32-bit elements only";

@@ -1,4 +1,4 @@
-// Weights in a block format as a CPU kernel reads them: converted to f32 exactly, or rounded once where a format adds a
+// Weights in a block format as kernels read them: converted to f32 exactly, or rounded once where a format adds a
 // minimum.
 #pragma once
 
@@ -70,6 +70,36 @@ class CpuBlocks {
   Emit& e_;
   int64_t lanes_;
   const View& v_;
+};
+
+// The same for a thread of a GPU, which decodes runs of elements and loads them long before. Formats of products.h's
+// kGpuBlocks.
+class GpuBlocks {
+ public:
+  static constexpr int64_t kRun = 4;
+
+  // `alignment`: of the base and of the rows, in bytes.
+  GpuBlocks(Emit& e, const View& v, int64_t alignment) : e_(e), v_(v), alignment_(alignment) {}
+
+  // Issues the loads of a run: element `inside` (a multiple of kRun) of the block at `byte` is the first.
+  Values load(Value byte, Value inside) const;
+  // The elements of the run, as a vector of f32.
+  Value decode(llvm::ArrayRef<Value> loaded, Value inside) const;
+
+  // What a decoder loads: it runs once to issue the loads, and again to use their values.
+  struct Loads {
+    int64_t alignment;
+    Values values;
+    bool done;  // the values are there
+    size_t next;
+
+    Value value(llvm::function_ref<Value()> load);
+  };
+
+ private:
+  Emit& e_;
+  const View& v_;
+  int64_t alignment_;
 };
 
 }  // namespace lathe::emit

@@ -1,6 +1,7 @@
-#include "kernels/matmul/cpu/emit_blocks.h"
+#include "kernels/matmul/emit_blocks.h"
 
 #include <limits>
+#include <numeric>
 
 #include "compiler/dialect.h"
 
@@ -52,6 +53,7 @@ struct BlockReader {
   int64_t lanes;
   const View& v;
   const BlockLayout& layout;
+  GpuBlocks::Loads* ahead = nullptr;  // GPUs: the loads are issued before their values are used
 
   VectorType f32s() const { return e.vec(lanes, e.f32()); }
   VectorType i32s() const { return e.vec(lanes, e.b.getI32Type()); }
@@ -64,8 +66,16 @@ struct BlockReader {
   }
 
   // --- scalars of i32, and vectors with one in all lanes
-  Value load(Value byte, Type type) const {
-    return LLVM::LoadOp::create(e.b, e.loc, type, pointer_to(e, v.memory, byte), /*alignment=*/1);
+  Value load(Value byte, Type type, int64_t alignment = 1) const {
+    const auto read = [&]() -> Value {
+      return LLVM::LoadOp::create(e.b, e.loc, type, pointer_to(e, v.memory, byte),
+                                  static_cast<unsigned>(alignment));
+    };
+    return ahead ? ahead->value(read) : read();
+  }
+  // Aligned like every multiple of `distance` bytes from the start of a block.
+  int64_t alignment_of(int64_t distance) const {
+    return ahead ? std::gcd(std::gcd(ahead->alignment, int64_t{row_of(layout.dtype).bytes}), distance) : 1;
   }
   Value byte_at(Value byte) const {
     return arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), load(byte, e.b.getI8Type()));
@@ -77,13 +87,18 @@ struct BlockReader {
   Value bits(Value x, int64_t shift, int64_t mask) const { return bits(x, e.i32(shift), mask); }
   Value either(Value x, Value y) const { return arith::OrIOp::create(e.b, e.loc, x, y); }
   Value up4(Value x) const { return arith::ShLIOp::create(e.b, e.loc, x, e.i32(4)); }
+  // A GPU converts one number, and not one for each lane.
   Value as_f32(Value word) const {
+    if (ahead) return e.broadcast(arith::SIToFPOp::create(e.b, e.loc, e.f32(), word), lanes);
     return arith::SIToFPOp::create(e.b, e.loc, f32s(), e.broadcast(word, lanes));
   }
   Value times(Value x, Value y) const { return arith::MulFOp::create(e.b, e.loc, x, y); }
   // The f16 at `byte` in all lanes. Broadcast before it is widened: two instructions on x86, while a scalar
   // takes four.
-  Value half_at(Value byte) const { return e.to_f32(e.broadcast(load(byte, e.b.getF16Type()), lanes)); }
+  Value half_at(Value byte) const {
+    Value half = load(byte, e.b.getF16Type(), alignment_of(2));
+    return ahead ? e.broadcast(e.to_f32(half), lanes) : e.to_f32(e.broadcast(half, lanes));
+  }
 
   // --- scales
   Scale scales_of(Value byte, Value inside) const {
@@ -166,7 +181,13 @@ struct BlockReader {
   }
 
   // --- codes
-  Value bytes_at(Value byte) const { return e.load_vector(v.memory, byte, lanes); }
+  // The bytes from `byte` on, which is a multiple of the lanes from byte `first` of a block. A GPU loads them as a word.
+  Value bytes_at(Value byte, int64_t first = 0) const {
+    if (!ahead) return e.load_vector(v.memory, byte, lanes);
+    Value word = load(byte, e.b.getI32Type(), alignment_of(std::gcd(first, lanes)));
+    auto four = LLVM::BitcastOp::create(e.b, e.loc, e.vec(lanes, e.b.getI8Type()), word);
+    return four;
+  }
   Value widened(Value bytes) const { return arith::ExtUIOp::create(e.b, e.loc, i32s(), bytes); }
   Value shifted(Value words, Value shift) const {
     return arith::ShRUIOp::create(e.b, e.loc, words, e.broadcast(shift, lanes));
@@ -197,7 +218,8 @@ struct BlockReader {
     Value group = e.div(inside, e.idx(layout.planes)), in = e.rem(inside, e.idx(layout.planes));
     Value at = e.add(e.add(byte, layout.upper_first), e.add(e.mul(group, 32), e.rem(in, e.idx(32))));
     Value shift = e.to_i32(e.mul(e.div(in, e.idx(32)), layout.upper_bits));
-    Value words = masked(shifted(widened(bytes_at(at)), shift), (1 << layout.upper_bits) - 1);
+    Value words =
+        masked(shifted(widened(bytes_at(at, layout.upper_first)), shift), (1 << layout.upper_bits) - 1);
     return arith::ShLIOp::create(e.b, e.loc, words, all(i32s(), 4));
   }
   // --- bytes of fp8, by way of f16: on Intel a multiplication of subnormal f32 is slow
@@ -283,10 +305,11 @@ struct BlockReader {
 
   Value numbers(Value byte, Value inside) const {
     if (layout.group == 0)
-      return arith::ExtSIOp::create(e.b, e.loc, i32s(), bytes_at(e.add(e.add(byte, layout.first()), inside)));
+      return arith::ExtSIOp::create(e.b, e.loc, i32s(),
+                                    bytes_at(e.add(e.add(byte, layout.first()), inside), layout.first()));
     const auto [at, shift] = halves_at(byte, inside);
     if (layout.table) return looked_up(bytes_at(at), shift);
-    Value words = masked(shifted(widened(bytes_at(at)), e.to_i32(shift)), 15);
+    Value words = masked(shifted(widened(bytes_at(at, layout.first())), e.to_i32(shift)), 15);
     if (layout.upper_bits) words = arith::OrIOp::create(e.b, e.loc, words, upper_bits(byte, inside));
     return layout.zero ? Value(arith::SubIOp::create(e.b, e.loc, words, all(i32s(), layout.zero))) : words;
   }
@@ -363,6 +386,11 @@ struct BlockReader {
     if (lanes == kZmmLanes && (layout.group > 0 || in_pairs) && layout.upper_bits == 0)
       return permuted(byte, inside, s);
     if (in_pairs) return times(doubled_e2m1(pair_words(byte, inside)), s.scale);
+    if (ahead && layout.table) {  // no table in registers, so only e2m1
+      const auto [at, shift] = halves_at(byte, inside);
+      Value words = shifted(widened(bytes_at(at, layout.first())), e.to_i32(shift));
+      return times(doubled_e2m1(words), s.scale);
+    }
     return applied(arith::SIToFPOp::create(e.b, e.loc, f32s(), numbers(byte, inside)), s);
   }
 };
@@ -386,6 +414,21 @@ Values CpuBlocks::piece(Value at, int64_t inside) const {
   Values vectors;
   for (int64_t i = 0; i < kPiece; i += lanes_) vectors.push_back(reader.elements(byte, e_.idx(inside + i)));
   return vectors;
+}
+
+Value GpuBlocks::Loads::value(llvm::function_ref<Value()> load) {
+  if (done) return values[next++];
+  values.push_back(load());
+  return values.back();
+}
+Values GpuBlocks::load(Value byte, Value inside) const {
+  Loads loads{alignment_, {}, false, 0};
+  BlockReader{e_, kRun, v_, block_layout(v_.blocks), &loads}.elements(byte, inside);
+  return loads.values;
+}
+Value GpuBlocks::decode(llvm::ArrayRef<Value> loaded, Value inside) const {
+  Loads loads{alignment_, Values(loaded), true, 0};
+  return BlockReader{e_, kRun, v_, block_layout(v_.blocks), &loads}.elements(e_.idx(0), inside);
 }
 
 }  // namespace lathe::emit

@@ -1,0 +1,93 @@
+// B in quantised blocks. A thread loads runs of elements along K, undecoded, and decodes them when it stores them:
+// until then they take fewer registers.
+#include "kernels/matmul/emit_blocks.h"
+
+#include "kernels/matmul/simt/emit_stage.h"
+
+namespace lathe::emit {
+namespace {
+using namespace mlir;
+
+constexpr int64_t kRun = GpuBlocks::kRun;
+
+int64_t bytes_of(Alignment alignment) {
+  return alignment == Alignment::k16 ? 16 : alignment == Alignment::kElement ? 2 : 1;
+}
+
+class StagedBlocks : public StagedOperand {
+ public:
+  StagedBlocks(Emit& e, const GpuKernel& kernel, const StagedPart& part)
+      : StagedOperand(e, kernel, part),
+        blocks_(e, view_, bytes_of(kernel.alignment())),
+        elements_(block_elements(view_.blocks)),
+        bytes_(static_cast<int64_t>(size_of(view_.blocks))) {
+    for (int64_t i = 0; i < width_ * depth_ / (kRun * threads_); ++i)
+      runs_.push_back(run(kernel.thread(), i));
+  }
+
+  Values load(Value k0, Value depth) override {
+    Value last = e_.sub(depth, e_.idx(kRun));
+    Values all;
+    for (const Run& r : runs_) {
+      Value k = e_.min(e_.add(k0, r.k), last);
+      const Values loaded = blocks_.load(e_.add(r.base, block_byte(k)), e_.rem(k, e_.idx(elements_)));
+      all.append(loaded.begin(), loaded.end());
+    }
+    return all;
+  }
+
+  // No element lies beyond the depth, because tile_k divides a block.
+  void store(ArrayRef<Value> loaded, Value shared, int64_t offset, Value k0, Value) override {
+    const size_t of_run = loaded.size() / runs_.size();
+    for (const Run& r : runs_) {
+      Value k = e_.add(k0, r.k);
+      Value decoded = blocks_.decode(loaded.take_front(of_run), e_.rem(k, e_.idx(elements_)));
+      loaded = loaded.drop_front(of_run);
+      for (int64_t i = 0; i < kRun; ++i) {
+        Value at = e_.add(e_.add(e_.mul(e_.add(r.k, i), stride()), r.row), offset);
+        e_.store(vector::ExtractOp::create(e_.b, e_.loc, decoded, ArrayRef<int64_t>{i}), shared, at);
+      }
+    }
+  }
+
+ private:
+  struct Run {
+    Value row, k;  // in the tile
+    Value base;    // byte of the column's first block
+  };
+
+  Value block_byte(Value element) { return e_.mul(e_.div(element, e_.idx(elements_)), bytes_); }
+
+  // Adjacent threads get adjacent runs of a column.
+  Run run(Value thread, int64_t i) {
+    const int64_t in_column = depth_ / kRun;
+    Run r;
+    if (threads_ % in_column == 0) {  // the same k for every run of the thread
+      r.k = e_.mul(e_.rem(thread, e_.idx(in_column)), kRun);
+      r.row = e_.add(e_.div(thread, e_.idx(in_column)), i * (threads_ / in_column));
+    } else {
+      Value number = e_.add(thread, i * threads_);
+      r.k = e_.mul(e_.rem(number, e_.idx(in_column)), kRun);
+      r.row = e_.div(number, e_.idx(in_column));
+    }
+    r.base = block_byte(e_.add(view_.offset, e_.mul(e_.min(r.row, last_), view_.row_stride)));
+    return r;
+  }
+
+  GpuBlocks blocks_;
+  int64_t elements_, bytes_;
+  SmallVector<Run> runs_;
+};
+
+}  // namespace
+
+bool can_stage_blocks(ir::KernelConfigAttr config, DType blocks) {
+  return config.tile_k() % kRun == 0 && block_elements(blocks) % config.tile_k() == 0 &&
+         config.tile_n() * config.tile_k() % (kRun * config.threads()) == 0;
+}
+
+std::unique_ptr<StagedOperand> stage_blocks(Emit& e, const GpuKernel& kernel, const StagedPart& part) {
+  return std::make_unique<StagedBlocks>(e, kernel, part);
+}
+
+}  // namespace lathe::emit
