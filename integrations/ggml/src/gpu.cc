@@ -92,7 +92,7 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_t size)
 // Reads a product for a GPU, whose kernels multiply one dtype: activations in f32 are converted to the dtype of an f16
 // or bf16 weight, as ggml's CPU backend does.
 const char* read(const ggml_tensor* node, Product* product) {
-  if (is_block_format(node->src[0]->type)) return "weights in blocks are multiplied on the CPU only";
+  if (is_block_format(node->src[0]->type)) return "weights in blocks are left to the CPU";
   if (const char* why = read_product(node, product)) return why;
   product->desc.math = LATHE_MATH_STRICT;
   const bool converts = product->desc.a.dtype != product->desc.b.dtype;

@@ -31,10 +31,7 @@ RoundedRows rounded_rows(const CpuTile& t, const ByteFormat& f) {
 class Bytes : ByteArithmetic {
  public:
   Bytes(Emit& emit, const CpuTile& tile, const ByteFormat& format)
-      : ByteArithmetic{{emit, tile.lanes}},
-        t(tile),
-        f(format),
-        row(rounded_rows(tile, format)) {}
+      : ByteArithmetic{{emit, tile.lanes}}, t(tile), f(format), row(rounded_rows(tile, format)) {}
 
   void run() {
     Value blocks = e.div(t.depth, e.idx(f.block));
