@@ -301,8 +301,8 @@ typedef struct lathe_epilogue {
  *   f8e4m3, f8e5m2 and
  *   both FNUZ formats       f32    the same
  *   f32, f16, bf16 with
- *   a block format          f32    the same. CPU only. B is COLUMN_MAJOR; K and B's leading dimension and batch stride
- *                                  are multiples of the block's elements
+ *   a block format          f32    the same. GPUs have some of the formats. B is COLUMN_MAJOR; K and B's leading
+ *                                  dimension and batch stride are multiples of the block's elements
  *   fp8, fp4, f32, f16,
  *   bf16 with fp8 or fp4    f32    the same. CPU only. B has PER_BLOCK scales, and so has A if it is fp8 or fp4. A is
  *                                  ROW_MAJOR if it has scales, B is COLUMN_MAJOR. K and B's distances are multiples of
