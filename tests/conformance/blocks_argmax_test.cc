@@ -152,6 +152,7 @@ TEST_P(BlocksArgmax, EveryCandidate) {
     MatmulArgmaxCase c = make(m, n, k);
     c.bias = LATHE_F32;
     c.logits = LATHE_BF16;
+    c.flush = Flush::kStart;  // alignment is that of the rows, as a plan assumes
     // Some of all candidates, from the best to the worst, and every "bytes" candidate, which are few.
     const auto legal = legal_candidates(device(), *MatmulArgmaxRequest(c, &random_).desc());
     for (size_t rank = 1; rank <= legal.size(); ++rank) {
