@@ -13,7 +13,7 @@ constexpr auto kInvalid = absl::StatusCode::kInvalidArgument, kUnsupported = abs
 // 4 tokens of 2 slots each, 3 groups, N 6, K 8. Its memory is never read.
 struct Grouped {
   lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
-  float a[512] = {}, b[512] = {}, d[512] = {}, bias[32] = {};
+  alignas(16) float a[512] = {}, b[512] = {}, d[512] = {}, bias[32] = {};
   int32_t routing[512] = {};
   float weights[512] = {};
 
