@@ -105,7 +105,7 @@ struct Reader {
 
 bool has_scales(const lathe_operand& o) {
   return o.scale != nullptr && to_dtype(o.dtype) != DType::kI8 &&
-         (o.scale->struct_size != sizeof(lathe_scale) || o.scale->granularity == LATHE_PER_BLOCK);
+         (o.scale->struct_size != sizeof(lathe_scale) || raw(o.scale->granularity) == LATHE_PER_BLOCK);
 }
 
 absl::Status read_a(const lathe_matmul_desc& d, Purpose purpose, ScaledProduct* out,

@@ -86,7 +86,7 @@ void read_block_scales(Bytes& in, lathe_scale* scale) {
   const uint8_t unusual = in.byte();
   if (unusual & 1) {
     scale->granularity = LATHE_PER_BLOCK;
-    scale->block_size = int64_t{16} << in.pick(4);
+    scale->block_size = int64_t{16} << in.byte() % 4;
   }
   if (unusual & 2) put(&scale->layout, in.pick(4));
   if (unusual & 4) scale->block_lines = unusual & 8 ? 128 : in.size();
