@@ -11,7 +11,7 @@ class Driver:
     """As much of the CUDA driver as the tests need."""
 
     def __init__(self):
-        self.library = ctypes.CDLL("libcuda.so.1")
+        self.functions = ctypes.CDLL("libcuda.so.1")
         self("cuInit", 0)
         device, self.context = ctypes.c_int(), ctypes.c_void_p()
         self("cuDeviceGet", ctypes.byref(device), 0)
@@ -19,7 +19,7 @@ class Driver:
         self("cuCtxSetCurrent", self.context)
 
     def __call__(self, function, *arguments):
-        status = getattr(self.library, function)(*arguments)
+        status = getattr(self.functions, function)(*arguments)
         assert status == 0, f"{function}: {status}"
 
     def allocate(self, size):
@@ -45,7 +45,7 @@ class Driver:
 
     def calls(self, function):
         """How often the emulated driver's function was called."""
-        count = self.library.emu_call_count
+        count = self.functions.emu_call_count
         count.restype = ctypes.c_uint64
         return count(function.encode())
 
