@@ -117,6 +117,31 @@ class Aarch64 : public testing::TestWithParam<Level> {
     ASSERT_LATHE_OK(packed.status());
     run_candidates(&packed.request());
   }
+  // Runs the oracle's choice on a random A in f32, and compares D with the weights weight(column, k) in float64.
+  template <typename Weight>
+  void expect_product(lathe_matmul_desc desc, reference::Normal* random, const Weight& weight) {
+    const int64_t m = desc.m, n = desc.n, depth = desc.k;
+    std::vector<float> a(static_cast<size_t>(m * depth)), d(static_cast<size_t>(m * n), NAN);
+    for (float& x : a) x = random->next();
+    desc.a.data = a.data(), desc.d.data = d.data();
+    lathe_plan* plan = nullptr;
+    ASSERT_LATHE_OK(lathe_plan_matmul(device_, &desc, &plan));
+    load(plan);
+    lathe_plan_destroy(plan);
+    if (HasFatalFailure()) return;
+    ASSERT_EQ(process_->launch(problem_, {m, n, depth, 1}, splits_, arguments_of(desc)), "");
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double value = 0, magnitude = 0;
+        for (int64_t k = 0; k < depth; ++k) {
+          const double x = static_cast<double>(a[static_cast<size_t>(i * depth + k)]) * weight(j, k);
+          value += x;
+          magnitude += std::abs(x);
+        }
+        ASSERT_NEAR(d[static_cast<size_t>(i * n + j)], value, 8 * 0x1p-23 * magnitude);
+      }
+  }
+
   // Runs the best "bytes" candidate and one more, and compares them with a reference that rounds A as they do.
   void run_bytes(MatmulCase c, bool exist) {
     std::vector<int32_t> ranks;
@@ -244,11 +269,8 @@ TEST_P(Aarch64, GroupsOfFourBitsAreRight) {
   for (const int64_t m : {1, 20}) {
     const reference::GroupedWeight w(LATHE_U4_AWQ, 384, 40, 1, false, &random);
     const lathe_scale scale = w.scale();
-    std::vector<float> a(static_cast<size_t>(m * w.k)), d(static_cast<size_t>(m * w.n), NAN);
-    for (float& x : a) x = random.next();
     lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
     desc.m = m, desc.n = w.n, desc.k = w.k;
-    desc.a.data = a.data(), desc.d.data = d.data();
     desc.a.dtype = desc.d.dtype = LATHE_F32;
     desc.b = w.operand();
     desc.b.scale = &scale;
@@ -261,21 +283,8 @@ TEST_P(Aarch64, GroupsOfFourBitsAreRight) {
     desc.b.data = packed.data();
     desc.b.dtype = LATHE_U4_128;
     desc.b.layout = LATHE_COLUMN_MAJOR;
-    lathe_plan* plan = nullptr;
-    ASSERT_LATHE_OK(lathe_plan_matmul(device_, &desc, &plan));
-    ASSERT_NO_FATAL_FAILURE(load(plan));
-    lathe_plan_destroy(plan);
-    ASSERT_EQ(process_->launch(problem_, {m, w.n, w.k, 1}, splits_, arguments_of(desc)), "");
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < w.n; ++j) {
-        double value = 0, magnitude = 0;
-        for (int64_t k = 0; k < w.k; ++k) {
-          const double x = static_cast<double>(a[static_cast<size_t>(i * w.k + k)]) * w.at(0, k, j);
-          value += x;
-          magnitude += std::abs(x);
-        }
-        ASSERT_NEAR(d[static_cast<size_t>(i * w.n + j)], value, 8 * 0x1p-23 * magnitude);
-      }
+    ASSERT_NO_FATAL_FAILURE(
+        expect_product(desc, &random, [&](int64_t j, int64_t k) { return w.at(0, k, j); }));
   }
 }
 
@@ -285,34 +294,19 @@ TEST_P(Aarch64, BlockScaledWeightsAreRight) {
   for (const reference::ScaledElements& f : reference::scaled_elements())
     for (const int64_t m : {1, 20}) {
       if (f.takes_tall && f.scale != LATHE_F32) continue;  // the host converts these scales
+      SCOPED_TRACE(f.name);
       reference::ScaledSpec spec;
       spec.format = &f;
       spec.lines = 37, spec.k = 384;
       const reference::ScaledMatrix b(spec, &random);
-      std::vector<float> a(static_cast<size_t>(m * spec.k)), d(static_cast<size_t>(m * spec.lines), NAN);
-      for (float& x : a) x = random.next();
       lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
       desc.m = m, desc.n = spec.lines, desc.k = spec.k;
-      desc.a.data = a.data(), desc.d.data = d.data();
       desc.a.dtype = desc.d.dtype = LATHE_F32;
       const lathe_scale scale = b.scale();
       desc.b = b.operand(/*column_major=*/true);
       desc.b.scale = &scale;
-      lathe_plan* plan = nullptr;
-      ASSERT_LATHE_OK(lathe_plan_matmul(device_, &desc, &plan));
-      ASSERT_NO_FATAL_FAILURE(load(plan));
-      lathe_plan_destroy(plan);
-      ASSERT_EQ(process_->launch(problem_, {m, spec.lines, spec.k, 1}, splits_, arguments_of(desc)), "");
-      for (int64_t i = 0; i < m; ++i)
-        for (int64_t j = 0; j < spec.lines; ++j) {
-          double value = 0, magnitude = 0;
-          for (int64_t k = 0; k < spec.k; ++k) {
-            const double x = static_cast<double>(a[static_cast<size_t>(i * spec.k + k)]) * b.at(0, j, k);
-            value += x;
-            magnitude += std::abs(x);
-          }
-          ASSERT_NEAR(d[static_cast<size_t>(i * spec.lines + j)], value, 8 * 0x1p-23 * magnitude) << f.name;
-        }
+      ASSERT_NO_FATAL_FAILURE(
+          expect_product(desc, &random, [&](int64_t j, int64_t k) { return b.at(0, j, k); }));
     }
 }
 
