@@ -280,9 +280,11 @@ struct BlockReader {
   Value up(Value words, int64_t bits) const {
     return arith::ShLIOp::create(e.b, e.loc, words, all(i32s(), bits));
   }
-  // By how much values are multiplied so that their product with the scale is right. A table has doubled values.
+  // The factor of the doubled values. Scales of e4m3 are decoded kF8Unit times too small; this makes up for both. Other
+  // scales are decoded halved, so their factor is 1.
   float unit() const { return layout.scales == BlockScales::kApartF8 ? kF8Unit / 2 : 1; }
-  // The values of e2m1, doubled and times unit(). AVX2 looks up the magnitudes; else they become f16, whose exponent is biased by 14 more.
+  // Codes of e2m1 to their doubled values times unit(). AVX2 looks up the magnitudes. Other targets shift the bits into
+  // an f16, which makes the value 2^14 times too small, because the exponent's bias is 15 and not 1.
   Value doubled_e2m1(Value words) const {
     if (lanes == kYmmLanes) {
       Value table = arith::ConstantOp::create(

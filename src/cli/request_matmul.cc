@@ -107,7 +107,7 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
       more);
 }
 
-// Reads --a-format and --b-format. The operands' data then is what they stand for, in f32.
+// Reads --a-format and --b-format. Such operands are f32 in the request; they are encoded later.
 static absl::Status read_formats(const Arguments& arguments, reference::MatmulRequest* r) {
   const auto read = [&](const char* flag, const std::vector<std::string>& names, std::string* out) {
     if (!arguments.has(flag)) return absl::OkStatus();

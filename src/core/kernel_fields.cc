@@ -91,7 +91,7 @@ constexpr FieldUse kBytesFields[] = {
     kRows,
     kVectorColumns,
     kLanes,
-    {"narrow_passes", "fewest rows of the last passes, which halve; 0: all passes are equal"},
+    {"narrow_passes", "rows of the narrowest pass; passes halve towards the end; 0: all are equal"},
     {"prefetch", "a CpuFetch: the columns that come next"},
     kSplit};
 constexpr FieldUse kAmxBytesFields[] = {kTileM,

@@ -125,7 +125,7 @@ constexpr Product block_product(DType a, const DTypeRow& b) {
           on_gpus,
           on_gpus};
 }
-// A float by blocks that have no products of bytes.
+// A product of a float and a block format that kernels only decode to f32.
 constexpr Product group_product(DType a, const DTypeRow& b) {
   Product p = block_product(a, b);
   p.ops = kMatmulOnly;  // and only on the CPU: kGpuBlocks has none of these

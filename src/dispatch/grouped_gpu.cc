@@ -23,7 +23,7 @@ Pitches pitches_of(const GroupedRequest& r, const SlotPlaces& places, DType dtyp
   if (r.grouping == LATHE_GROUPING_COUNTS) return {of_token.stride, of_token.leading};
   return of_token;
 }
-// Those of rows of `columns` elements in the order of the slots.
+// The distances between rows of `columns` elements that are stored in the order of the slots.
 Pitches in_slot_order(const GroupedRequest& r, int64_t columns) {
   switch (r.grouping) {
     case LATHE_GROUPING_COUNTS: return {columns, columns * r.inner};
@@ -128,7 +128,7 @@ absl::Status run_grouped_on_gpu(lathe_device& device, void* stream, GroupedReque
   if (!r.up)
     return device.driver->with_workspace(stream, product.bytes,
                                          [&](char* memory) { return launch(device, product, memory); });
-  // u lies in front of the workspace that the two products take one after the other.
+  // The memory holds u, then one workspace, which both products use in turn.
   fill_arguments(r, &*r.up);
   LATHE_ASSIGN_OR_RETURN(const Prepared up, prepare(device, stream, r.up->request));
   const int64_t columns = r.up->request.dims.n;

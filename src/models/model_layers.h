@@ -11,7 +11,7 @@
 
 namespace lathe::models {
 
-// What a weight that holds a gate and an up projection is followed by.
+// The activation of a gated MLP: its weight holds a gate and an up projection, and the next layer reads act(gate) * up.
 enum class Gate { kNone, kSilu, kGelu, kGeluTanh, kRelu, kClampedInterleaved };
 
 // A product y = x weight^T (+ bias). N and K are the sizes on one rank.

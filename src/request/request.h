@@ -178,7 +178,7 @@ class OperandAlignment {
   }
 
  private:
-  // Block formats: that of their scales, which are f16, or bytes in blocks of odd size.
+  // A block is aligned like its scale: an f16, or a byte in formats whose blocks have an odd size.
   static constexpr size_t alignment_of(DType t) {
     if (!is_blocks(t)) return size_of(t);
     return size_of(t) % 2 == 0 ? 2 : 1;

@@ -43,11 +43,11 @@ class Bytes : ByteArithmetic {
   }
 
  private:
-  // The rows of the pass that follows those of `rows` rows; 0: none.
+  // After the passes of `rows` rows come passes of this many; 0: there are none.
   int64_t narrower(int64_t rows) const {
     return t.narrow_passes > 0 && rows / 2 >= t.narrow_passes ? rows / 2 : 0;
   }
-  // Passes of `rm` rows, up to the first row for which a narrower pass is enough. Returns that row.
+  // Emits passes of `rm` rows, from row `from` to the first row for which a narrower pass is enough. Returns that row.
   Value passes(Value from, Value j, const BlockColumns& columns, Value blocks) {
     const int64_t padding = narrower(rm) > 0 ? t.narrow_passes - 1 : rm - 1;
     Value count = e.div(e.add(e.sub(t.rows, from), padding), e.idx(rm));
