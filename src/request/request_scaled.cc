@@ -136,6 +136,12 @@ absl::Status read_b(const lathe_matmul_desc& d, Purpose purpose, ScaledProduct* 
 
 bool has_block_scales(const lathe_matmul_desc& d) { return has_scales(d.a) || has_scales(d.b); }
 
+bool counts_lines(const lathe_scale* s) {
+  return s != nullptr && s->struct_size == sizeof *s && raw(s->granularity) == LATHE_PER_BLOCK &&
+         (raw(s->layout) == LATHE_SCALES_BY_BLOCK || raw(s->layout) == LATHE_SCALES_PACKED_BY_FOUR) &&
+         s->leading_dimension == 0;
+}
+
 absl::Status bytes_of_elements(const lathe_operand& o, Matrices* lines, lathe_operand* out) {
   *out = o;
   out->dtype = LATHE_I8;
