@@ -439,8 +439,13 @@ absl::Status check_scales_overlap(const Request& request, const Region& d) {
   const auto line = [](const StoredScales& s, int64_t lines, int64_t batch) {
     return line_at(s.data, s.format == nullptr ? 0 : s.span(lines, scale_matrices(s, batch)));
   };
+  const auto global = [](const StoredScales& s) {
+    return line_at(s.global, s.global == nullptr ? 0 : int64_t{sizeof *s.global});
+  };
   const std::pair<const char*, Region> read[] = {{"the scale of a", line(a, dims.m, dims.batch)},
-                                                 {"the scale of b", line(b, dims.n, dims.batch)}};
+                                                 {"the scale of b", line(b, dims.n, dims.batch)},
+                                                 {"the global scale of a", global(a)},
+                                                 {"the global scale of b", global(b)}};
   for (const auto& [name, region] : read)
     if (!known_disjoint(d, region)) return overlaps(name, false);
   return absl::OkStatus();
