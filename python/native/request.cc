@@ -334,6 +334,18 @@ void read_contiguous(Target& target, Array& array, nb::handle object, const char
     value_error(std::string(name) + " is not contiguous. Pass numpy.ascontiguousarray(" + name + ")");
 }
 
+// The elements from a row to the next. The library takes 0 for contiguous rows, so repeated rows (numpy.broadcast_to)
+// are refused.
+int64_t row_distance(const Array& array, int rows, const char* name) {
+  if (array.shape[rows] < 2) return 0;
+  if (array.stride[rows] < array.shape[array.ndim - 1])
+    value_error(std::string(name) + " is " + array.describe() +
+                ", but Lathe reads rows that do not overlap, without negative strides. Pass "
+                "numpy.ascontiguousarray(" +
+                name + ")");
+  return array.stride[rows];
+}
+
 }  // namespace
 
 GroupedMatmulRequest::GroupedMatmulRequest(const GroupedArguments& arguments) {
@@ -386,7 +398,7 @@ void GroupedMatmulRequest::read_routing(const GroupedArguments& arguments) {
   desc.routing = static_cast<const int32_t*>(routing_.data);
   if (desc.grouping == LATHE_GROUPING_INDEXED) {
     desc.used = routing_.shape[1];
-    desc.routing_stride = routing_.shape[0] > 1 ? routing_.stride[0] : 0;
+    desc.routing_stride = row_distance(routing_, 0, "routing");
   }
   if (arguments.router_weights.is_none()) return;
   read_contiguous(target, weights_, arguments.router_weights, "router_weights", LATHE_F32, 2);
@@ -394,7 +406,7 @@ void GroupedMatmulRequest::read_routing(const GroupedArguments& arguments) {
     value_error("router_weights is " + weights_.describe() +
                 ", but must have the shape of a routing (tokens, used)");
   desc.router_weights = static_cast<const float*>(weights_.data);
-  desc.router_weights_stride = weights_.shape[0] > 1 ? weights_.stride[0] : 0;
+  desc.router_weights_stride = row_distance(weights_, 0, "router_weights");
 }
 
 void GroupedMatmulRequest::read_a(nb::handle a) {
@@ -420,7 +432,7 @@ void GroupedMatmulRequest::read_a(nb::handle a) {
     value_error("a has " + number(desc.m) + " rows, but routing is " + routing_.describe());
   desc.a.data = a_.data;
   desc.a.dtype = a_.dtype;
-  desc.a.leading_dimension = a_.stride[rows];
+  desc.a.leading_dimension = row_distance(a_, rows, "a");
   desc.a.batch_stride = a_.ndim == 3 ? a_.stride[matrices] : 0;
 }
 

@@ -67,8 +67,9 @@ absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* de
 absl::Status pack_u4(const lathe_matmul_desc& desc, const Weight& w, void* packed) {
   LATHE_RETURN_IF_ERROR(lathe::check_u4_weight(desc, /*with_data=*/true));
   const lathe::Region to = lathe::line_at(packed, static_cast<int64_t>(w.bytes));
-  if (!known_disjoint(to, lathe::line_at(desc.b.data, lathe::u4_span(desc, w.matrices))))
-    return absl::InvalidArgumentError("packed overlaps b");
+  for (const auto& [name, region] : lathe::u4_regions(desc, w.matrices))
+    if (!known_disjoint(to, region))
+      return absl::InvalidArgumentError(absl::StrCat("packed overlaps ", name));
   const size_t step = w.bytes / static_cast<size_t>(w.matrices);
   for (int64_t i = 0; i < w.matrices; ++i)
     lathe::pack_u4_groups(lathe::u4_matrix(desc, i),

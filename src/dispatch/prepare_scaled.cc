@@ -106,7 +106,7 @@ absl::Status launch_scaled(lathe_device& device, const DispatchEntry& entry, Req
   if (!p.scales.is_stored_so()) p.scale_tasks = p.scales.tasks();
   if (scaled.a.exists()) {
     p.rows = request.dims.m;
-    p.matrices = scaled.a.elements.stride == 0 ? 1 : request.dims.batch;
+    p.matrices = request.args.stride_a == 0 ? 1 : request.dims.batch;
   }
   const size_t scales_at = whole_lines(sizeof(MemberLaunch));
   const size_t a_at = scales_at + (p.scale_tasks > 0 ? whole_lines(p.scales.bytes()) : 0);

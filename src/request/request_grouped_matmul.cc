@@ -201,8 +201,11 @@ absl::Status check_pointers(const lathe_grouped_matmul_desc& d, const GroupedReq
   }
   if (d.d.data == nullptr) return invalid("d is NULL");
   if (d.routing == nullptr) return invalid("routing is NULL");
-  if (d.a.scale != nullptr && d.a.scale->data == nullptr) return invalid("a: scale: data is NULL");
-  if (d.b.scale != nullptr && d.b.scale->data == nullptr) return invalid("b: scale: data is NULL");
+  const bool reads_scales = r.product.request.reads_operands() || !r.product.request.scaled;
+  if (reads_scales && d.a.scale != nullptr && d.a.scale->data == nullptr)
+    return invalid("a: scale: data is NULL");
+  if (reads_scales && d.b.scale != nullptr && d.b.scale->data == nullptr)
+    return invalid("b: scale: data is NULL");
   return absl::OkStatus();
 }
 
@@ -211,6 +214,18 @@ Region block_scales(const Request& product, bool of_a, int64_t lines, int64_t ma
   if (!product.scaled) return line_at(nullptr, 0);
   const StoredScales& s = of_a ? product.scaled->a.scales : product.scaled->b.scales;
   return line_at(s.data, s.format == nullptr ? 0 : s.span(lines, scale_matrices(s, matrices)));
+}
+
+// Where the factor of all scales of an operand is.
+Region global_scales(const Request& product, bool of_a, int64_t count) {
+  if (!product.scaled) return line_at(nullptr, 0);
+  const float* global = of_a ? product.scaled->a.scales.global : product.scaled->b.scales.global;
+  return line_at(global, global == nullptr ? 0 : count * int64_t{sizeof *global});
+}
+
+// The rows of A that have a scale of their own. With INDEXED the slots of a token may share a row.
+int64_t scaled_rows(const GroupedRequest& r) {
+  return r.grouping == LATHE_GROUPING_INDEXED && r.a.inner_bytes == 0 ? r.m : r.slots;
 }
 
 // The number of scales or zero points of B of one group.
@@ -232,11 +247,14 @@ absl::Status check_overlap(const lathe_grouped_matmul_desc& d, const GroupedRequ
       {"bias", line_at(r.bias, d.groups * r.bias_stride)},
       {"routing", line_at(d.routing, routing * 4)},
       {"router_weights", line_at(d.router_weights, weights * 4)},
-      {"the scale of a", line_at(product.args.scale_a,
-                                 c.scale_a == Scale::kPerChannel ? r.slots * 4 : channels(c.scale_a, 1) * 4)},
+      {"the scale of a",
+       line_at(product.args.scale_a,
+               (c.scale_a == Scale::kPerChannel ? scaled_rows(r) : channels(c.scale_a, 1)) * 4)},
       {"the scale of b", line_at(product.args.scale_b, d.groups * r.scale_b_stride)},
       {"the scale of a", block_scales(product, /*of_a=*/true, d.m, r.scale_matrices())},
       {"the scale of b", block_scales(product, /*of_a=*/false, d.n, d.groups)},
+      {"the global scale of a", global_scales(product, /*of_a=*/true, 1)},
+      {"the global scale of b", global_scales(product, /*of_a=*/false, d.groups)},
       {"the zero point of a", line_at(product.args.zero_a, c.zero_a * int64_t{4})},
       {"the zero point of b", line_at(product.args.zero_b, d.groups * r.zero_b_stride)}};
   for (const auto& [name, region] : inputs)

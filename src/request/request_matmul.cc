@@ -395,7 +395,7 @@ absl::Status try_quantisation(const lathe_matmul_desc& d, Purpose purpose, Devic
 bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& context, void* stream,
           Request* out, absl::Status* why);
 
-// The CPU reads M when it is called, so the request is one with that M.
+// The CPU reads M when it is called, so the request is one with that M. Distances of 0 stand for memory of `m` rows.
 [[gnu::cold]] bool read_known_m(const lathe_matmul_desc& d, const RequestContext& context, void* stream,
                                 Request* out, absl::Status* why) {
   const int32_t m = *d.m_device;
@@ -404,7 +404,20 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   lathe_matmul_desc known = d;
   known.m = m;
   known.m_device = nullptr;
-  return read(known, Purpose::kRun, context, stream, out, why);
+  if (d.a.layout == LATHE_COLUMN_MAJOR && d.a.leading_dimension == 0) known.a.leading_dimension = d.m;
+  lathe_scale scale = LATHE_SCALE_INIT;
+  if (counts_lines(d.a.scale)) {
+    scale = *d.a.scale;
+    scale.leading_dimension = d.m;
+    known.a.scale = &scale;
+  }
+  if (!read(known, Purpose::kRun, context, stream, out, why)) return false;
+  if (out->nothing_to_do) return true;
+  Distances apart;
+  Region of_d;
+  return place_operand(kD, known.d, {out->dims.batch, m, d.n}, {&apart.leading, &apart.batch, &of_d}, why) &&
+         (known_disjoint(of_d, line_at(d.m_device, sizeof *d.m_device)) ||
+          refuse(why, overlaps("m_device", false)));
 }
 
 // Where the encoded A lies.
@@ -426,8 +439,13 @@ absl::Status check_scales_overlap(const Request& request, const Region& d) {
   const auto line = [](const StoredScales& s, int64_t lines, int64_t batch) {
     return line_at(s.data, s.format == nullptr ? 0 : s.span(lines, scale_matrices(s, batch)));
   };
+  const auto global = [](const StoredScales& s) {
+    return line_at(s.global, s.global == nullptr ? 0 : int64_t{sizeof *s.global});
+  };
   const std::pair<const char*, Region> read[] = {{"the scale of a", line(a, dims.m, dims.batch)},
-                                                 {"the scale of b", line(b, dims.n, dims.batch)}};
+                                                 {"the scale of b", line(b, dims.n, dims.batch)},
+                                                 {"the global scale of a", global(a)},
+                                                 {"the global scale of b", global(b)}};
   for (const auto& [name, region] : read)
     if (!known_disjoint(d, region)) return overlaps(name, false);
   return absl::OkStatus();

@@ -117,7 +117,7 @@ absl::Status read_a(const lathe_matmul_desc& d, Purpose purpose, ScaledProduct* 
   plain->a.dtype = LATHE_F32;
   plain->a.scale = nullptr;
   plain->a.leading_dimension = 0;
-  plain->a.batch_stride = d.a.batch_stride == 0 ? 0 : m * d.k;
+  plain->a.batch_stride = d.a.batch_stride == 0 && d.a.scale->batch_stride == 0 ? 0 : m * d.k;
   return absl::OkStatus();
 }
 
@@ -127,6 +127,9 @@ absl::Status read_b(const lathe_matmul_desc& d, Purpose purpose, ScaledProduct* 
   if (raw(d.b.layout) != LATHE_COLUMN_MAJOR)
     return unsupported("b: only COLUMN_MAJOR is supported with block scales");
   if (d.b.packed_layout != 0) return unsupported("b: weights with block scales cannot be packed");
+  if (d.batch > 1 && d.b.batch_stride == 0 && d.b.scale->batch_stride != 0)
+    return unsupported(absl::StrCat("b: scale: batch_stride ", d.b.scale->batch_stride,
+                                    " must be 0, because all matrices share one b (batch_stride 0)"));
   plain->b.dtype = static_cast<lathe_dtype>(out->b.scales.format->blocks);
   plain->b.scale = nullptr;
   return absl::OkStatus();
@@ -135,6 +138,12 @@ absl::Status read_b(const lathe_matmul_desc& d, Purpose purpose, ScaledProduct* 
 }  // namespace
 
 bool has_block_scales(const lathe_matmul_desc& d) { return has_scales(d.a) || has_scales(d.b); }
+
+bool counts_lines(const lathe_scale* s) {
+  return s != nullptr && s->struct_size == sizeof *s && raw(s->granularity) == LATHE_PER_BLOCK &&
+         (raw(s->layout) == LATHE_SCALES_BY_BLOCK || raw(s->layout) == LATHE_SCALES_PACKED_BY_FOUR) &&
+         s->leading_dimension == 0;
+}
 
 absl::Status bytes_of_elements(const lathe_operand& o, Matrices* lines, lathe_operand* out) {
   *out = o;

@@ -9,6 +9,8 @@ namespace lathe {
 
 // Whether A or B has block scales. Also true for a lathe_scale of a wrong size, which read_scaled() then refuses.
 bool has_block_scales(const lathe_matmul_desc& d);
+// Whether the distance of block scales is 0 for the number of lines. `scale` may be null or have a wrong size.
+bool counts_lines(const lathe_scale* scale);
 // Checks the scales of `d`. Writes them to `out`, and to `plain` the descriptor of the product with A of f32 and B in
 // blocks, both without scales. `matrices`: of `d`. Sizes may be out of range.
 absl::Status read_scaled(const lathe_matmul_desc& d, Purpose purpose, Devices devices, ScaledProduct* out,

@@ -15,6 +15,14 @@ std::string of_scale(const Text&... text) {
   return absl::StrCat("b: scale: ", text...);
 }
 
+// Whether lines of a batch, both at these distances, may span more bytes than an int64_t counts.
+bool spans_too_much(int64_t lines, int64_t leading, int64_t batch, int64_t stride) {
+  constexpr int64_t kMost = INT64_MAX >> 4;  // so that no sum of distances in bytes overflows
+  int64_t of_lines = 0, of_matrices = 0;
+  return __builtin_mul_overflow(lines, leading, &of_lines) ||
+         __builtin_mul_overflow(batch, stride, &of_matrices) || of_lines > kMost || of_matrices > kMost;
+}
+
 absl::Status check_scale(const lathe_matmul_desc& d, bool with_data) {
   if (d.b.scale == nullptr) return invalid("b: scale is NULL");
   const lathe_scale& s = *d.b.scale;
@@ -31,6 +39,8 @@ absl::Status check_scale(const lathe_matmul_desc& d, bool with_data) {
   if (s.leading_dimension != 0 && s.leading_dimension < d.n)
     return invalid(of_scale("leading_dimension ", s.leading_dimension, " < n ", d.n));
   if (s.batch_stride < 0) return invalid(of_scale("batch_stride ", s.batch_stride, " < 0"));
+  if (spans_too_much(d.k / kU4Group, s.leading_dimension, d.batch, s.batch_stride))
+    return invalid(of_scale("spans more than 2^63 - 1 bytes"));
   if (with_data && s.data == nullptr) return invalid(of_scale("data is NULL"));
   return absl::OkStatus();
 }
@@ -75,7 +85,12 @@ absl::Status check_u4_weight(const lathe_matmul_desc& d, bool with_data) {
   if (d.b.batch_stride < 0 || d.b.batch_stride % kU4PerWord != 0)
     return invalid(absl::StrCat("b: batch_stride ", d.b.batch_stride, " is not a positive multiple of ",
                                 kU4PerWord, ", the codes of a word"));
+  if (spans_too_much(d.k, d.n, d.batch, d.b.batch_stride))
+    return invalid("b: spans more than 2^63 - 1 bytes");
   LATHE_RETURN_IF_ERROR(check_scale(d, with_data));
+  if (d.batch > 1 && d.b.batch_stride == 0 && d.b.scale->batch_stride != 0)
+    return unsupported(of_scale("batch_stride ", d.b.scale->batch_stride,
+                                " must be 0, because all matrices share one b (batch_stride 0)"));
   return with_data ? check_group_index(d) : absl::OkStatus();
 }
 
@@ -94,8 +109,15 @@ U4Source u4_matrix(const lathe_matmul_desc& d, int64_t matrix) {
           s.leading_dimension == 0 ? d.n : s.leading_dimension};
 }
 
-int64_t u4_span(const lathe_matmul_desc& d, int64_t matrices) {
-  return matrices == 0 ? 0 : ((matrices - 1) * d.b.batch_stride + d.k * d.n) / kU4PerWord * 4;
+std::array<std::pair<const char*, Region>, 3> u4_regions(const lathe_matmul_desc& d, int64_t matrices) {
+  const lathe_scale& s = *d.b.scale;
+  const int64_t groups = d.k / kU4Group, leading = s.leading_dimension == 0 ? d.n : s.leading_dimension;
+  const int64_t words = ((matrices - 1) * d.b.batch_stride + d.k * d.n) / kU4PerWord;
+  const int64_t scales = (matrices - 1) * s.batch_stride + (groups - 1) * leading + d.n;
+  const int64_t zeros = d.b.zero_point == nullptr ? 0 : matrices * groups * (d.n / kU4PerWord);
+  return {{{"b", line_at(d.b.data, words * 4)},
+           {"the scale of b", line_at(s.data, scales * 2)},
+           {"the zero point of b", line_at(d.b.zero_point, zeros * 4)}}};
 }
 
 }  // namespace lathe

@@ -187,6 +187,34 @@ TEST_F(ScaledProducts, EveryLayoutOfScales) {
       }
 }
 
+// The elements of A and B are 1. The matrices of the batch share A's elements and B, but each has scales of A.
+TEST_F(ScaledProducts, MatricesThatShareTheElementsOfAHaveScalesOfTheirOwn) {
+  std::vector<uint8_t> ones(3 * 32, 0x38), scales_of_a = {127, 128, 129, 130}, scales_of_b(3, 127);
+  std::vector<float> d(2 * 2 * 3);
+  lathe_scale a = LATHE_SCALE_INIT;
+  a.dtype = LATHE_F8_E8M0;
+  a.granularity = LATHE_PER_BLOCK;
+  a.block_size = 32;
+  lathe_scale b = a;
+  a.data = scales_of_a.data(), b.data = scales_of_b.data();
+  a.batch_stride = 2;
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = 2, desc.n = 3, desc.k = 32, desc.batch = 2;
+  desc.a.data = desc.b.data = ones.data();
+  desc.a.dtype = desc.b.dtype = LATHE_F8_E4M3;
+  desc.b.layout = LATHE_COLUMN_MAJOR;
+  desc.a.scale = &a, desc.b.scale = &b;
+  desc.d.data = d.data();
+  desc.d.dtype = LATHE_F32;
+  desc.d.batch_stride = 6;
+  ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &desc));
+  EXPECT_THAT(d, testing::ElementsAre(32, 32, 32, 64, 64, 64, 128, 128, 128, 256, 256, 256));
+  b.batch_stride = 3;
+  EXPECT_EQ(lathe_matmul(device(), nullptr, &desc), LATHE_UNSUPPORTED);
+  EXPECT_THAT(lathe_last_error(),
+              HasSubstr("b: scale: batch_stride 3 must be 0, because all matrices share one b"));
+}
+
 TEST_F(ScaledProducts, EveryMOfDecodingAndLargerBuckets) {
   for (const char* name : {"f8_128", "mxf4"})
     for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 31, 100, 300}) {

@@ -22,6 +22,7 @@ class Product {
       : most_(most),
         n_(n),
         k_(k),
+        a_row_(k),
         a_(bytes(most * k, dtype), Flush::kStart),
         b_(bytes(n * k, dtype), Flush::kStart),
         d_(bytes(most * n, LATHE_F32), Flush::kStart),
@@ -56,8 +57,8 @@ class Product {
       for (int64_t j = 0; j < n_; ++j) {
         double sum = 0;
         for (int64_t p = 0; p < k_; ++p)
-          sum +=
-              reference::load(a_.data(), dtype_, i * k_ + p) * reference::load(b_.data(), dtype_, j * k_ + p);
+          sum += reference::load(a_.data(), dtype_, i * a_row_ + p * a_step_) *
+                 reference::load(b_.data(), dtype_, j * k_ + p);
         const double got = reference::load(d_.data(), LATHE_F32, i * n_ + j),
                      wanted = i < m ? sum : kUnwritten;
         if (got != wanted && ++failures < 4)
@@ -65,12 +66,16 @@ class Product {
       }
   }
   lathe_matmul_desc& desc() { return desc_; }
+  void store_a_by_columns() {
+    a_step_ = most_, a_row_ = 1;
+    desc_.a.layout = LATHE_COLUMN_MAJOR;
+  }
 
  private:
   static constexpr double kUnwritten = 12345678;
   static size_t bytes(int64_t elements, lathe_dtype t) { return static_cast<size_t>(elements) * bytes_of(t); }
 
-  int64_t most_, n_, k_;
+  int64_t most_, n_, k_, a_row_, a_step_ = 1;
   lathe_dtype dtype_;
   GuardedMemory a_, b_, d_, m_;
   lathe_matmul_desc desc_ = LATHE_MATMUL_DESC_INIT;
@@ -112,6 +117,26 @@ TEST_F(DeviceM, OutOfRangeIsRefusedOrClamped) {
     }
     product.check(is_cpu() || m < 0 ? 0 : 5);
   }
+}
+
+// Memory is described for the limit: the columns of A are that far apart, whatever M is.
+TEST_F(DeviceM, PackedColumnsHaveRoomForTheLimit) {
+  Product product(9, 20, 24, LATHE_F32, &random_);
+  product.store_a_by_columns();
+  for (const int32_t m : {9, 4, 1, 0}) {
+    product.set_m(m);
+    ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &product.desc()));
+    ASSERT_LATHE_OK(lathe_stream_synchronize(device(), nullptr));
+    product.check(m);
+  }
+}
+
+TEST_F(DeviceM, OutputsDoNotOverlapM) {
+  Product product(5, 9, 16, LATHE_F32, &random_);
+  product.set_m(3);
+  product.desc().d.data = const_cast<int32_t*>(product.desc().m_device);
+  EXPECT_EQ(lathe_matmul(device(), nullptr, &product.desc()), LATHE_INVALID_ARGUMENT);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("d overlaps m_device"));
 }
 
 // The same descriptor, again and again: a repeated call must read M anew.

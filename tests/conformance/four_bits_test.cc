@@ -104,6 +104,36 @@ TEST_F(FourBits, RefusesWhatItDoesNotPack) {
           [](Desc&, lathe_scale& s, Index&) { s.dtype = LATHE_BF16; });
   refused(LATHE_UNSUPPORTED, "ROW_MAJOR",
           [](Desc& d, lathe_scale&, Index&) { d.b.layout = LATHE_COLUMN_MAJOR; });
+  refused(LATHE_INVALID_ARGUMENT, "b: scale: spans more than 2^63 - 1 bytes",
+          [](Desc&, lathe_scale& s, Index&) { s.leading_dimension = INT64_MAX / 2; });
+
+  // Two experts. Distances that overflow, and scales of experts that share their codes.
+  const GroupedWeight experts(LATHE_U4_AWQ, 256, 16, 2, false, &random_);
+  lathe_scale of_experts = experts.scale();
+  lathe_matmul_desc pair = product(experts, &of_experts, 1);
+  std::vector<uint8_t> packed(2 * 16 * 256 / 128 * 68);
+  uint32_t pair_layout = 0;
+  size_t pair_bytes = 0;
+  ASSERT_LATHE_OK(lathe_packed_layout(device(), &pair, &pair_layout, &pair_bytes));
+  ASSERT_EQ(pair_bytes, packed.size());
+  const auto pack_to = [&](const void* to) {
+    return lathe_pack_weights(device(), &pair, pair_layout, const_cast<void*>(to), pair_bytes);
+  };
+  EXPECT_LATHE_OK(pack_to(packed.data()));
+  EXPECT_EQ(pack_to(of_experts.data), LATHE_INVALID_ARGUMENT);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("packed overlaps the scale of b"));
+  EXPECT_EQ(pack_to(pair.b.zero_point), LATHE_INVALID_ARGUMENT);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("packed overlaps the zero point of b"));
+  of_experts.batch_stride = INT64_MAX / 2;
+  EXPECT_EQ(pack_to(packed.data()), LATHE_INVALID_ARGUMENT);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("b: scale: spans more than 2^63 - 1 bytes"));
+  of_experts = experts.scale();
+  pair.b.batch_stride = int64_t{1} << 62;
+  EXPECT_EQ(pack_to(packed.data()), LATHE_INVALID_ARGUMENT);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("b: spans more than 2^63 - 1 bytes"));
+  pair.b.batch_stride = 0;
+  EXPECT_EQ(pack_to(packed.data()), LATHE_UNSUPPORTED);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("must be 0, because all matrices share one b"));
 
   const GroupedWeight w(LATHE_U4_AWQ, 256, 16, 1, false, &random_);
   const lathe_scale scale = w.scale();

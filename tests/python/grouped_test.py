@@ -90,6 +90,16 @@ def test_packed_experts():
     (dict(a=numpy.zeros((30, K + 1), numpy.float32)), "a has K = 41 columns"),
     (dict(bias=numpy.zeros(N, numpy.float32)), "must have the shape \\(groups, N\\)"),
     (dict(gate="swish"), "gate is 'swish'"),
+    (dict(a=integers((30, K))[::-1]), r"without negative strides. Pass numpy.ascontiguousarray\(a\)"),
+    (dict(a=numpy.broadcast_to(integers((1, K)), (30, K))), "a is .* rows that do not overlap"),
+    (dict(a=numpy.broadcast_to(integers((1, K)), (GROUPS, 9, K)), routing=numpy.zeros(GROUPS, numpy.int32),
+          grouping="counts"), "a is .* rows that do not overlap"),
+    (dict(routing=numpy.broadcast_to(numpy.array([2, 0], numpy.int32), (30, 2))), "routing is .* do not overlap"),
+    (dict(routing=numpy.zeros((30, 2), numpy.int32), router_weights=numpy.broadcast_to(numpy.float32(1), (30, 2))),
+     "router_weights is not contiguous"),
+    (dict(routing=numpy.zeros((30, 2), numpy.int32),
+          router_weights=numpy.broadcast_to(numpy.ones((1, 2), numpy.float32), (30, 2))),
+     "router_weights is .* do not overlap"),
     (dict(router_weights=numpy.zeros((30, 1), numpy.float32)), "router_weights")])
 def test_refuses_wrong_arguments(change, says):
     arguments = dict(a=integers((30, K)), b=swapped(experts()), routing=numpy.zeros(30, numpy.int32))

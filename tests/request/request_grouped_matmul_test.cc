@@ -157,6 +157,49 @@ TEST(GroupedRequest, RefusalsNameTheCause) {
   }
 }
 
+// The slots of a token share a row of A and its scale, so 4 tokens have 4 scales. D may begin behind them.
+TEST(GroupedRequest, SharedRowsHaveOneScaleEach) {
+  Grouped g;
+  lathe_scale scale = LATHE_SCALE_INIT;
+  scale.dtype = LATHE_F32;
+  scale.granularity = LATHE_PER_CHANNEL;
+  scale.data = g.d;
+  g.desc.a.dtype = g.desc.b.dtype = LATHE_I8;
+  g.desc.a.scale = &scale;
+  g.desc.d.data = g.d + 4;
+  GroupedRequest r;
+  EXPECT_TRUE(g.read(&r).ok()) << g.read(&r);
+  g.desc.d.data = g.d + 3;
+  EXPECT_THAT(std::string(g.read(&r).message()), testing::HasSubstr("d overlaps the scale of a"));
+  g.desc.d.data = g.d + 4;
+  g.desc.a.batch_stride = 8, g.desc.a.leading_dimension = 16;  // every slot has a row
+  EXPECT_THAT(std::string(g.read(&r).message()), testing::HasSubstr("d overlaps the scale of a"));
+}
+
+// Block scales of B and a factor for each of the 3 groups.
+TEST(GroupedRequest, BlockScalesOfGroups) {
+  Grouped g;
+  lathe_scale scale = LATHE_SCALE_INIT;
+  scale.dtype = LATHE_F8_E8M0;
+  scale.granularity = LATHE_PER_BLOCK;
+  scale.block_size = 32;
+  scale.global = g.weights;
+  g.desc.b.scale = &scale;
+  g.desc.b.dtype = LATHE_F8_E4M3;
+  g.desc.k = 0, g.desc.b.batch_stride = 0;
+  g.desc.a.data = g.desc.b.data = nullptr;
+  GroupedRequest r;
+  EXPECT_TRUE(g.read(&r).ok()) << g.read(&r) << ": K is 0, so there are no scales";
+  g.desc.d.data = g.weights + 3;
+  EXPECT_TRUE(g.read(&r).ok()) << g.read(&r);
+  g.desc.d.data = g.weights + 2;
+  EXPECT_THAT(std::string(g.read(&r).message()), testing::HasSubstr("d overlaps the global scale of b"));
+  g.desc.d.data = g.d;
+  g.desc.k = 32, g.desc.b.batch_stride = 6 * 32;
+  g.desc.a.data = g.a, g.desc.b.data = g.b;
+  EXPECT_THAT(std::string(g.read(&r).message()), testing::HasSubstr("b: scale: data is NULL"));
+}
+
 TEST(GroupedRequest, RefusesTuning) {
   Grouped g;
   GroupedRequest r;

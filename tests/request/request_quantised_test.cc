@@ -360,5 +360,37 @@ TEST(BlockScales, HugeDistancesDoNotOverflow) {
   refused([](lathe_scale* s) { s->batch_stride = INT64_MAX / 2; });
 }
 
+// Memory is described for `m` rows, so a distance of 0 is that of `m`, whatever M is.
+TEST(BlockScales, PackedLinesOfAKnownMAreThoseOfTheLimit) {
+  ScaledRequest p;
+  const int32_t m = 2;
+  p.desc.m_device = &m;
+  for (lathe_scale_layout layout : {LATHE_SCALES_BY_BLOCK, LATHE_SCALES_PACKED_BY_FOUR}) {
+    p.scale_a.layout = layout;
+    p.scale_a.leading_dimension = 0;
+    Request r;
+    ASSERT_TRUE(p.read(&r).ok()) << p.read(&r);
+    EXPECT_EQ(r.dims.m, 2);
+    EXPECT_EQ(r.scaled->a.scales.leading, 5);
+    p.scale_a.leading_dimension = 7;
+    ASSERT_TRUE(p.read(&r).ok()) << p.read(&r);
+    EXPECT_EQ(r.scaled->a.scales.leading, 7);
+  }
+}
+
+TEST(BlockScales, TheGlobalFactorIsAnInput) {
+  ScaledRequest p;
+  for (lathe_scale* s : {&p.scale_a, &p.scale_b}) {
+    s->global = p.out + 7;
+    Request r;
+    const absl::Status status = p.read(&r);
+    EXPECT_EQ(status.code(), kInvalid);
+    EXPECT_TRUE(absl::EndsWith(status.message(), s == &p.scale_a ? "d overlaps the global scale of a"
+                                                                 : "d overlaps the global scale of b"))
+        << status;
+    s->global = nullptr;
+  }
+}
+
 }  // namespace
 }  // namespace lathe
