@@ -105,9 +105,23 @@ typedef struct lathe_grouped_matmul_desc {
 LATHE_API lathe_status lathe_grouped_matmul(lathe_device* device, lathe_stream stream,
                                             const lathe_grouped_matmul_desc* desc);
 /* Adds every class that groups of up to m_max rows need. As lathe_manifest_add_matmul: pointers are not read, but a
- * NULL bias and NULL router_weights mean "none". The routing and M are ignored. */
+ * NULL bias and NULL router_weights mean "none". The routing and M are ignored. On a GPU the warm-up reserves the
+ * memory that launches with M up to m_max need. */
 LATHE_API lathe_status lathe_manifest_add_grouped_matmul(lathe_manifest* manifest, const char* name,
                                                          const lathe_grouped_matmul_desc* desc, int64_t m_max);
+/* As lathe_plan_matmul, lathe_explain_matmul and lathe_tune_matmul, for the kernel that the product takes if its rows
+ * are spread evenly over the groups: on a GPU the one kernel of all groups, on the CPU that of a group of
+ * ceil(rows / groups) rows. With a gate it is the kernel of g. The routing is not read. No lathe_plan_run_* takes a
+ * plan of a GPU's grouped kernel. UNSUPPORTED: tuning on a GPU. */
+LATHE_API lathe_status lathe_plan_grouped_matmul(lathe_device* device, const lathe_grouped_matmul_desc* desc,
+                                                 lathe_plan** plan);
+LATHE_API lathe_status lathe_explain_grouped_matmul(lathe_device* device, const lathe_grouped_matmul_desc* desc,
+                                                    lathe_text_fn text, void* user);
+struct lathe_tune_options;
+struct lathe_tune_report;
+LATHE_API lathe_status lathe_tune_grouped_matmul(lathe_device* device, const lathe_grouped_matmul_desc* desc,
+                                                 const struct lathe_tune_options* options,
+                                                 struct lathe_tune_report* report);
 
 #ifdef __cplusplus
 }

@@ -83,7 +83,10 @@ lathe_dtype dtype_of_dlpack(nb::dlpack::dtype dtype) {
 
 std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
-[[noreturn]] void wrong_dtype(const char* name, const std::string& found) {
+[[noreturn]] void wrong_dtype(const char* name, const std::string& found, bool wants_bytes) {
+  if (wants_bytes)
+    value_error(std::string(name) + " has dtype " + found +
+                ", but with a scale Lathe reads elements of one byte, such as numpy.uint8");
   value_error(
       std::string(name) + " has dtype " + found +
       ", but Lathe reads float32, float16, bfloat16 and int8 in native byte order. Convert it, for example "
@@ -155,12 +158,24 @@ void Array::read(Target& target, nb::handle object, const char* name, bool writa
   read_dlpack(target, object, name, writable);
 }
 
+void Array::read_bytes(Target& target, nb::handle object, const char* name) {
+  reads_bytes_ = true;
+  read(target, object, name);
+}
+
+lathe_dtype Array::dtype_of_bytes(nb::handle object, int64_t bytes) {
+  if (!reads_bytes_ || bytes != 1) return LATHE_DTYPE_NONE;
+  const std::string text = nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : "uint8";
+  byte_dtype = text.substr(text.rfind('.') + 1);  // "torch.float8_e4m3fn"
+  return LATHE_I8;
+}
+
 // Faster than NumPy's buffer, which makes a format string; and NumPy has no buffers of bfloat16.
 void Array::read_numpy(Target& target, nb::handle object, const char* name, bool writable) {
   auto* array = reinterpret_cast<PyArrayObject*>(object.ptr());
   const PyArray_Descr* descr = PyArray_DESCR(array);
-  dtype = dtype_of_numpy(descr);
-  if (dtype == LATHE_DTYPE_NONE) wrong_dtype(name, text_of(object.attr("dtype")));
+  dtype = reads_bytes_ ? dtype_of_bytes(object, PyArray_ITEMSIZE(array)) : dtype_of_numpy(descr);
+  if (dtype == LATHE_DTYPE_NONE) wrong_dtype(name, text_of(object.attr("dtype")), reads_bytes_);
   if (writable && !PyArray_ISWRITEABLE(array)) value_error(std::string(name) + " is read-only");
   target.join(object, name, Place());
   owner_ = nb::borrow(object);
@@ -177,10 +192,12 @@ void Array::read_buffer(Target& target, nb::handle object, const char* name, boo
     value_error(std::string(name) + " cannot be read" + (writable ? " and written" : "") + ": " +
                 text_of(cause.value()));
   }
-  dtype = dtype_of_format(view_.format, view_.itemsize);
+  dtype =
+      reads_bytes_ ? dtype_of_bytes(object, view_.itemsize) : dtype_of_format(view_.format, view_.itemsize);
   if (dtype == LATHE_DTYPE_NONE)
     wrong_dtype(name,
-                nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string(view_.format));
+                nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string(view_.format),
+                reads_bytes_);
   target.join(object, name, Place());
   data = view_.buf;
   take_layout(name, view_.ndim, view_.shape, view_.strides, view_.itemsize);
@@ -251,9 +268,11 @@ void Array::take_tensor(nb::handle object, const char* name, const nb::dlpack::d
   // DLPack does not say that PyTorch negates the elements of such a view when it reads them.
   if (nb::hasattr(object, "is_neg") && nb::cast<bool>(object.attr("is_neg")()))
     value_error(std::string(name) + " is a negated view. Pass " + name + ".resolve_neg()");
-  dtype = dtype_of_dlpack(tensor.dtype);
+  dtype = reads_bytes_ ? dtype_of_bytes(object, tensor.dtype.bits * tensor.dtype.lanes / 8)
+                       : dtype_of_dlpack(tensor.dtype);
   if (dtype == LATHE_DTYPE_NONE)
-    wrong_dtype(name, nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string("unknown"));
+    wrong_dtype(name, nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : std::string("unknown"),
+                reads_bytes_);
   if (tensor.ndim < 1 || (tensor.ndim > 3 && !flatten_))
     value_error(std::string(name) + " has " + std::to_string(tensor.ndim) +
                 " dimensions, but Lathe takes 1 to 3");

@@ -28,6 +28,10 @@ class Array {
   // Joins `target`. Throws ValueError, which names the argument `name`, if Lathe cannot read the object (write it, if
   // `writable`), or if it lies elsewhere than the arrays before. `flatten`: all dimensions but the last become one; they must be contiguous.
   void read(Target& target, nb::handle object, const char* name, bool writable = false, bool flatten = false);
+  // The same for elements of one byte of any dtype (uint8, float8_e4m3fn ...). Sets `byte_dtype` to its name, and
+  // `dtype` to LATHE_I8.
+  void read_bytes(Target& target, nb::handle object, const char* name);
+  std::string byte_dtype;
   // Inserts a dimension of extent 1 in front of dimension `at`. The array has at most two dimensions.
   void insert_dimension(int at);
   // "float32 of shape (2, 3) and strides (3, 1)", for messages.
@@ -51,7 +55,10 @@ class Array {
   void take_flat(const char* name, int dimensions, const int64_t* sizes, const int64_t* strides);
   void take_tensor(nb::handle object, const char* name, const nb::dlpack::dltensor& tensor);
 
-  bool flatten_ = false;
+  // The dtype of an element of `bytes` bytes if this reads bytes, else NONE.
+  lathe_dtype dtype_of_bytes(nb::handle object, int64_t bytes);
+
+  bool flatten_ = false, reads_bytes_ = false;
   nb::object owner_;
   Py_buffer view_{};
   nb::ndarray<nb::ro> dlpack_;

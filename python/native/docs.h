@@ -14,9 +14,10 @@ residual   an array of the result's shape
 beta       multiplies what out has before the call; 0 does not read it
 math       "strict", "tf32", "int8" or "bf16": arithmetic that may be less precise than float32
 determinism "fast", "run_to_run" or "batch_invariant"
+a_scale, b_scale  the Scales of an a or b in fp8 or fp4
 
-Returns out, or a new array of a's dtype (int32 if a is int8): of PyTorch if a is a tensor, else of NumPy. As in
-numpy.matmul, the dimension of a vector is missing in the result.
+Returns out, or a new array of a's dtype (int32 if a is int8, float32 if it has scales): of PyTorch if a is a tensor,
+else of NumPy. As in numpy.matmul, the dimension of a vector is missing in the result.
 
 Arguments are float32, float16, bfloat16 (ml_dtypes, or through DLPack) or int8 arrays with the buffer protocol or
 DLPack, all on one device. They are read without a copy. Sums are in float32, of int8 in int32.
@@ -32,7 +33,29 @@ thread may write the arrays meanwhile.)";
 inline constexpr const char* kMatmulSignature =
     "def matmul(a: typing.Any, b: typing.Any, *, out: typing.Any = None, bias: typing.Any = None, "
     "activation: str | None = None, residual: typing.Any = None, alpha: float = 1.0, beta: float = 0.0, "
-    "math: str | None = None, determinism: str | None = None) -> typing.Any";
+    "math: str | None = None, determinism: str | None = None, a_scale: Scales | None = None, "
+    "b_scale: Scales | None = None) -> typing.Any";
+
+inline constexpr const char* kScalesDoc = R"(Scales(array, format, *, tiled=False, global_scale=None)
+
+The scales of an a or b in fp8 or fp4, one for a block of elements along K.
+
+array   (lines, blocks): a line is a row of a, or a column of b (an output). Of a batch, and of experts, with one more
+        dimension, which stands where it does in a; of b it is the first. Either dimension may be the contiguous one
+format  format         elements          scales           elements per scale
+        "f8_128"       float8_e4m3fn     float32          128; of b also 128 by 128 (lines / 128 rows, rounded up)
+        "f8_128_e8m0"  float8_e4m3fn     e8m0             the same
+        "mxf8"         float8_e4m3fn     e8m0             32
+        "mxf8_e5m2"    float8_e5m2       e8m0             32
+        "mxf4"         float4_e2m1fn_x2  e8m0             32
+        "nvf4"         float4_e2m1fn_x2  float8_e4m3fn    16
+        Elements and scales of one byte may have any dtype of one byte (uint8), or that of ml_dtypes and PyTorch.
+        fp4 has two elements in a byte, the first in the lower half, so such an a is (M, K / 2) and b (K / 2, N).
+        e8m0 scales may also be int32, four blocks in a word, the first in its lowest byte (DeepGEMM)
+tiled   array has tiles of 128 lines by 4 blocks, as cuBLASLt and PyTorch's _scaled_mm take them for "mxf8" and "nvf4"
+global_scale  a number that multiplies all scales; of experts an array with one for each
+
+The array is kept and read at each call. CPU only. Calls raise ValueError if it does not fit.)";
 
 inline constexpr const char* kGroupedMatmulDoc =
     R"(The rows of each group times the weight of that group: the experts of a mixture.
@@ -47,14 +70,16 @@ router_weights  float32, the shape of routing: sum the results of a token with t
 gate      "silu", "gelu", "gelu_tanh", "relu" or "clamped" (gpt-oss): b has gate and up columns, the result N / 2
 gate_layout  "halves" (None) or "interleaved"
 bias      (groups, N)
+a_scale, b_scale  the Scales of an a or b in fp8 or fp4
 
-Returns a new array of a's dtype: (M, N), (tokens, used, N), (tokens, N) with router_weights, or (groups, M, N). Rows
-without a group are 0. In CPU memory only. The rest is as for matmul.)";
+Returns a new array of a's dtype (float32 if it has scales): (M, N), (tokens, used, N), (tokens, N) with
+router_weights, or (groups, M, N). Rows without a group are 0. In CPU memory only. The rest is as for matmul.)";
 inline constexpr const char* kGroupedMatmulSignature =
     "def grouped_matmul(a: typing.Any, b: typing.Any, routing: typing.Any, *, grouping: str | None = None, "
     "router_weights: typing.Any = None, gate: str | None = None, gate_layout: str | None = None, "
     "bias: typing.Any = None, activation: str | None = None, alpha: float = 1.0, math: str | None = None, "
-    "determinism: str | None = None) -> typing.Any";
+    "determinism: str | None = None, a_scale: Scales | None = None, b_scale: Scales | None = None) -> "
+    "typing.Any";
 
 inline constexpr const char* kArgmaxDoc = R"(The column of each row's maximum, as int64.
 

@@ -18,8 +18,10 @@ void append_text(void* user, const char*, const char* text, size_t size) {
 }
 
 nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle bias, nb::handle activation,
-                  nb::handle residual, double alpha, double beta, nb::handle math, nb::handle determinism) {
-  MatmulRequest request({a, b, out, bias, activation, residual, alpha, beta, math, determinism});
+                  nb::handle residual, double alpha, double beta, nb::handle math, nb::handle determinism,
+                  nb::handle a_scale, nb::handle b_scale) {
+  MatmulRequest request(
+      {a, b, out, bias, activation, residual, alpha, beta, math, determinism, false, a_scale, b_scale});
   run(request.target,
       [&](lathe_device* device, lathe_stream stream) { return lathe_matmul(device, stream, &request.desc); });
   return std::move(request.result);
@@ -27,9 +29,10 @@ nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle bias, n
 
 nb::object grouped_matmul(nb::handle a, nb::handle b, nb::handle routing, nb::handle grouping,
                           nb::handle router_weights, nb::handle gate, nb::handle gate_layout, nb::handle bias,
-                          nb::handle activation, double alpha, nb::handle math, nb::handle determinism) {
+                          nb::handle activation, double alpha, nb::handle math, nb::handle determinism,
+                          nb::handle a_scale, nb::handle b_scale) {
   GroupedMatmulRequest request({a, b, routing, grouping, router_weights, gate, gate_layout, bias, activation,
-                                alpha, math, determinism});
+                                alpha, math, determinism, a_scale, b_scale});
   run(request.target, [&](lathe_device* device, lathe_stream stream) {
     return lathe_grouped_matmul(device, stream, &request.desc);
   });
@@ -82,9 +85,9 @@ void allocate(PackedWeight& packed, size_t bytes) {
 PackedWeight* pack(nb::handle weight, nb::handle a_dtype, nb::handle math) {
   if (nb::isinstance<PackedWeight>(weight)) value_error("the weight is packed already");
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
-  Array array;
+  WeightMemory memory;
   Target target;
-  const WeightForm form = read_weight(target, desc.b, array, weight);
+  const WeightForm form = read_weight(target, desc.b, memory, weight);
   if (form.ndim == 1) value_error("a weight has two dimensions (K, N), or three with a batch");
   desc.n = form.n;
   desc.k = form.k;
@@ -178,9 +181,10 @@ void set_miss_policy(const std::string& name) {
 
 std::string explain(nb::handle a, nb::handle b, nb::handle out, nb::handle bias, nb::handle activation,
                     nb::handle residual, double alpha, double beta, nb::handle math, nb::handle determinism,
-                    const std::string& op) {
+                    nb::handle a_scale, nb::handle b_scale, const std::string& op) {
   std::string json;
-  ProductArguments arguments{a, b, out, bias, activation, residual, alpha, beta, math, determinism, true};
+  ProductArguments arguments{a,    b,    out,         bias, activation, residual, alpha,
+                             beta, math, determinism, true, a_scale,    b_scale};
   if (op == "argmax") {
     ArgmaxRequest request(a, false, true);
     check(lathe_explain_argmax(device(request.target.place()), &request.desc, append_text, &json));
@@ -384,6 +388,12 @@ void define_weights(nb::module_& module) {
       .def_prop_ro("nbytes", [](const QuantisedWeight& w) { return w.bytes; })
       .def_prop_ro(
           "data", [](const QuantisedWeight& w) { return w.buffer; }, "The buffer that was given.");
+  nb::class_<Scales>(module, "Scales", kScalesDoc)
+      .def(nb::init<nb::object, const std::string&, bool, nb::object>(), "array"_a, "format"_a, nb::kw_only(),
+           "tiled"_a = false, "global_scale"_a = nb::none())
+      .def_prop_ro(
+          "array", [](const Scales& s) { return s.array; }, "The scales that were given.")
+      .def_prop_ro("format", [](const Scales& s) { return s.format->name; });
 }
 
 }  // namespace
@@ -394,13 +404,13 @@ NB_MODULE(_core, module) {
   define_weights(module);
   module.def("matmul", matmul, "a"_a.none(), "b"_a.none(), nb::kw_only(), "out"_a = nb::none(),
              "bias"_a = nb::none(), "activation"_a = nb::none(), "residual"_a = nb::none(), "alpha"_a = 1.0,
-             "beta"_a = 0.0, "math"_a = nb::none(), "determinism"_a = nb::none(), nb::sig(kMatmulSignature),
-             kMatmulDoc);
+             "beta"_a = 0.0, "math"_a = nb::none(), "determinism"_a = nb::none(), "a_scale"_a = nb::none(),
+             "b_scale"_a = nb::none(), nb::sig(kMatmulSignature), kMatmulDoc);
   module.def("grouped_matmul", grouped_matmul, "a"_a.none(), "b"_a.none(), "routing"_a.none(), nb::kw_only(),
              "grouping"_a = nb::none(), "router_weights"_a = nb::none(), "gate"_a = nb::none(),
              "gate_layout"_a = nb::none(), "bias"_a = nb::none(), "activation"_a = nb::none(),
-             "alpha"_a = 1.0, "math"_a = nb::none(), "determinism"_a = nb::none(),
-             nb::sig(kGroupedMatmulSignature), kGroupedMatmulDoc);
+             "alpha"_a = 1.0, "math"_a = nb::none(), "determinism"_a = nb::none(), "a_scale"_a = nb::none(),
+             "b_scale"_a = nb::none(), nb::sig(kGroupedMatmulSignature), kGroupedMatmulDoc);
   module.def("argmax", argmax, "x"_a.none(), nb::kw_only(), "values"_a = false, nb::sig(kArgmaxSignature),
              kArgmaxDoc);
   module.def("matmul_argmax", matmul_argmax, "a"_a.none(), "b"_a.none(), nb::kw_only(), "bias"_a = nb::none(),
@@ -410,7 +420,8 @@ NB_MODULE(_core, module) {
              nb::sig(kPackSignature), kPackDoc);
   module.def("explain", explain, "a"_a.none(), "b"_a = nb::none(), "out"_a = nb::none(),
              "bias"_a = nb::none(), "activation"_a = nb::none(), "residual"_a = nb::none(), "alpha"_a = 1.0,
-             "beta"_a = 0.0, "math"_a = nb::none(), "determinism"_a = nb::none(), "op"_a = "matmul");
+             "beta"_a = 0.0, "math"_a = nb::none(), "determinism"_a = nb::none(), "a_scale"_a = nb::none(),
+             "b_scale"_a = nb::none(), "op"_a = "matmul");
   module.def("statistics", statistics, nb::sig(kStatisticsSignature), kStatisticsDoc);
   module.def("calibrate", calibrate, "seconds"_a, "output"_a);
   nb::class_<Manifest>(module, "Manifest")

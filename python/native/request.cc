@@ -56,15 +56,30 @@ nb::object new_row_array(const Target& target, nb::handle like, int64_t rows, la
   return target.on_gpu() ? new_array(target, like, 1, &rows, dtype) : new_numpy(1, &rows, dtype);
 }
 
+// The dtype of a new result.
+lathe_dtype result_dtype(lathe_dtype a) {
+  switch (a) {
+    case LATHE_I8: return LATHE_I32;
+    case LATHE_F8_E4M3:
+    case LATHE_F8_E5M2:
+    case LATHE_F4_E2M1: return LATHE_F32;
+    default: return a;
+  }
+}
+
 bool is_sum_dtype(lathe_dtype dtype) {
   return dtype == LATHE_F32 || dtype == LATHE_F16 || dtype == LATHE_BF16;
 }
 
 }  // namespace
 
-WeightForm read_weight(Target& target, lathe_operand& operand, Array& array, nb::handle b) {
+WeightForm read_weight(Target& target, lathe_operand& operand, WeightMemory& memory, nb::handle b,
+                       nb::handle scale, bool grouped) {
   WeightForm form;
+  const Scales* const scales = scales_of(scale, "b_scale");
   const bool plain = PyObject_CheckBuffer(b.ptr());
+  if (scales != nullptr && !plain && (nb::isinstance<PackedWeight>(b) || nb::isinstance<QuantisedWeight>(b)))
+    value_error("b_scale is for an array b; a packed or quantised weight has its scales already");
   if (!plain && nb::isinstance<PackedWeight>(b)) {
     const auto& packed = *nb::inst_ptr<PackedWeight>(b);
     target.join(b, "b", Place());
@@ -91,13 +106,21 @@ WeightForm read_weight(Target& target, lathe_operand& operand, Array& array, nb:
     operand.data = const_cast<char*>(weight.data);
     return form;
   }
-  array.read(target, b, "b");
+  Array& array = memory.array;
+  scales != nullptr ? array.read_bytes(target, b, "b") : array.read(target, b, "b");
   form.ndim = array.ndim;
   if (array.ndim == 1) array.insert_dimension(1);
   set_operand(operand, array, "b", true);
   form.n = array.shape[array.ndim - 1];
   form.k = array.shape[array.ndim - 2];
   form.batch = array.ndim == 3 ? array.shape[0] : 1;
+  if (scales == nullptr) return form;
+  ScalesInUse::Place place;
+  place.is_b = true;
+  place.lines = form.n;
+  place.matrices = form.batch;
+  place.globals = grouped ? form.batch : 1;
+  form.k = memory.scales.emplace().attach(target, *scales, array, place, &operand);
   return form;
 }
 
@@ -143,15 +166,23 @@ lathe_dtype dtype_argument(nb::handle dtype, lathe_dtype otherwise) {
 }
 
 MatmulRequest::MatmulRequest(const ProductArguments& arguments) : target(arguments.describe_only) {
-  a_.read(target, arguments.a, "a");
+  const Scales* const a_scales = scales_of(arguments.a_scale, "a_scale");
+  a_scales != nullptr ? a_.read_bytes(target, arguments.a, "a") : a_.read(target, arguments.a, "a");
   const int a_ndim = a_.ndim;
   if (a_.ndim == 1) a_.insert_dimension(0);
   set_operand(desc.a, a_, "a");
-  const WeightForm b = read_weight(target, desc.b, b_, arguments.b);
+  const WeightForm b = read_weight(target, desc.b, b_, arguments.b, arguments.b_scale);
   desc.m = a_.shape[a_.ndim - 2];
   desc.n = b.n;
   desc.k = b.k;
-  check_k(a_.shape[a_.ndim - 1], b.k);
+  int64_t k_of_a = a_.shape[a_.ndim - 1];
+  if (a_scales != nullptr) {
+    ScalesInUse::Place place;
+    place.lines = desc.m;
+    place.matrices = a_.ndim == 3 ? a_.shape[0] : 1;
+    k_of_a = a_scales_.emplace().attach(target, *a_scales, a_, place, &desc.a);
+  }
+  check_k(k_of_a, b.k);
   const int64_t a_batch = a_.ndim == 3 ? a_.shape[0] : 1;
   if (a_batch != b.batch && a_batch != 1 && b.batch != 1)
     value_error("a is a batch of " + number(a_batch) + " and b one of " + number(b.batch));
@@ -174,7 +205,7 @@ void MatmulRequest::read_out(const ProductArguments& arguments) {
   if (arguments.out.is_none()) {
     if (arguments.beta != 0 && !arguments.describe_only)
       value_error("beta needs out, whose elements it multiplies");
-    desc.d.dtype = desc.a.dtype == LATHE_I8 ? LATHE_I32 : desc.a.dtype;
+    desc.d.dtype = result_dtype(desc.a.dtype);
     if (arguments.describe_only) {
       desc.d.batch_stride = desc.m * desc.n;
       if (arguments.beta != 0) desc.c = desc.d;
@@ -232,14 +263,15 @@ LinearRequest::LinearRequest(nb::handle x, nb::handle weight, nb::handle bias, n
   if (nb::isinstance<PackedWeight>(weight) || nb::isinstance<QuantisedWeight>(weight)) {
     form = read_weight(target, desc.b, weight_, weight);
   } else {
-    weight_.read(target, weight, "weight");
-    if (weight_.ndim != 2)
-      value_error("weight is " + weight_.describe() + ", but must have two dimensions: (N, K)");
-    std::swap(weight_.shape[0], weight_.shape[1]);
-    std::swap(weight_.stride[0], weight_.stride[1]);
-    set_operand(desc.b, weight_, "weight.T");
-    form.k = weight_.shape[0];
-    form.n = weight_.shape[1];
+    Array& array = weight_.array;
+    array.read(target, weight, "weight");
+    if (array.ndim != 2)
+      value_error("weight is " + array.describe() + ", but must have two dimensions: (N, K)");
+    std::swap(array.shape[0], array.shape[1]);
+    std::swap(array.stride[0], array.stride[1]);
+    set_operand(desc.b, array, "weight.T");
+    form.k = array.shape[0];
+    form.n = array.shape[1];
   }
   desc.m = x_.shape[0];
   desc.n = form.n;
@@ -349,7 +381,7 @@ int64_t row_distance(const Array& array, int rows, const char* name) {
 }  // namespace
 
 GroupedMatmulRequest::GroupedMatmulRequest(const GroupedArguments& arguments) {
-  const WeightForm b = read_weight(target, desc.b, b_, arguments.b);
+  const WeightForm b = read_weight(target, desc.b, b_, arguments.b, arguments.b_scale, /*grouped=*/true);
   if (target.on_gpu())
     value_error("b is on " + device_name(target.place()) + ", but grouped products run on the CPU only");
   if (b.ndim != 3) value_error("b must have three dimensions: (groups, K, N)");
@@ -366,8 +398,7 @@ GroupedMatmulRequest::GroupedMatmulRequest(const GroupedArguments& arguments) {
   desc.epilogue.activation =
       static_cast<lathe_activation>(value_of(kActivations, arguments.activation, "activation"));
   read_routing(arguments);
-  read_a(arguments.a);
-  check_k(a_.shape[a_.ndim - 1], b.k);
+  read_a(arguments.a, scales_of(arguments.a_scale, "a_scale"));
   if (!arguments.bias.is_none()) {
     bias_.read(target, arguments.bias, "bias");
     if (bias_.ndim != 2 || bias_.shape[0] != desc.groups || bias_.shape[1] != desc.n)
@@ -409,8 +440,8 @@ void GroupedMatmulRequest::read_routing(const GroupedArguments& arguments) {
   desc.router_weights_stride = row_distance(weights_, 0, "router_weights");
 }
 
-void GroupedMatmulRequest::read_a(nb::handle a) {
-  a_.read(target, a, "a");
+void GroupedMatmulRequest::read_a(nb::handle a, const Scales* scales) {
+  scales != nullptr ? a_.read_bytes(target, a, "a") : a_.read(target, a, "a");
   const bool counts = desc.grouping == LATHE_GROUPING_COUNTS,
              indexed = desc.grouping == LATHE_GROUPING_INDEXED;
   if (a_.ndim != (counts ? 3 : 2) && !(indexed && a_.ndim == 3))
@@ -434,6 +465,16 @@ void GroupedMatmulRequest::read_a(nb::handle a) {
   desc.a.dtype = a_.dtype;
   desc.a.leading_dimension = row_distance(a_, rows, "a");
   desc.a.batch_stride = a_.ndim == 3 ? a_.stride[matrices] : 0;
+  int64_t k = a_.shape[a_.ndim - 1];
+  if (scales != nullptr) {
+    ScalesInUse::Place place;
+    place.lines = desc.m;
+    place.matrices = a_.ndim == 3 ? expected : 1;
+    place.matrix_dim = matrices;
+    place.line_dim = rows;
+    k = a_scales_.emplace().attach(target, *scales, a_, place, &desc.a);
+  }
+  check_k(k, desc.k);
 }
 
 void GroupedMatmulRequest::make_result(nb::handle like) {
@@ -442,7 +483,7 @@ void GroupedMatmulRequest::make_result(nb::handle like) {
   const int64_t columns = desc.gate == LATHE_GATE_NONE ? desc.n : desc.n / 2;
   const int64_t with_batch[] = {counts ? desc.groups : desc.m, counts ? desc.m : desc.used, columns};
   const int64_t plain[] = {desc.m, columns};
-  desc.d.dtype = desc.a.dtype == LATHE_I8 ? LATHE_I32 : desc.a.dtype;
+  desc.d.dtype = result_dtype(desc.a.dtype);
   result = counts || slots ? new_array(target, like, 3, with_batch, desc.d.dtype)
                            : new_array(target, like, 2, plain, desc.d.dtype);
   out_.read(target, result, "the result", true);

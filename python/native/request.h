@@ -5,9 +5,11 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "array.h"
+#include "scales.h"
 
 namespace lathe_python {
 
@@ -45,8 +47,15 @@ struct WeightForm {
   int ndim = 2;  // 1: a vector of K elements; 3: with a batch
   lathe_math math = LATHE_MATH_STRICT;
 };
-// Reads `b`, an array or a weight, into `operand`. `array` must live as long as the operand is used.
-WeightForm read_weight(Target& target, lathe_operand& operand, Array& array, nb::handle b);
+// The memory of `b`, which must live as long as its operand is used.
+struct WeightMemory {
+  Array array;
+  std::optional<ScalesInUse> scales;
+};
+// Reads `b`, an array or a weight, into `operand`. `scale`: None, or its lathe.Scales. `grouped`: the matrices of a
+// batch have global scales of their own.
+WeightForm read_weight(Target& target, lathe_operand& operand, WeightMemory& memory, nb::handle b,
+                       nb::handle scale = {}, bool grouped = false);
 
 // The keyword arguments that the products share; None takes the default.
 struct ProductArguments {
@@ -55,6 +64,7 @@ struct ProductArguments {
   nb::handle math, determinism;
   // A request that only describes: no result is made, and out may be missing although beta is not 0.
   bool describe_only = false;
+  nb::handle a_scale = {}, b_scale = {};
 };
 
 // A matmul's descriptor and what its pointers need. `result` is out or a new array.
@@ -67,7 +77,9 @@ struct MatmulRequest {
  private:
   void read_out(const ProductArguments& arguments);
   void read_epilogue(const ProductArguments& arguments);
-  Array a_, b_, out_, bias_, residual_;
+  Array a_, out_, bias_, residual_;
+  WeightMemory b_;
+  std::optional<ScalesInUse> a_scales_;
   int result_ndim_ = 0;
   // Dimensions of D with those that NumPy's rule leaves out, and where one is missing.
   int full_ndim_ = 2, inserted_at_ = 0;
@@ -82,7 +94,8 @@ struct LinearRequest {
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
 
  private:
-  Array x_, weight_, bias_, out_;
+  Array x_, bias_, out_;
+  WeightMemory weight_;
 };
 
 struct MatmulArgmaxRequest {
@@ -92,7 +105,8 @@ struct MatmulArgmaxRequest {
   nb::object indices, values;
 
  private:
-  Array a_, b_, bias_, indices_, values_;
+  Array a_, bias_, indices_, values_;
+  WeightMemory b_;
 };
 
 struct ArgmaxRequest {
@@ -109,7 +123,7 @@ struct ArgmaxRequest {
 struct GroupedArguments {
   nb::handle a, b, routing, grouping, router_weights, gate, gate_layout, bias, activation;
   double alpha = 1.0;
-  nb::handle math, determinism;
+  nb::handle math, determinism, a_scale, b_scale;
 };
 struct GroupedMatmulRequest {
   explicit GroupedMatmulRequest(const GroupedArguments& arguments);
@@ -119,9 +133,11 @@ struct GroupedMatmulRequest {
 
  private:
   void read_routing(const GroupedArguments& arguments);
-  void read_a(nb::handle a);
+  void read_a(nb::handle a, const Scales* scales);
   void make_result(nb::handle like);
-  Array a_, b_, routing_, weights_, bias_, out_;
+  Array a_, routing_, weights_, bias_, out_;
+  WeightMemory b_;
+  std::optional<ScalesInUse> a_scales_;
 };
 
 lathe_math math_of(nb::handle name);

@@ -1,8 +1,10 @@
-// The C functions of each op. All ops have the same ones, so they are generated from the list of ops.
+// The C functions of each op. All ops have the same ones, so they are generated from the list of ops. Grouped products
+// share those that plan.
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/manifest_call.h"
 #include "api/tune_call.h"
+#include "dispatch/grouped.h"
 #include "dispatch/plan.h"
 #include "dispatch/warm.h"
 
@@ -20,13 +22,20 @@ absl::Status run(absl::string_view op, lathe_device* device, void* stream, const
 }
 
 template <typename Desc>
+absl::Status read_planned(const lathe_device& device, const Desc* desc, Request* out) {
+  return lathe::read_request(desc, Purpose::kPlan, device.request_context(), nullptr, out);
+}
+absl::Status read_planned(const lathe_device& device, const lathe_grouped_matmul_desc* desc, Request* out) {
+  return lathe::read_planned_group(device, desc, out);
+}
+
+template <typename Desc>
 absl::Status plan(absl::string_view call, lathe_device* device, const Desc* desc, lathe_plan** out) {
   if (out == nullptr) return null_argument(call, "plan");
   *out = nullptr;
   if (device == nullptr) return null_argument(call, "device");
   Request request;
-  LATHE_RETURN_IF_ERROR(
-      lathe::read_request(desc, Purpose::kPlan, device->request_context(), nullptr, &request));
+  LATHE_RETURN_IF_ERROR(read_planned(*device, desc, &request));
   LATHE_ASSIGN_OR_RETURN(std::unique_ptr<lathe_plan> made, lathe::make_plan(*device, request));
   *out = made.release();
   return absl::OkStatus();
@@ -38,8 +47,7 @@ absl::Status explain(absl::string_view call, lathe_device* device, const Desc* d
   if (device == nullptr) return null_argument(call, "device");
   if (text == nullptr) return null_argument(call, "text");
   Request request;
-  LATHE_RETURN_IF_ERROR(
-      lathe::read_request(desc, Purpose::kPlan, device->request_context(), nullptr, &request));
+  LATHE_RETURN_IF_ERROR(read_planned(*device, desc, &request));
   LATHE_ASSIGN_OR_RETURN(const auto made, lathe::make_plan_unprepared(*device, request));
   LATHE_ASSIGN_OR_RETURN(const lathe::Json json, lathe::explain_json(*made));
   lathe::pass_text(text, user, "explain", json);
@@ -72,8 +80,7 @@ absl::Status tune(const char* call, lathe_device* device, const Desc* desc, cons
   lathe::TuneCall c;
   LATHE_RETURN_IF_ERROR(lathe::begin_tuning(call, device, desc, "desc", options, report, &c));
   Request request;
-  LATHE_RETURN_IF_ERROR(
-      lathe::read_request(desc, Purpose::kPlan, device->request_context(), nullptr, &request));
+  LATHE_RETURN_IF_ERROR(read_planned(*device, desc, &request));
   if (request.needs_no_kernel() || request.dims.m == 0)
     return lathe::in_request(
         describe(request), device->name,
@@ -95,25 +102,9 @@ absl::Status add_to_manifest(absl::string_view call, lathe_manifest* manifest, c
 
 extern "C" {
 
-#define LATHE_C_FUNCTIONS(op, value, name, rows, traits)                                                    \
-  lathe_status lathe_##name(lathe_device* device, lathe_stream stream, const lathe_##name##_desc* desc) {   \
-    return at_boundary([&] { return run(#name, device, stream, desc); });                                   \
-  }                                                                                                         \
+#define LATHE_C_PLANNING(name)                                                                              \
   lathe_status lathe_plan_##name(lathe_device* device, const lathe_##name##_desc* desc, lathe_plan** out) { \
     return at_boundary([&] { return plan("lathe_plan_" #name, device, desc, out); });                       \
-  }                                                                                                         \
-  lathe_status lathe_plan_run_##name(lathe_plan* plan, lathe_stream stream,                                 \
-                                     const lathe_##name##_desc* desc) {                                     \
-    return at_boundary([&] {                                                                                \
-      if (plan == nullptr) return null_argument("lathe_plan_run_" #name, "plan");                           \
-      return lathe::run_plan(*plan, stream, desc);                                                          \
-    });                                                                                                     \
-  }                                                                                                         \
-  lathe_status lathe_plan_run_##name##_slice(lathe_plan* plan, const lathe_##name##_desc* desc,             \
-                                             int32_t phase, int32_t worker, int32_t workers) {              \
-    return at_boundary([&] {                                                                                \
-      return run_slice("lathe_plan_run_" #name "_slice", plan, desc, {phase, worker, workers});             \
-    });                                                                                                     \
   }                                                                                                         \
   lathe_status lathe_explain_##name(lathe_device* device, const lathe_##name##_desc* desc,                  \
                                     lathe_text_fn text, void* user) {                                       \
@@ -122,7 +113,26 @@ extern "C" {
   lathe_status lathe_tune_##name(lathe_device* device, const lathe_##name##_desc* desc,                     \
                                  const lathe_tune_options* options, lathe_tune_report* report) {            \
     return at_boundary([&] { return tune("lathe_tune_" #name, device, desc, options, report); });           \
-  }                                                                                                         \
+  }
+
+#define LATHE_C_FUNCTIONS(op, value, name, rows, traits)                                                  \
+  lathe_status lathe_##name(lathe_device* device, lathe_stream stream, const lathe_##name##_desc* desc) { \
+    return at_boundary([&] { return run(#name, device, stream, desc); });                                 \
+  }                                                                                                       \
+  LATHE_C_PLANNING(name)                                                                                  \
+  lathe_status lathe_plan_run_##name(lathe_plan* plan, lathe_stream stream,                               \
+                                     const lathe_##name##_desc* desc) {                                   \
+    return at_boundary([&] {                                                                              \
+      if (plan == nullptr) return null_argument("lathe_plan_run_" #name, "plan");                         \
+      return lathe::run_plan(*plan, stream, desc);                                                        \
+    });                                                                                                   \
+  }                                                                                                       \
+  lathe_status lathe_plan_run_##name##_slice(lathe_plan* plan, const lathe_##name##_desc* desc,           \
+                                             int32_t phase, int32_t worker, int32_t workers) {            \
+    return at_boundary([&] {                                                                              \
+      return run_slice("lathe_plan_run_" #name "_slice", plan, desc, {phase, worker, workers});           \
+    });                                                                                                   \
+  }                                                                                                       \
   LATHE_MANIFEST_ADD_##rows(name)
 
 #define LATHE_MANIFEST_ADD_BUCKETS(name)                                                             \
@@ -140,5 +150,6 @@ extern "C" {
   }
 
 LATHE_OPS(LATHE_C_FUNCTIONS)
+LATHE_C_PLANNING(grouped_matmul)
 
 }  // extern "C"

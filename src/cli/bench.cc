@@ -129,8 +129,9 @@ absl::Status prepare(const OpenedDevice& on, const AnyRequest& request, const Se
     if (i > 0) continue;
     const double bytes = std::max(1.0, e->copies[0]->bytes());
     copies = static_cast<size_t>(std::clamp(std::ceil(settings.pool_bytes / bytes), 1.0, kMostCopies));
-    if (absl::Status s = check_memory(absl::StrCat(copies, " times ", command_of(request)),
-                                      on.stream.host_copies() * bytes * static_cast<double>(copies));
+    if (absl::Status s =
+            check_memory(absl::StrCat(copies, " times ", command_of(request)),
+                         on.stream.host_copies() * e->copies[0]->memory() * static_cast<double>(copies));
         !s.ok())
       return s;
     absl::StatusOr<reference::CheckResult> result = run_checked(*e->copies[0]);

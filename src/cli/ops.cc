@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "cli/request_grouped_matmul.h"
 #include "cli/request_matmul.h"
 
 namespace lathe::cli {
@@ -37,7 +38,9 @@ absl::Status with_descriptor(lathe_device* device, const AnyRequest& request, Ca
       [&](const auto& r) {
         lathe_tuning tuning;
         auto desc = descriptor(r, &tuning);
-        if constexpr (std::is_same_v<std::decay_t<decltype(r)>, reference::MatmulRequest>) {
+        using Request = std::decay_t<decltype(r)>;
+        if constexpr (std::is_same_v<Request, reference::MatmulRequest> ||
+                      std::is_same_v<Request, reference::GroupedMatmulRequest>) {
           size_t bytes = 0;
           if (absl::Status s = check(describe_packed(device, r, &desc, &bytes)); !s.ok()) return s;
         }

@@ -11,6 +11,7 @@
 #include "cli/request_elementwise.h"
 #include "cli/session.h"
 #include "reference/argmax.h"
+#include "reference/grouped_matmul.h"
 #include "reference/matmul.h"
 #include "reference/matmul_argmax.h"
 
@@ -18,14 +19,16 @@ namespace lathe::cli {
 
 // X(name, request, rows): the op has lathe_<name>_desc, the functions declared below, and make_trial() (trial.h).
 // `rows` is BUCKETS if lathe_manifest_add_<name> takes the largest M, otherwise OPEN.
-#define LATHE_COMMAND_OPS(X)                                \
-  X(matmul, reference::MatmulRequest, BUCKETS)              \
-  X(argmax, reference::ArgmaxRequest, OPEN)                 \
-  X(matmul_argmax, reference::MatmulArgmaxRequest, BUCKETS) \
+#define LATHE_COMMAND_OPS(X)                                  \
+  X(matmul, reference::MatmulRequest, BUCKETS)                \
+  X(argmax, reference::ArgmaxRequest, OPEN)                   \
+  X(matmul_argmax, reference::MatmulArgmaxRequest, BUCKETS)   \
+  X(grouped_matmul, reference::GroupedMatmulRequest, BUCKETS) \
   X(elementwise, ElementwiseRequest, OPEN)
 
-using AnyRequest = std::variant<reference::MatmulRequest, reference::ArgmaxRequest,
-                                reference::MatmulArgmaxRequest, ElementwiseRequest>;
+using AnyRequest =
+    std::variant<reference::MatmulRequest, reference::ArgmaxRequest, reference::MatmulArgmaxRequest,
+                 reference::GroupedMatmulRequest, ElementwiseRequest>;
 
 struct OpRow {
   const char* name;    // "matmul"

@@ -107,27 +107,6 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
       more);
 }
 
-// Reads --a-format and --b-format. Such operands are f32 in the request; they are encoded later.
-static absl::Status read_formats(const Arguments& arguments, reference::MatmulRequest* r) {
-  const auto read = [&](const char* flag, const std::vector<std::string>& names, std::string* out) {
-    if (!arguments.has(flag)) return absl::OkStatus();
-    auto name = arguments.choice(flag, names);
-    if (name.ok()) *out = *name;
-    return name.status();
-  };
-  const absl::Status s = first_error({read("a-format", scaled_formats(), &r->a_format),
-                                      read("b-format", scaled_weight_formats(), &r->b_format)});
-  if (!s.ok() || r->b_format.empty())
-    return s.ok() && !r->a_format.empty() ? absl::InvalidArgumentError("--a-format needs --b-format") : s;
-  for (const char* flag : {"b-dtype", "layout", "packed", "padding", "misalign", "broadcast"})
-    if (arguments.has(flag))
-      return absl::InvalidArgumentError(absl::StrCat("--b-format does not go with --", flag));
-  if (!r->a_format.empty() && arguments.has("dtype"))
-    return absl::InvalidArgumentError("--a-format does not go with --dtype");
-  if (r->dtype != LATHE_F32) r->b_dtype = LATHE_F32;
-  return s;
-}
-
 absl::StatusOr<reference::MatmulRequest> matmul_weight_request(const Arguments& arguments) {
   reference::MatmulRequest r;
   if (absl::Status s = read_dtype(arguments, "dtype", reference::factor_names(), &r.dtype); !s.ok()) return s;
@@ -145,8 +124,13 @@ absl::StatusOr<reference::MatmulRequest> matmul_weight_request(const Arguments& 
       read_op(arguments, &r),
   });
   if (s.ok()) s = read_places(arguments, &r);
-  if (s.ok()) s = read_formats(arguments, &r);
+  OperandFormats formats;
+  if (s.ok())
+    s = read_formats(arguments, {"b-dtype", "layout", "packed", "padding", "misalign", "broadcast"}, r.dtype,
+                     &r.b_dtype, &formats);
   if (!s.ok()) return s;
+  r.a_format = formats.a;
+  r.b_format = formats.b;
   r.trans_a = layout & 1;
   r.trans_b = layout & 2;
   r.packed = arguments.has("packed");
@@ -207,7 +191,7 @@ lathe_matmul_desc descriptor(const reference::MatmulRequest& r, lathe_tuning* tu
   desc.math = r.math;
   desc.dependent_launch = r.dependent_launch;
   desc.next = chain_tuning(r.split_k, r.candidate, tuning);
-  describe_formats(r, &desc);
+  describe_formats({r.a_format, r.b_format}, &desc.a, &desc.b);
   return desc;
 }
 
@@ -218,12 +202,17 @@ lathe_status describe_packed(lathe_device* device, const reference::MatmulReques
   uint32_t layout = 0;
   const lathe_status status = lathe_packed_layout(device, desc, &layout, bytes);
   if (status != LATHE_OK) return status;
-  const int64_t matrices = desc->b.batch_stride == 0 ? 1 : std::max<int64_t>(r.batch, 1);
-  if (desc->b.batch_stride != 0)
-    desc->b.batch_stride = static_cast<int64_t>(*bytes / reference::bytes_of(desc->b.dtype)) / matrices;
-  desc->b.leading_dimension = 0;
-  desc->b.packed_layout = layout;
+  describe_packed_weight(layout, *bytes, desc->b.batch_stride == 0 ? 1 : std::max<int64_t>(r.batch, 1),
+                         &desc->b);
   return LATHE_OK;
+}
+
+void describe_packed_weight(uint32_t layout, size_t bytes, int64_t matrices, lathe_operand* b) {
+  if (b->batch_stride != 0)
+    b->batch_stride = static_cast<int64_t>(bytes / reference::bytes_of(b->dtype)) / matrices *
+                      reference::block_elements(b->dtype);
+  b->leading_dimension = 0;
+  b->packed_layout = layout;
 }
 
 static std::vector<Flag> matmul_run_flags(const std::vector<Flag>& more) {

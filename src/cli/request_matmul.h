@@ -16,5 +16,7 @@ absl::StatusOr<reference::MatmulRequest> matmul_weight_request(const Arguments& 
 // If `r` has a packed B: changes the descriptor of an unpacked B to one of the packed B. *bytes is the packed size.
 lathe_status describe_packed(lathe_device* device, const reference::MatmulRequest& r, lathe_matmul_desc* desc,
                              size_t* bytes);
+// Makes `b` describe `matrices` packed weights of `bytes` in all.
+void describe_packed_weight(uint32_t layout, size_t bytes, int64_t matrices, lathe_operand* b);
 
 }  // namespace lathe::cli

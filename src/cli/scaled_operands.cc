@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/request_flags.h"
 #include "cli/session.h"
@@ -10,7 +11,6 @@
 namespace lathe::cli {
 namespace {
 
-using reference::MatmulRequest;
 using reference::ScaledElements;
 
 constexpr std::pair<const char*, lathe_dtype> kFourBits[] = {
@@ -47,12 +47,12 @@ void describe_format(const ScaledElements& f, bool is_b, lathe_operand* o) {
   o->scale = described_scale(f, is_b);
 }
 
-reference::ScaledSpec spec_of(const std::string& name, bool is_b, int64_t lines, const MatmulRequest& r) {
+reference::ScaledSpec spec_of(const std::string& name, bool is_b, const reference::OperandSpec& decoded) {
   reference::ScaledSpec spec;
   spec.format = reference::scaled_elements_named(name);
-  spec.lines = lines;
-  spec.k = r.k;
-  spec.batch = r.batch;
+  spec.lines = is_b ? decoded.columns : decoded.rows;
+  spec.k = is_b ? decoded.rows : decoded.columns;
+  spec.batch = decoded.batch;
   spec.lines_each = lines_of_scale(*spec.format, is_b);
   return spec;
 }
@@ -93,34 +93,55 @@ Flag b_format_flag() {
   return {"b-format", names.c_str(), "B has block scales, or is a 4-bit weight of AWQ or GPTQ (CPU)"};
 }
 
-void describe_formats(const MatmulRequest& r, lathe_matmul_desc* desc) {
-  if (const ScaledElements* f = reference::scaled_elements_named(r.a_format))
-    describe_format(*f, /*is_b=*/false, &desc->a);
-  if (const ScaledElements* f = reference::scaled_elements_named(r.b_format))
-    describe_format(*f, /*is_b=*/true, &desc->b);
-  if (four_bits_named(r.b_format) != LATHE_DTYPE_NONE) desc->b.dtype = LATHE_U4_128;
+absl::Status read_formats(const Arguments& arguments, const std::vector<const char*>& excluded,
+                          lathe_dtype dtype, lathe_dtype* b_dtype, OperandFormats* out) {
+  const auto read = [&](const char* flag, const std::vector<std::string>& names, std::string* to) {
+    if (!arguments.has(flag)) return absl::OkStatus();
+    auto name = arguments.choice(flag, names);
+    if (name.ok()) *to = *name;
+    return name.status();
+  };
+  const absl::Status s = first_error(
+      {read("a-format", scaled_formats(), &out->a), read("b-format", scaled_weight_formats(), &out->b)});
+  if (!s.ok()) return s;
+  if (out->b.empty()) return out->a.empty() ? s : absl::InvalidArgumentError("--a-format needs --b-format");
+  for (const char* flag : excluded)
+    if (arguments.has(flag))
+      return absl::InvalidArgumentError(absl::StrCat("--b-format does not go with --", flag));
+  if (!out->a.empty() && arguments.has("dtype"))
+    return absl::InvalidArgumentError("--a-format does not go with --dtype");
+  if (dtype != LATHE_F32) *b_dtype = LATHE_F32;
+  return s;
 }
 
-ScaledOperands::ScaledOperands(const MatmulRequest& r, reference::Normal* random) {
-  if (!r.a_format.empty()) a_ = reference::ScaledMatrix(spec_of(r.a_format, false, r.m, r), random);
-  const lathe_dtype four_bits = four_bits_named(r.b_format);
+void describe_formats(const OperandFormats& formats, lathe_operand* a, lathe_operand* b) {
+  if (const ScaledElements* f = reference::scaled_elements_named(formats.a))
+    describe_format(*f, /*is_b=*/false, a);
+  if (const ScaledElements* f = reference::scaled_elements_named(formats.b))
+    describe_format(*f, /*is_b=*/true, b);
+  if (four_bits_named(formats.b) != LATHE_DTYPE_NONE) b->dtype = LATHE_U4_128;
+}
+
+ScaledOperands::ScaledOperands(const OperandFormats& formats, const reference::OperandSpec& a,
+                               const reference::OperandSpec& b, reference::Normal* random) {
+  if (!formats.a.empty()) a_ = reference::ScaledMatrix(spec_of(formats.a, false, a), random);
+  const lathe_dtype four_bits = four_bits_named(formats.b);
   if (four_bits != LATHE_DTYPE_NONE)
-    weight_ = reference::GroupedWeight(four_bits, r.k, r.n, r.batch, /*symmetric=*/false, random);
-  else if (!r.b_format.empty())
-    b_ = reference::ScaledMatrix(spec_of(r.b_format, true, r.n, r), random);
+    weight_ = reference::GroupedWeight(four_bits, b.rows, b.columns, b.batch, /*symmetric=*/false, random);
+  else
+    b_ = reference::ScaledMatrix(spec_of(formats.b, true, b), random);
 }
 
-void ScaledOperands::decode(reference::MatmulData* data) const {
+void ScaledOperands::decode(reference::Operand* a, reference::Operand* b) const {
   const auto each = [](const reference::OperandSpec& s, const auto& body) {
     for (int64_t matrix = 0; matrix < s.batch; ++matrix)
       for (int64_t i = 0; i < s.rows; ++i)
         for (int64_t j = 0; j < s.columns; ++j) body(matrix, i, j);
   };
   if (a_.spec().format != nullptr)
-    each(data->a.spec(),
-         [&](int64_t matrix, int64_t i, int64_t j) { data->a.set(matrix, i, j, a_.at(matrix, i, j)); });
-  each(data->b.spec(), [&](int64_t matrix, int64_t i, int64_t j) {
-    data->b.set(matrix, i, j, has_u4() ? weight_.at(matrix, i, j) : b_.at(matrix, j, i));
+    each(a->spec(), [&](int64_t matrix, int64_t i, int64_t j) { a->set(matrix, i, j, a_.at(matrix, i, j)); });
+  each(b->spec(), [&](int64_t matrix, int64_t i, int64_t j) {
+    b->set(matrix, i, j, has_u4() ? weight_.at(matrix, i, j) : b_.at(matrix, j, i));
   });
 }
 
@@ -129,6 +150,8 @@ absl::Status ScaledOperands::attach(lathe_device* device, lathe_matmul_desc* des
     scale_a_ = a_.scale();
     desc->a = a_.operand(/*column_major=*/false);
     desc->a.scale = &scale_a_;
+    // The slots of a token of a grouped product may share one row.
+    if (a_.spec().batch == 1) desc->a.batch_stride = scale_a_.batch_stride = 0;
   }
   if (has_u4()) return attach_u4(device, desc);
   scale_b_ = b_.scale();
@@ -156,14 +179,11 @@ absl::Status ScaledOperands::attach_u4(lathe_device* device, lathe_matmul_desc* 
   return absl::OkStatus();
 }
 
-double ScaledOperands::encoded_less_decoded(const reference::MatmulData& data) const {
-  const auto decoded = [](const reference::Operand& o) {
-    return static_cast<double>(o.elements()) * static_cast<double>(reference::bytes_of(o.spec().dtype));
-  };
-  double bytes = -decoded(data.b);
-  bytes += has_u4() ? static_cast<double>(packed_.size()) : bytes_of_format(b_.spec());
-  if (a_.spec().format != nullptr) bytes += bytes_of_format(a_.spec()) - decoded(data.a);
-  return bytes;
+double ScaledOperands::bytes_of_a() const {
+  return a_.spec().format == nullptr ? 0 : bytes_of_format(a_.spec());
+}
+double ScaledOperands::bytes_of_b() const {
+  return has_u4() ? static_cast<double>(packed_.size()) : bytes_of_format(b_.spec());
 }
 
 }  // namespace lathe::cli

@@ -1,4 +1,4 @@
-// Operands with block scales, and 4-bit weights, of a matmul that the command runs: --a-format and --b-format.
+// Operands with block scales, and 4-bit weights, of products that the command runs: --a-format and --b-format.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "cli/command_line.h"
 #include "reference/block_scaled.h"
-#include "reference/matmul.h"
+#include "reference/operand.h"
 
 namespace lathe::cli {
 
@@ -17,19 +17,30 @@ const std::vector<std::string>& scaled_weight_formats();
 Flag a_format_flag();
 Flag b_format_flag();
 
-// Makes `desc` describe operands of these formats, without data. "" leaves an operand as it is.
-void describe_formats(const reference::MatmulRequest& r, lathe_matmul_desc* desc);
+// The formats of a product's operands; "": none. Such an operand is f32 in the request, and encoded later.
+struct OperandFormats {
+  std::string a, b;
+};
+// Reads --a-format and --b-format. Refuses them together with a flag of `excluded`. If only B has a format, *b_dtype
+// becomes f32 unless `dtype` is that already.
+absl::Status read_formats(const Arguments& arguments, const std::vector<const char*>& excluded,
+                          lathe_dtype dtype, lathe_dtype* b_dtype, OperandFormats* out);
+// Makes the operands describe these formats, without data. "" leaves an operand as it is.
+void describe_formats(const OperandFormats& formats, lathe_operand* a, lathe_operand* b);
 
 // The operands' data, in host memory.
 class ScaledOperands {
  public:
-  ScaledOperands(const reference::MatmulRequest& r, reference::Normal* random);
+  // `a` and `b` are the decoded operands.
+  ScaledOperands(const OperandFormats& formats, const reference::OperandSpec& a,
+                 const reference::OperandSpec& b, reference::Normal* random);
   // Replaces A and B by what the encoded operands stand for.
-  void decode(reference::MatmulData* data) const;
+  void decode(reference::Operand* a, reference::Operand* b) const;
   // Makes `desc` point to the encoded operands. Packs 4-bit weights.
   absl::Status attach(lathe_device* device, lathe_matmul_desc* desc);
-  // Bytes of the encoded operands with their scales, less those of the decoded ones.
-  double encoded_less_decoded(const reference::MatmulData& data) const;
+  // Bytes of the encoded operands with their scales. A: 0 if it has no format.
+  double bytes_of_a() const;
+  double bytes_of_b() const;
 
  private:
   bool has_u4() const { return weight_.n > 0; }

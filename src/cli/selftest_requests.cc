@@ -36,7 +36,9 @@ absl::StatusOr<std::vector<SelftestCase>> read_requests(const std::string& text)
     if (!request.ok())
       return absl::InvalidArgumentError(
           absl::StrCat("line ", number, ", '", line, "': ", request.status().message()));
-    const bool forced = common_fields(*request).candidate != 0;
+    // A grouped product takes no candidate.
+    const bool forced = common_fields(*request).candidate != 0 ||
+                        std::holds_alternative<reference::GroupedMatmulRequest>(*request);
     cases.push_back({"requests", *std::move(request), forced ? Forced::kNone : Forced::kMerge});
   }
   if (cases.empty()) return absl::InvalidArgumentError("the file has no request");

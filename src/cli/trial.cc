@@ -1,7 +1,10 @@
 #include "cli/trial.h"
 
 #include <chrono>
+#include <set>
 #include <thread>
+
+#include "absl/strings/str_format.h"
 
 namespace lathe::cli {
 
@@ -29,6 +32,28 @@ double trial_bytes(const Stream& stream, std::initializer_list<const reference::
   for (const reference::OperandSpec* f : outputs)
     bytes += (stream.host_copies() + 1) * reference::image_bytes(*f);
   return bytes;
+}
+
+absl::StatusOr<std::string> compare_launches(lathe_determinism determinism, int64_t rows, bool cuts_rows,
+                                             absl::FunctionRef<std::string(int64_t rows)> result,
+                                             absl::FunctionRef<absl::Status(int64_t rows)> launch) {
+  constexpr int kRepeats = 3;
+  if (determinism == LATHE_DETERMINISM_FAST || rows == 0) return std::string();
+  std::multiset<int64_t> counts;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) counts.insert(rows);
+  if (cuts_rows && determinism == LATHE_DETERMINISM_BATCH_INVARIANT) counts.insert({1, rows / 2, rows - 1});
+  counts.erase(0);
+  std::vector<std::string> wanted;
+  for (int64_t count : counts) wanted.push_back(result(count));
+  size_t index = 0;
+  for (int64_t count : counts) {
+    if (absl::Status s = launch(count); !s.ok()) return s;
+    if (result(count) == wanted[index++]) continue;
+    return count == rows ? "the bits of a launch differ from those of the first"
+                         : absl::StrFormat("the bits of %d rows differ from those in a launch with %d rows",
+                                           count, rows);
+  }
+  return std::string();
 }
 
 double total_bytes(std::initializer_list<const reference::Operand*> operands) {

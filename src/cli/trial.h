@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "cli/device_memory.h"
 #include "cli/ops.h"
 #include "cli/session.h"
@@ -34,7 +35,8 @@ class Trial {
 
   virtual bool needs_kernel() const = 0;
   virtual double flops() const = 0;  // 0: the op is not measured in FLOP/s
-  virtual double bytes() const = 0;  // size of all operands
+  virtual double bytes() const = 0;  // size of all operands, as far as a launch reads or writes them
+  virtual double memory() const { return bytes(); }  // size of all operands
 };
 
 // The chain of a trial's descriptor: the caller's workspace and the tuning, each of which may be absent.
@@ -66,6 +68,12 @@ absl::Status check_room(lathe_device* device, const Request& request, double byt
   if (absl::Status s = explain(device, request).status(); !s.ok()) return s;
   return check_memory(command_of(request), bytes);
 }
+// For Trial::compare_bits. Calls `launch` with numbers of rows for which `determinism` promises the bits of the last
+// launch, which had `rows`; with less than all only if `cuts_rows`. `launch` resets, launches only the first rows and
+// downloads; `result` returns the bytes of the first rows.
+absl::StatusOr<std::string> compare_launches(lathe_determinism determinism, int64_t rows, bool cuts_rows,
+                                             absl::FunctionRef<std::string(int64_t rows)> result,
+                                             absl::FunctionRef<absl::Status(int64_t rows)> launch);
 // The total size of the operands that exist.
 double total_bytes(std::initializer_list<const reference::Operand*> operands);
 

@@ -1,16 +1,8 @@
 #include "cli/trial_indices.h"
 
-#include <set>
-
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 
 namespace lathe::cli {
-namespace {
-
-constexpr int kRepeats = 3;  // launches to compare if the request promises equal bits
-
-}  // namespace
 
 absl::Status IndexTrial::place_outputs(reference::Operand* indices, reference::Operand* values,
                                        void** indices_at, void** values_at) {
@@ -53,25 +45,13 @@ std::string IndexTrial::results(int64_t rows) const {
 }
 
 absl::StatusOr<std::string> IndexTrial::compare_bits() {
-  if (determinism_ == LATHE_DETERMINISM_FAST || rows_ == 0) return std::string();
-  std::multiset<int64_t> counts;
-  for (int repeat = 0; repeat < kRepeats; ++repeat) counts.insert(rows_);
-  if (determinism_ == LATHE_DETERMINISM_BATCH_INVARIANT) counts.insert({1, rows_ / 2, rows_ - 1});
-  std::vector<std::string> wanted;
-  for (int64_t rows : counts) wanted.push_back(results(rows));
-  for (int64_t rows : counts) {
-    const std::string expected = std::move(wanted.front());
-    wanted.erase(wanted.begin());
-    if (rows == 0) continue;
-    if (absl::Status s = reset(); !s.ok()) return s;
-    if (absl::Status s = check(launch_rows(rows)); !s.ok()) return s;
-    if (absl::Status s = download(); !s.ok()) return s;
-    if (results(rows) != expected)
-      return rows == rows_ ? "the bits of a launch differ from those of the first"
-                           : absl::StrFormat("the bits of %d rows differ from those in a launch with %d rows",
-                                             rows, rows_);
-  }
-  return std::string();
+  return compare_launches(
+      determinism_, rows_, /*cuts_rows=*/true, [this](int64_t rows) { return results(rows); },
+      [this](int64_t rows) {
+        if (absl::Status s = reset(); !s.ok()) return s;
+        if (absl::Status s = check(launch_rows(rows)); !s.ok()) return s;
+        return download();
+      });
 }
 
 }  // namespace lathe::cli

@@ -1,15 +1,11 @@
 #include <optional>
-#include <set>
 
-#include "absl/strings/str_format.h"
 #include "cli/request_matmul.h"
 #include "cli/scaled_operands.h"
 #include "cli/trial.h"
 
 namespace lathe::cli {
 namespace {
-
-constexpr int kRepeats = 3;  // launches to compare if the request promises equal bits
 
 // Makes random operands. If C or the residual shares D's memory, D starts as a copy of it.
 reference::MatmulData make_data(const reference::MatmulRequest& r, const reference::MatmulSpecs& specs,
@@ -42,8 +38,8 @@ class MatmulTrial : public Trial {
     if (absl::Status s = check_room(device_, request_, bytes); !s.ok()) return s;
     data_ = make_data(request_, specs, &random_);
     if (!request_.b_format.empty()) {
-      scaled_.emplace(request_, &random_);
-      scaled_->decode(&data_);
+      scaled_.emplace(OperandFormats{request_.a_format, request_.b_format}, specs.a, specs.b, &random_);
+      scaled_->decode(&data_.a, &data_.b);
     }
     start_ = data_.d.image();
     desc_ = descriptor(request_, chain_.tuning());
@@ -85,22 +81,17 @@ class MatmulTrial : public Trial {
   }
 
   absl::StatusOr<std::string> compare_bits() override {
-    if (request_.determinism == LATHE_DETERMINISM_FAST || !needs_kernel()) return std::string();
-    const std::vector<std::string> wanted = all_rows(request_.m);
-    for (int repeat = 0; repeat < kRepeats; ++repeat) {
-      auto same = repeats_bits(request_.m, wanted);
-      if (!same.ok()) return same.status();
-      if (!*same) return absl::StrFormat("the bits of launch %d differ from those of the first", repeat + 2);
-    }
-    if (request_.determinism != LATHE_DETERMINISM_BATCH_INVARIANT) return std::string();
-    for (int64_t m : std::set<int64_t>{1, request_.m / 2, request_.m - 1}) {
-      if (m == 0 || m == request_.m) continue;
-      auto same = repeats_bits(m, wanted);
-      if (!same.ok()) return same.status();
-      if (!*same)
-        return absl::StrFormat("the bits of the first rows differ with M %d and M %d", m, request_.m);
-    }
-    return std::string();
+    if (!needs_kernel()) return std::string();
+    return compare_launches(
+        request_.determinism, request_.m, /*cuts_rows=*/true, [this](int64_t rows) { return results(rows); },
+        [this](int64_t rows) {
+          if (absl::Status s = reset(); !s.ok()) return s;
+          desc_.m = rows;
+          const lathe_status status = launch();
+          desc_.m = request_.m;
+          if (absl::Status s = check(status); !s.ok()) return s;
+          return download();
+        });
   }
 
   absl::StatusOr<Plan> plan() const override {
@@ -115,8 +106,9 @@ class MatmulTrial : public Trial {
   bool needs_kernel() const override { return flops() > 0; }
   double flops() const override { return 2.0 * request_.batch * request_.m * request_.n * request_.k; }
   double bytes() const override {
-    return total_bytes({&data_.a, &data_.b, &data_.c, &data_.bias, &data_.residual, &data_.d}) +
-           (scaled_ ? scaled_->encoded_less_decoded(data_) : 0);
+    const double a = request_.a_format.empty() ? total_bytes({&data_.a}) : scaled_->bytes_of_a();
+    const double b = scaled_ ? scaled_->bytes_of_b() : total_bytes({&data_.b});
+    return a + b + total_bytes({&data_.c, &data_.bias, &data_.residual, &data_.d});
   }
 
  private:
@@ -143,27 +135,11 @@ class MatmulTrial : public Trial {
     return stream_.synchronize();
   }
 
-  std::vector<std::string> all_rows(int64_t rows) const {
-    std::vector<std::string> matrices;
-    for (int64_t batch = 0; batch < request_.batch; ++batch) {
-      matrices.push_back(data_.d.row_bytes(batch, rows));
-    }
-    return matrices;
-  }
-
-  // Whether a launch with only the first `m` rows gives the same bits as these rows in `wanted`.
-  absl::StatusOr<bool> repeats_bits(int64_t m, const std::vector<std::string>& wanted) {
-    if (absl::Status s = reset(); !s.ok()) return s;
-    desc_.m = m;
-    const lathe_status status = launch();
-    desc_.m = request_.m;
-    if (absl::Status s = check(status); !s.ok()) return s;
-    if (absl::Status s = download(); !s.ok()) return s;
-    const std::vector<std::string> got = all_rows(m);
-    for (size_t i = 0; i < got.size(); ++i) {
-      if (wanted[i].compare(0, got[i].size(), got[i]) != 0) return false;
-    }
-    return true;
+  // The bytes of the first rows of each matrix.
+  std::string results(int64_t rows) const {
+    std::string bytes;
+    for (int64_t batch = 0; batch < request_.batch; ++batch) bytes += data_.d.row_bytes(batch, rows);
+    return bytes;
   }
 
   lathe_device* device_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "core/generic.h"
 #include "dispatch/dispatch.h"
@@ -364,11 +365,18 @@ class GroupedLaunch {
   char* bias_;
 };
 
+// Libraries cannot join other launches.
+absl::Status use_own_kernels(const lathe_device& device, DispatchKey* key) {
+  if (external_choice(device, *key).use == ExternalUse::kOff) return absl::OkStatus();
+  const std::optional<DispatchKey> own = without_external(device, *key);
+  if (!own) return absl::UnimplementedError("no external library has a routine for a grouped product");
+  *key = *own;
+  return absl::OkStatus();
+}
+
 absl::Status run(lathe_device& device, GroupedRequest& request) {
-  // Libraries cannot join other launches.
-  DispatchKey& key = request.product.request.key;
-  if (external_choice(device, key).use != ExternalUse::kOff) key.external = ExternalUse::kOff;
-  if (request.up) request.up->request.key.external = key.external;
+  LATHE_RETURN_IF_ERROR(use_own_kernels(device, &request.product.request.key));
+  if (request.up) LATHE_RETURN_IF_ERROR(use_own_kernels(device, &request.up->request.key));
   return device.driver->with_host_memory(routing_bytes(request), [&](char* routing_memory) {
     Routing routing;
     LATHE_RETURN_IF_ERROR(route(request, routing_memory, &routing));
@@ -392,6 +400,17 @@ absl::Status run_grouped_matmul(lathe_device& device, void* stream, const lathe_
       device.is_cpu ? run(device, request) : run_grouped_on_gpu(device, stream, request);
   if (__builtin_expect(status.ok(), 1)) return status;
   return in_request(describe(request), device.name, status);
+}
+
+absl::Status read_planned_group(const lathe_device& device, const lathe_grouped_matmul_desc* desc,
+                                Request* out) {
+  GroupedRequest request;
+  LATHE_RETURN_IF_ERROR(
+      read_grouped_matmul(desc, Purpose::kPlan, device.request_context(), nullptr, &request));
+  *out = std::move(request.product.request);
+  if (!device.is_cpu) return absl::OkStatus();
+  const absl::Status status = use_own_kernels(device, &out->key);
+  return status.ok() ? status : in_request(describe(request), device.name, status);
 }
 
 }  // namespace lathe

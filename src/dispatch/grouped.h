@@ -1,4 +1,4 @@
-// Grouped products on the CPU: the products of all groups, run as one launch.
+// Grouped products. On the CPU the products of all groups run as one launch.
 #pragma once
 
 #include "dispatch/device.h"
@@ -8,5 +8,8 @@ namespace lathe {
 
 // As lathe_grouped_matmul.
 absl::Status run_grouped_matmul(lathe_device& device, void* stream, const lathe_grouped_matmul_desc* desc);
+// Reads the request that lathe_plan_grouped_matmul plans.
+absl::Status read_planned_group(const lathe_device& device, const lathe_grouped_matmul_desc* desc,
+                                Request* out);
 
 }  // namespace lathe

@@ -282,9 +282,13 @@ void set_rows(const lathe_grouped_matmul_desc& d, GroupedRequest* r) {
   if (r->up) r->up->request.key.problem.rows = sum_of(rows) == DType::kNone ? rows : Rows::kIndexed;
 }
 
+Bucket bucket_of_mean(const GroupedRequest& r) {
+  return m_bucket(ceil_div(r.slots, std::max<int64_t>(r.groups, 1)));
+}
+
 // On a GPU all groups are one launch, so a product has one class: for the mean rows of a group, and the alignment of
 // all rows.
-void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Region& of_d,
+void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Region& of_d, Purpose purpose,
                    GroupedRequest* r) {
   const Request& product = r->product.request;
   const ProblemClass& c = product.key.problem;
@@ -292,12 +296,12 @@ void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Re
   b.pitch = product.args.ldb * static_cast<int64_t>(size_of(c.b));
   b.stride = r->b_stride;
   b.count = r->groups;
-  OperandAlignment alignment(/*with_pointers=*/true);
+  OperandAlignment alignment(/*with_pointers=*/purpose == Purpose::kRun);
   align_product(product, a, b, &alignment);
   alignment.add(of_d, to_dtype(d.d.dtype));
   if (r->up) alignment.add_distance(r->up->b_offset);
   if (c.bias != DType::kNone) alignment.add(line_at(d.epilogue.bias, 0), c.bias);
-  const Bucket bucket = m_bucket(ceil_div(r->slots, std::max<int64_t>(r->groups, 1)));
+  const Bucket bucket = bucket_of_mean(*r);
   for (Request* request : {&r->product.request, r->up ? &r->up->request : nullptr}) {
     if (request == nullptr) continue;
     ProblemClass& problem = request->key.problem;
@@ -306,6 +310,16 @@ void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Re
     problem = with_alignment(problem, alignment.largest(), /*is_cpu=*/false);
     request->dims = {r->slots, problem.n, problem.k, r->groups};
   }
+}
+
+// On the CPU a group has the class of its own rows. A plan is for a group of the mean size.
+void plan_mean_group(GroupedRequest* r) {
+  Request& product = r->product.request;
+  const Bucket bucket = bucket_of_mean(*r);
+  product.key.problem.m_lo = bucket.lo;
+  product.key.problem.m_hi = bucket.hi;
+  product.dims.m = ceil_div(r->slots, std::max<int64_t>(r->groups, 1));
+  product.dims.batch = 1;
 }
 
 // The arguments of every group.
@@ -354,13 +368,15 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   LATHE_RETURN_IF_ERROR(place_d(d, out, &of_d));
   // A manifest is for any device; CPUs drop the Rows.
   if (!context.is_cpu || purpose == Purpose::kWarm) set_rows(d, out);
+  const auto block_bytes = static_cast<int64_t>(size_of(c.b));
+  out->b_stride = d.groups > 1 ? b_elements / block_elements(c.b) * block_bytes : 0;
+  if (purpose == Purpose::kPlan && context.is_cpu) plan_mean_group(out);
+  if (purpose == Purpose::kPlan && !context.is_cpu) plan_for_mean(d, a, of_d, purpose, out);
   if (purpose != Purpose::kRun) return absl::OkStatus();
 
   if (context.is_cpu && stream != nullptr) return invalid("the stream is not NULL; the CPU has no streams");
   if (out->nothing_to_do) return absl::OkStatus();
   LATHE_RETURN_IF_ERROR(check_pointers(d, *out));
-  const auto block_bytes = static_cast<int64_t>(size_of(c.b));
-  out->b_stride = d.groups > 1 ? b_elements / block_elements(c.b) * block_bytes : 0;
   out->bias_stride = c.bias == DType::kNone ? 0 : d.n * static_cast<int64_t>(size_of(c.bias));
   out->scale_b_stride = channels(c.scale_b, d.n) * 4;
   out->zero_b_stride = channels(c.zero_b, d.n) * 4;
@@ -373,7 +389,7 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   out->d_data = static_cast<char*>(d.d.data);
   finish_arguments(d, &product);
   if (out->up) finish_arguments(d, &out->up->request);
-  if (!context.is_cpu) plan_for_mean(d, a, of_d, out);
+  if (!context.is_cpu) plan_for_mean(d, a, of_d, purpose, out);
   return absl::OkStatus();
 }
 

@@ -58,6 +58,7 @@ struct GroupedRequest {
   }
 };
 
+// With Purpose::kPlan, the products are those of a group if the rows are spread evenly over the groups.
 absl::Status read_grouped_matmul(const lathe_grouped_matmul_desc* desc, Purpose purpose,
                                  const RequestContext& context, void* stream, GroupedRequest* out);
 

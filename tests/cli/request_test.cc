@@ -185,6 +185,65 @@ TEST(MatmulRequest, CommandReadsBackAsTheSameRequest) {
   EXPECT_EQ(command_of(requests[0]), "matmul 123x456x51234");
 }
 
+TEST(GroupedMatmulRequest, CommandReadsBackAsTheSameRequest) {
+  for (const char* command :
+       {"grouped_matmul 2x3x4", "grouped_matmul 5x8x32 --experts 128 --used 8 --own-rows --sum --dtype bf16",
+        "grouped_matmul 5x8x32 --gate clamped --gate-layout interleaved --out-dtype bf16 --bias",
+        "grouped_matmul 7x8x32 --grouping offsets --experts 3 --dtype f16 --b-dtype q4_k --math int8",
+        "grouped_matmul 7x8x32 --grouping row_ids --layout nn --activation silu --routing random",
+        "grouped_matmul 7x8x32 --grouping counts --packed --determinism batch_invariant --padding 3",
+        "grouped_matmul 7x128x256 --a-format f8_128 --b-format mxf4 --fill integers",
+        "grouped_matmul 7x128x256 --dtype bf16 --b-format awq"}) {
+    const auto request = grouped_matmul_request(arguments_of(command));
+    ASSERT_TRUE(request.ok()) << command << ": " << request.status();
+    EXPECT_EQ(command_of(*request), command);
+    EXPECT_TRUE(grouped_matmul_request(arguments_of(command_of(*request))).value() == *request) << command;
+  }
+}
+
+TEST(GroupedMatmulRequest, DescriptorHasTheValueOfEveryFlag) {
+  const auto r = grouped_matmul_request(arguments_of(
+      "grouped_matmul 2x6x4 --experts 5 --used 3 --own-rows --sum --gate gelu --gate-layout interleaved "
+      "--dtype bf16 --out-dtype f16 --bias --padding 7"));
+  ASSERT_TRUE(r.ok()) << r.status();
+  lathe_tuning tuning;
+  const lathe_grouped_matmul_desc desc = descriptor(*r, &tuning);
+  EXPECT_THAT((std::vector<int64_t>{desc.m, desc.n, desc.k, desc.groups, desc.used}),
+              ElementsAre(2, 6, 4, 5, 3));
+  EXPECT_EQ(desc.grouping, LATHE_GROUPING_INDEXED);
+  EXPECT_EQ(desc.gate, LATHE_GATE_GELU);
+  EXPECT_EQ(desc.gate_layout, LATHE_GATE_INTERLEAVED);
+  EXPECT_NE(desc.router_weights, nullptr);
+  EXPECT_EQ(desc.a.leading_dimension, 4 + 7);
+  EXPECT_EQ(desc.a.batch_stride, 2 * 11 + 7);
+  EXPECT_EQ(desc.b.dtype, LATHE_BF16);
+  EXPECT_EQ(desc.b.layout, LATHE_COLUMN_MAJOR);
+  EXPECT_EQ(desc.b.batch_stride, 6 * 4);
+  EXPECT_EQ(desc.d.dtype, LATHE_F16);
+  EXPECT_EQ(desc.d.leading_dimension, 3 + 7) << "D has one column for each pair of g and u";
+  EXPECT_NE(desc.epilogue.bias, nullptr);
+  EXPECT_EQ(descriptor(grouped_matmul_request(arguments_of("grouped_matmul 2x6x4")).value(), &tuning)
+                .a.batch_stride,
+            0)
+      << "the slots of a token share its row";
+}
+
+TEST(GroupedMatmulRequest, RefusesFlagsThatDoNotGoTogether) {
+  for (const auto& [flags, cause] : std::vector<std::pair<std::string, std::string>>{
+           {"--grouping counts --used 2", "--used needs --grouping indexed"},
+           {"--grouping offsets --sum", "--sum needs --grouping indexed"},
+           {"--experts 0", "--experts takes a whole number from 1"},
+           {"--gate swish", "none|silu|gelu|gelu_tanh|relu|clamped"},
+           {"--sum --fill special", "--fill special"},
+           {"--a-format mxf8", "--a-format needs --b-format"},
+           {"--b-format mxf8 --packed", "--b-format does not go with --packed"}}) {
+    const auto r = grouped_matmul_request(arguments_of("grouped_matmul 2x4x4 " + flags));
+    ASSERT_FALSE(r.ok()) << flags;
+    EXPECT_EQ(r.status().code(), absl::StatusCode::kInvalidArgument) << flags;
+    EXPECT_THAT(std::string(r.status().message()), HasSubstr(cause));
+  }
+}
+
 TEST(ArgmaxRequest, CommandReadsBackAsTheSameRequest) {
   std::vector<reference::ArgmaxRequest> requests(3);
   requests[0].rows = 4;

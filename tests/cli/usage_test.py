@@ -10,9 +10,10 @@ import sys
 import tempfile
 
 LATHE = sys.argv[1]
-VERBS = ["devices", "calibrate", "run matmul", "run argmax", "run matmul_argmax", "explain matmul", "explain argmax",
-         "explain matmul_argmax", "explain elementwise", "dump matmul", "dump argmax", "dump matmul_argmax",
-         "dump elementwise", "warm matmul", "warm argmax", "warm matmul_argmax", "warm elementwise", "warm", "selftest",
+VERBS = ["devices", "calibrate", "run matmul", "run argmax", "run matmul_argmax", "run grouped_matmul",
+         "explain matmul", "explain argmax", "explain matmul_argmax", "explain grouped_matmul", "explain elementwise",
+         "dump matmul", "dump argmax", "dump matmul_argmax", "dump grouped_matmul", "dump elementwise",
+         "warm matmul", "warm argmax", "warm matmul_argmax", "warm grouped_matmul", "warm elementwise", "warm", "selftest",
          "cache ls", "cache stats", "cache top", "cache verify", "cache prune", "cache export", "cache import", "cache clear",
          "bundle create", "bundle ls", "bundle verify", "bundle merge"]
 
@@ -65,7 +66,7 @@ for words in (["--help"], ["run", "--help"], ["warm", "--help"], ["--version"], 
     assert result.returncode == 1 and "cannot write to standard output" in result.stderr, (words, result)
 expect_error(2, "--workers takes a whole number from 1 to 1024", "devices", "--workers", "1025")
 expect_error(2, "did you mean 'devices'?", "device")
-expect_error(2, "'run' needs matmul|argmax|matmul_argmax", "run")
+expect_error(2, "'run' needs matmul|argmax|matmul_argmax|grouped_matmul", "run")
 expect_error(2, "did you mean '--split-k'?", "run", "matmul", "1x1x1", "--splitk", "2")
 expect_error(2, "expected MxNxK, such as 123x456x51234", "run", "matmul", "12x34")
 expect_error(2, "expected ROWSxN, such as 4x151936", "run", "argmax", "4")
@@ -77,6 +78,8 @@ for verb in ("run", "bench"):
     for words, message in ((["matmul", "3000000000x1x1"], "m 3000000000 > 2147483647"),
                            (["argmax", "3000000000x1"], "rows 3000000000 > 2147483647"),
                            (["matmul_argmax", "1x3000000000x1"], "n 3000000000 > 2147483647"),
+                           (["grouped_matmul", "2000000000x4x4", "--used", "2"], "m * used is 4000000000, more than 2147483647"),
+                           (["grouped_matmul", "1x1000000x1000000"], "grouped_matmul 1x1000000x1000000 needs 6.4e+04 GB of memory"),
                            (["matmul", "2000000000x2000000000x2"], "spans more than 2^63 - 1 bytes"),
                            (["matmul", "1x1000000x1000000000"], "matmul 1x1000000x1000000000 needs 8e+06 GB of memory, and this machine has"),
                            (["argmax", "1000000000x1000000"], "argmax 1000000000x1000000 needs 8e+06 GB of memory"),
@@ -101,7 +104,7 @@ for text, message in [("", "the file has no weights"), ("model,layer\na,b\n", "d
 # `lathe explain` compiles nothing: it needs no compiler and stores nothing.
 with tempfile.TemporaryDirectory() as cache:
     for words in (["matmul", "33x65x129"], ["matmul", "7x96x64", "--dtype", "bf16", "--packed"], ["argmax", "4x1000"],
-                  ["matmul_argmax", "4x1000x64"]):
+                  ["matmul_argmax", "4x1000x64"], ["grouped_matmul", "7x96x64", "--gate", "silu"]):
         explained = lathe("explain", *words, "--cache-dir", cache, LATHE_COMPILER_LIBRARY="/nonexistent")
         assert explained.returncode == 0 and "Legal candidates, best first" in explained.stdout, explained
     assert os.listdir(cache) == []

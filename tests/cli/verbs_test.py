@@ -48,6 +48,15 @@ def test_run(cache):
                   ["matmul", "40x31x640", "--determinism", "batch_invariant"],
                   ["matmul", "3x4x0"],
                   ["matmul", "0x4x4"],
+                  ["grouped_matmul", "9x36x64", "--experts", "5", "--used", "3", "--dtype", "bf16", "--gate", "silu"],
+                  ["grouped_matmul", "9x36x64", "--own-rows", "--sum", "--routing", "random", "--padding", "3"],
+                  ["grouped_matmul", "33x48x256", "--grouping", "offsets", "--b-dtype", "q8_0", "--routing", "random"],
+                  ["grouped_matmul", "33x48x64", "--grouping", "row_ids", "--packed", "--bias", "--activation", "gelu",
+                   "--determinism", "batch_invariant"],
+                  ["grouped_matmul", "9x36x64", "--grouping", "counts", "--layout", "nn", "--fill", "special", "--misalign", "3"],
+                  ["grouped_matmul", "9x160x256", "--a-format", "f8_128", "--b-format", "f8_128", "--routing", "random"],
+                  ["grouped_matmul", "9x160x256", "--dtype", "bf16", "--b-format", "gptq", "--own-rows"],
+                  ["grouped_matmul", "9x36x0"],
                   ["argmax", "3x1000", "--values"],
                   ["argmax", "2x50000", "--dtype", "bf16", "--index-dtype", "i32", "--index-offset", "-7"],
                   ["argmax", "7x300", "--fill", "special", "--values", "--misalign", "1", "--padding", "3",
@@ -399,6 +408,10 @@ def test_bench(cache):
         assert 0 < low <= entrant["median_seconds"] <= high and entrant["rounds"] >= 7 and entrant["check"]["ok"], entrant
         assert abs(entrant["gb_per_second"] * entrant["median_seconds"] * 1e9 / report["bytes"] - 1) < 1e-6, entrant
     assert bench("matmul_argmax", "2x500x64")["entrants"][0]["check"]["ok"]
+    # One token reads two of the eight experts, and no library serves a grouped product.
+    experts = bench("grouped_matmul", "1x300x500", "--pool", "2")
+    assert experts["bytes"] == 4 * (500 + 2 * 300 * 500 + 2 * 300), experts["bytes"]
+    assert experts["entrants"][0]["check"]["ok"] and len(experts["entrants"]) == 1, experts["entrants"]
     # The entrant "lathe" always runs Lathe's own kernels, whatever --external says.
     own = bench("matmul", "4x300x500", "--external", "prefer")
     assert own["plan"]["external"]["use"] == "off" and own["plan"]["config"]["external"]["library"] == "", own["plan"]["config"]

@@ -337,6 +337,34 @@ TEST(Plan, ExplainsARequestWithoutPreparingIt) {
   EXPECT_EQ(Json::parse(argmax), as_of_choice(OwnedPlan(fake.device.get(), a.desc).explain()));
 }
 
+// 24 slots of 4 experts: the kernel of a group of 6 rows.
+TEST(Plan, OfAGroupedProductIsThatOfItsMeanGroup) {
+  FakeDevice fake;
+  lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
+  desc.grouping = LATHE_GROUPING_INDEXED;
+  desc.m = 12, desc.n = 40, desc.k = 33, desc.groups = 4, desc.used = 2;
+  desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
+  desc.b.layout = LATHE_COLUMN_MAJOR;
+  desc.b.batch_stride = 40 * 33;
+  desc.d.leading_dimension = 80, desc.d.batch_stride = 40;
+  MatmulRequest m(6, 40, 33);
+  m.desc.b.layout = LATHE_COLUMN_MAJOR;
+  m.desc.b.leading_dimension = 33;
+  std::string text, single;
+  ASSERT_EQ(lathe_explain_grouped_matmul(fake.device.get(), &desc, append, &text), LATHE_OK)
+      << lathe_last_error();
+  ASSERT_EQ(lathe_explain_matmul(fake.device.get(), &m.desc, append, &single), LATHE_OK)
+      << lathe_last_error();
+  EXPECT_EQ(Json::parse(text)["key"], Json::parse(single)["key"]);
+  EXPECT_EQ(fake.driver->loads.load(), 0);
+  lathe_plan* plan = nullptr;
+  ASSERT_EQ(lathe_plan_grouped_matmul(fake.device.get(), &desc, &plan), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->loads.load(), 1);
+  lathe_plan_destroy(plan);
+  EXPECT_EQ(lathe_plan_grouped_matmul(fake.device.get(), nullptr, &plan), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_explain_grouped_matmul(nullptr, &desc, append, &text), LATHE_INVALID_ARGUMENT);
+}
+
 TEST(Plan, ExplainsARequestThatNeedsNoKernel) {
   FakeDevice fake;
   MatmulRequest m(7, 0, 33);

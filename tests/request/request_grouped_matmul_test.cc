@@ -53,6 +53,31 @@ TEST(GroupedRequest, SharesTheClassOfOneGroup) {
   EXPECT_EQ(describe(r), "grouped_matmul f32 a=n b=t m=4 n=6 k=8 groups=3 used=2 bias=f32");
 }
 
+// 8 slots of 3 groups: 3 rows in the mean.
+TEST(GroupedRequest, PlansForTheMeanRowsOfAGroup) {
+  Grouped g;
+  g.desc.a.data = g.desc.b.data = g.desc.d.data = nullptr;
+  GroupedRequest of_cpu, of_gpu;
+  ASSERT_TRUE(g.read(&of_cpu, Purpose::kPlan).ok());
+  const Request& cpu = of_cpu.product.request;
+  EXPECT_EQ(cpu.dims.m, 3);
+  EXPECT_EQ(cpu.dims.batch, 1);
+  EXPECT_EQ(cpu.key.problem.m_lo, 3);
+  EXPECT_EQ(cpu.key.problem.m_hi, 3);
+  EXPECT_EQ(cpu.key.problem.rows, Rows::kPlain);
+  ASSERT_TRUE(g.read(&of_gpu, Purpose::kPlan, /*is_cpu=*/false).ok());
+  const Request& gpu = of_gpu.product.request;
+  EXPECT_EQ(gpu.key.problem.m_lo, 3);
+  EXPECT_EQ(gpu.key.problem.rows, Rows::kIndexed);
+  EXPECT_EQ(gpu.dims.m, 8);
+  EXPECT_EQ(gpu.dims.batch, 3);
+  // The class of the launch, if the operands are as aligned as a plan assumes.
+  Grouped with_memory;
+  GroupedRequest run;
+  ASSERT_TRUE(with_memory.read(&run, Purpose::kRun, /*is_cpu=*/false).ok());
+  EXPECT_TRUE(gpu.key.problem == run.product.request.key.problem);
+}
+
 TEST(GroupedRequest, PlacesSlots) {
   Grouped g;
   GroupedRequest r;

@@ -15,13 +15,14 @@ import atexit as _atexit
 import os as _os
 
 from . import _core, gguf
-from ._core import (PackedWeight, QuantisedWeight, argmax, grouped_matmul, matmul, matmul_argmax, pack, set_miss_policy,
-                    statistics)
+from ._core import (PackedWeight, QuantisedWeight, Scales, argmax, grouped_matmul, matmul, matmul_argmax, pack,
+                    set_miss_policy, statistics)
 from ._errors import Error, Status
 from ._plans import Explanation, calibrate, explain, warmup
 
-__all__ = ["Error", "Explanation", "PackedWeight", "QuantisedWeight", "Status", "argmax", "calibrate", "explain",
-           "gguf", "grouped_matmul", "matmul", "matmul_argmax", "pack", "set_miss_policy", "statistics", "warmup"]
+__all__ = ["Error", "Explanation", "PackedWeight", "QuantisedWeight", "Scales", "Status", "argmax", "calibrate",
+           "explain", "gguf", "grouped_matmul", "matmul", "matmul_argmax", "pack", "set_miss_policy", "statistics",
+           "warmup"]
 __version__ = _core.version()
 
 _os.register_at_fork(after_in_child=_core.forget_devices)
