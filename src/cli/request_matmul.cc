@@ -100,7 +100,7 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
           kDeterminism,
           kDependentLaunch,
           kPadding,
-          {"packed", nullptr, "pack B with lathe_pack_weights first (CPU)"},
+          kPacked,
           kSplitK,
           kCandidate,
       },
@@ -209,21 +209,6 @@ lathe_matmul_desc descriptor(const reference::MatmulRequest& r, lathe_tuning* tu
   desc.next = chain_tuning(r.split_k, r.candidate, tuning);
   describe_formats(r, &desc);
   return desc;
-}
-
-lathe_status describe_packed(lathe_device* device, const reference::MatmulRequest& r, lathe_matmul_desc* desc,
-                             size_t* bytes) {
-  *bytes = 0;
-  if (!r.packed) return LATHE_OK;
-  uint32_t layout = 0;
-  const lathe_status status = lathe_packed_layout(device, desc, &layout, bytes);
-  if (status != LATHE_OK) return status;
-  const int64_t matrices = desc->b.batch_stride == 0 ? 1 : std::max<int64_t>(r.batch, 1);
-  if (desc->b.batch_stride != 0)
-    desc->b.batch_stride = static_cast<int64_t>(*bytes / reference::bytes_of(desc->b.dtype)) / matrices;
-  desc->b.leading_dimension = 0;
-  desc->b.packed_layout = layout;
-  return LATHE_OK;
 }
 
 static std::vector<Flag> matmul_run_flags(const std::vector<Flag>& more) {
