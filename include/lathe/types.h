@@ -259,7 +259,7 @@ typedef struct lathe_operand {
    * scale, or one if it has no scale. In lathe_pack_weights of U4_AWQ and U4_GPTQ: qzeros, words [K / 128][N / 8] of
    * each matrix; NULL: 8. Must be NULL for other operands. */
   const void* zero_point;
-  /* A matmul's B on the CPU: the layout id from lathe_packed_layout, for data from lathe_pack_weights. Then
+  /* B of a product on the CPU: the layout id from lathe_packed_layout, for data from lathe_pack_weights. Then
    * leading_dimension must be 0, `layout` has no effect, and batch_stride counts elements of packed matrices. 0 for
    * every other operand. */
   uint32_t packed_layout;
@@ -378,11 +378,12 @@ typedef struct lathe_argmax_desc {
  * lathe_matmul with the same numeric recipe and D of logits_dtype, followed by lathe_argmax.
  * A vocabulary in shards: make one call per shard, with its index_offset and `values`. Then take the shard with the
  * greatest value (or the first NaN); among equal values the lowest index wins.
- * A and B: f32, f16 or bf16, the same dtype, or on the CPU f32 with f16 or bf16; any layout. On the CPU B may also be
- * in a block format, by the rules of lathe_matmul; it cannot be packed, and under LATHE_MISS_FALLBACK a miss blocks. M,
- * N and K are in [0, 2^31 - 1]. If M is 0, nothing happens; else N must be at least 1. If K is 0, the bias is compared,
- * and A and B may be NULL. The largest index plus index_offset must fit index_dtype. No output may overlap an input or
- * the other output. K is never split, because partial sums cannot be compared: split_k > 1 is refused. */
+ * A and B: f32, f16 or bf16, the same dtype, or on the CPU f32 with f16 or bf16; any layout. B may also be in a block
+ * format or packed, by the rules of lathe_matmul; under LATHE_MISS_FALLBACK a miss blocks then. To pack B, describe a
+ * lathe_matmul with the same A, B, `determinism` and `math`. M, N and K are in [0, 2^31 - 1]. If M is 0, nothing
+ * happens; else N must be at least 1. If K is 0, the bias is compared, and A and B may be NULL. The largest index plus
+ * index_offset must fit index_dtype. No output may overlap an input or the other output. K is never split, because
+ * partial sums cannot be compared: split_k > 1 is refused. */
 typedef struct lathe_matmul_argmax_desc {
   size_t struct_size;
   const lathe_chain* next;

@@ -95,7 +95,7 @@ inline constexpr const char* kMatmulArgmaxDoc =
     R"(argmax(a @ b + bias) of each row, without storing the product: the output layer of greedy decoding.
 
 a             (K,) or (M, K)
-b             (K, N), or a QuantisedWeight. Pass a weight of shape (N, K) as weight.T
+b             (K, N), a QuantisedWeight or a PackedWeight. Pass a weight of shape (N, K) as weight.T
 bias          (N,)
 logits_dtype  "float32", "float16" or "bfloat16": sums are rounded to it before they are compared. None: a's dtype
 values        True: return (indices, maxima), the maxima as float32

@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "cli/files.h"
 #include "cli/ops.h"
+#include "cli/packed_weight.h"
 #include "cli/request_flags.h"
 #include "cli/request_matmul.h"
 
@@ -91,7 +92,10 @@ absl::Status add_weights(const Arguments& arguments, const std::string& text, la
     lathe_tuning tuning;
     lathe_matmul_desc desc = descriptor(*request, &tuning);
     size_t packed_bytes = 0;
-    if (absl::Status s = check(describe_packed(device, *request, &desc, &packed_bytes)); !s.ok()) return s;
+    if (request->packed) {
+      const absl::Status s = check(describe_packed(device, desc, &desc.b, &packed_bytes));
+      if (!s.ok()) return s;
+    }
     if (absl::Status s = check(lathe_manifest_add_matmul(manifest, w.name.c_str(), &desc, *m_max)); !s.ok())
       return s;
   }

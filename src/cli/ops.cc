@@ -4,8 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "cli/request_grouped_matmul.h"
-#include "cli/request_matmul.h"
+#include "cli/packed_weight.h"
 
 namespace lathe::cli {
 
@@ -38,11 +37,14 @@ absl::Status with_descriptor(lathe_device* device, const AnyRequest& request, Ca
       [&](const auto& r) {
         lathe_tuning tuning;
         auto desc = descriptor(r, &tuning);
-        using Request = std::decay_t<decltype(r)>;
-        if constexpr (std::is_same_v<Request, reference::MatmulRequest> ||
-                      std::is_same_v<Request, reference::GroupedMatmulRequest>) {
+        if constexpr (std::is_same_v<decltype(desc), lathe_matmul_desc> ||
+                      std::is_same_v<decltype(desc), lathe_matmul_argmax_desc> ||
+                      std::is_same_v<decltype(desc), lathe_grouped_matmul_desc>) {
           size_t bytes = 0;
-          if (absl::Status s = check(describe_packed(device, r, &desc, &bytes)); !s.ok()) return s;
+          if (r.packed) {
+            const absl::Status s = check(describe_packed(device, product_of(desc), &desc.b, &bytes));
+            if (!s.ok()) return s;
+          }
         }
         return check(call(desc));
       },

@@ -37,6 +37,7 @@ inline constexpr Flag kFill = {"fill", "normal|integers|special",
                                "normal with some NaN and infinities (default: normal)"};
 inline constexpr Flag kPadding = {"padding", "N",
                                   "unused elements after each row of every operand (default: 0)"};
+inline constexpr Flag kPacked = {"packed", nullptr, "pack B with lathe_pack_weights first (CPU)"};
 inline constexpr Flag kDeterminism = {"determinism", "fast|run_to_run|batch_invariant",
                                       "fast: no promise; run_to_run: every run gives the same bits; "
                                       "batch_invariant: bits do not depend on M (default: fast)"};

@@ -1,5 +1,4 @@
 // Reads a grouped_matmul request from flags, and makes its descriptor.
-#include "cli/request_grouped_matmul.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -174,34 +173,6 @@ lathe_grouped_matmul_desc descriptor(const GroupedMatmulRequest& r, lathe_tuning
   desc.math = r.math;
   describe_formats({r.a_format, r.b_format}, &desc.a, &desc.b);
   return desc;
-}
-
-lathe_matmul_desc weight_of(const lathe_grouped_matmul_desc& desc) {
-  lathe_matmul_desc weight = LATHE_MATMUL_DESC_INIT;
-  weight.m = 1;
-  weight.n = desc.n;
-  weight.k = desc.k;
-  weight.batch = desc.groups;
-  weight.a = desc.a;
-  weight.b = desc.b;
-  weight.d = desc.d;
-  weight.a.batch_stride = 0;
-  weight.d.leading_dimension = 0;
-  weight.d.batch_stride = desc.n;
-  weight.determinism = desc.determinism;
-  weight.math = desc.math;
-  return weight;
-}
-
-lathe_status describe_packed(lathe_device* device, const GroupedMatmulRequest& r,
-                             lathe_grouped_matmul_desc* desc, size_t* bytes) {
-  *bytes = 0;
-  if (!r.packed) return LATHE_OK;
-  const lathe_matmul_desc weight = weight_of(*desc);
-  uint32_t layout = 0;
-  const lathe_status status = lathe_packed_layout(device, &weight, &layout, bytes);
-  if (status == LATHE_OK) describe_packed_weight(layout, *bytes, r.groups, &desc->b);
-  return status;
 }
 
 OpRow grouped_matmul_op() {

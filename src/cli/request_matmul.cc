@@ -100,7 +100,7 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
           kDeterminism,
           kDependentLaunch,
           kPadding,
-          {"packed", nullptr, "pack B with lathe_pack_weights first (CPU)"},
+          kPacked,
           kSplitK,
           kCandidate,
       },
@@ -193,26 +193,6 @@ lathe_matmul_desc descriptor(const reference::MatmulRequest& r, lathe_tuning* tu
   desc.next = chain_tuning(r.split_k, r.candidate, tuning);
   describe_formats({r.a_format, r.b_format}, &desc.a, &desc.b);
   return desc;
-}
-
-lathe_status describe_packed(lathe_device* device, const reference::MatmulRequest& r, lathe_matmul_desc* desc,
-                             size_t* bytes) {
-  *bytes = 0;
-  if (!r.packed) return LATHE_OK;
-  uint32_t layout = 0;
-  const lathe_status status = lathe_packed_layout(device, desc, &layout, bytes);
-  if (status != LATHE_OK) return status;
-  describe_packed_weight(layout, *bytes, desc->b.batch_stride == 0 ? 1 : std::max<int64_t>(r.batch, 1),
-                         &desc->b);
-  return LATHE_OK;
-}
-
-void describe_packed_weight(uint32_t layout, size_t bytes, int64_t matrices, lathe_operand* b) {
-  if (b->batch_stride != 0)
-    b->batch_stride = static_cast<int64_t>(bytes / reference::bytes_of(b->dtype)) / matrices *
-                      reference::block_elements(b->dtype);
-  b->leading_dimension = 0;
-  b->packed_layout = layout;
 }
 
 static std::vector<Flag> matmul_run_flags(const std::vector<Flag>& more) {

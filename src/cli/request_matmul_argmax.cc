@@ -22,6 +22,7 @@ std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more) {
        kDeterminism,
        kDependentLaunch,
        kPadding,
+       kPacked,
        kSplitK,
        kCandidate},
       more);
@@ -41,6 +42,7 @@ absl::StatusOr<reference::MatmulArgmaxRequest> matmul_argmax_request(const Argum
   r.n = (*shape)[1];
   r.k = (*shape)[2];
   r.bias = arguments.has("bias");
+  r.packed = arguments.has("packed");
   if (absl::Status s = read_dtype(arguments, "dtype", reference::float_names(), &r.dtype); !s.ok()) return s;
   r.logits_dtype = r.dtype;
   if (absl::Status s = read_dtype(arguments, "b-dtype", reference::weight_names(), &r.b_dtype); !s.ok())
@@ -66,7 +68,7 @@ std::string command_of(const reference::MatmulArgmaxRequest& r) {
                       flag_text("dtype", r.dtype, d.dtype), flag_text("b-dtype", r.b_dtype, d.b_dtype),
                       flag_text("logits-dtype", r.logits_dtype, r.dtype), flag_text("math", kMaths, r.math),
                       flag_text("layout", kLayouts[layout], std::string("nt")), r.bias ? " --bias" : "",
-                      indices_text(r));
+                      r.packed ? " --packed" : "", indices_text(r));
 }
 
 lathe_matmul_argmax_desc descriptor(const reference::MatmulArgmaxRequest& r, lathe_tuning* tuning) {

@@ -1,8 +1,7 @@
 #include <cstring>
 #include <optional>
 
-#include "cli/request_grouped_matmul.h"
-#include "cli/request_matmul.h"
+#include "cli/packed_weight.h"
 #include "cli/scaled_operands.h"
 #include "cli/trial.h"
 
@@ -34,7 +33,9 @@ class GroupedTrial : public Trial {
     desc_.epilogue.bias = bias;
     desc_.routing = static_cast<const int32_t*>(routing);
     desc_.router_weights = static_cast<const float*>(weights);
-    return scaled_ ? attach() : pack();
+    if (scaled_) return attach();
+    return request_.packed ? pack_weight(device_, stream_, product_of(desc_), &packed_b_, &desc_.b)
+                           : absl::OkStatus();
   }
 
   lathe_status launch() override { return lathe_grouped_matmul(device_, stream_.get(), &desc_); }
@@ -137,22 +138,11 @@ class GroupedTrial : public Trial {
 
   // Only the CPU has packed weights and operands with formats, so device memory is host memory here.
   absl::Status attach() {
-    lathe_matmul_desc weight = weight_of(desc_);
+    lathe_matmul_desc weight = product_of(desc_);
     if (absl::Status s = scaled_->attach(device_, &weight); !s.ok()) return s;
     desc_.b = weight.b;
     if (!request_.a_format.empty()) desc_.a = weight.a;
     return absl::OkStatus();
-  }
-  absl::Status pack() {
-    if (!request_.packed) return absl::OkStatus();
-    const lathe_matmul_desc weight = weight_of(desc_);
-    size_t bytes = 0;
-    if (absl::Status s = check(describe_packed(device_, request_, &desc_, &bytes)); !s.ok()) return s;
-    auto made = DeviceBuffer::make(device_, stream_.get(), std::vector<uint8_t>(bytes));
-    if (!made.ok()) return made.status();
-    packed_b_ = *std::move(made);
-    desc_.b.data = packed_b_.data();
-    return check(lathe_pack_weights(device_, &weight, desc_.b.packed_layout, packed_b_.data(), bytes));
   }
 
   absl::Status download() {

@@ -1,6 +1,6 @@
 #include <optional>
 
-#include "cli/request_matmul.h"
+#include "cli/packed_weight.h"
 #include "cli/scaled_operands.h"
 #include "cli/trial.h"
 
@@ -59,7 +59,10 @@ class MatmulTrial : public Trial {
     desc_.epilogue.bias = bias;
     if (request_.c_in_place) desc_.c.data = desc_.d.data;
     if (request_.residual_in_place) desc_.epilogue.residual.data = desc_.d.data;
-    if (absl::Status s = scaled_ ? scaled_->attach(device_, &desc_) : pack(); !s.ok()) return s;
+    const absl::Status s = scaled_           ? scaled_->attach(device_, &desc_)
+                           : request_.packed ? pack_weight(device_, stream_, desc_, &packed_b_, &desc_.b)
+                                             : absl::OkStatus();
+    if (!s.ok()) return s;
     return stream_.synchronize();
   }
 
@@ -112,24 +115,6 @@ class MatmulTrial : public Trial {
   }
 
  private:
-  // Packs B if the request says so. Only the CPU has packed weights, so device memory is host memory here.
-  absl::Status pack() {
-    if (!request_.packed) return absl::OkStatus();
-    lathe_matmul_desc packed = desc_;
-    size_t bytes = 0;
-    if (absl::Status s = check(describe_packed(device_, request_, &packed, &bytes)); !s.ok()) return s;
-    auto made = DeviceBuffer::make(device_, stream_.get(), std::vector<uint8_t>(bytes));
-    if (!made.ok()) return made.status();
-    packed_b_ = *std::move(made);
-    if (absl::Status s =
-            check(lathe_pack_weights(device_, &desc_, packed.b.packed_layout, packed_b_.data(), bytes));
-        !s.ok())
-      return s;
-    packed.b.data = packed_b_.data();
-    desc_ = packed;
-    return absl::OkStatus();
-  }
-
   absl::Status download() {
     if (absl::Status s = d_.download(stream_.get(), &data_.d.image()); !s.ok()) return s;
     return stream_.synchronize();

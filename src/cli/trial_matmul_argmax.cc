@@ -1,3 +1,4 @@
+#include "cli/packed_weight.h"
 #include "cli/trial_indices.h"
 
 namespace lathe::cli {
@@ -33,6 +34,10 @@ class MatmulArgmaxTrial : public IndexTrial {
       if (!s.ok()) return s;
     }
     desc_.bias = bias;
+    if (request_.packed) {
+      const lathe_matmul_desc product = product_of(desc_);
+      if (absl::Status s = pack_weight(device_, stream_, product, &packed_b_, &desc_.b); !s.ok()) return s;
+    }
     if (absl::Status s = place_outputs(&data_.indices, &data_.values, &desc_.indices, &values); !s.ok())
       return s;
     desc_.values = static_cast<float*>(values);
@@ -69,7 +74,7 @@ class MatmulArgmaxTrial : public IndexTrial {
   reference::MatmulArgmaxRequest request_;
   reference::Normal random_;
   reference::MatmulArgmaxData data_;
-  DeviceBuffer a_, b_, bias_;
+  DeviceBuffer a_, b_, packed_b_, bias_;
   TrialChain chain_;
   lathe_matmul_argmax_desc desc_ = LATHE_MATMUL_ARGMAX_DESC_INIT;
 };

@@ -59,20 +59,20 @@ constexpr uint32_t ops_on_rows() {
   /* As panel, with A read in place. */                                                                    \
   X(kDirectA, "direct_a", kForMatmul, kOnCpu, Axis::kN, kReadsInPlace)                                     \
   /* As panel, with B packed in advance. */                                                                \
-  X(kPacked, "packed", kForMatmul, kOnCpu, Axis::kN, kTakesPackedB)                                        \
+  X(kPacked, "packed", kForMatmulArgmax, kOnCpu, Axis::kN, kTakesPackedB)                                  \
   /* Converts B's packed panels to f32 panels; A is read in place. */                                      \
-  X(kDirectPacked, "direct_packed", kForMatmul, kOnCpu, Axis::kN, kReadsInPlace | kTakesPackedB)           \
+  X(kDirectPacked, "direct_packed", kForMatmulArgmax, kOnCpu, Axis::kN, kReadsInPlace | kTakesPackedB)     \
   /* Rounds A to int8; B is stored in quantised blocks. */                                                 \
   X(kBytes, "bytes", kForMatmulArgmax, kOnCpu, Axis::kN, kTakesBlocks)                                     \
   /* The same with B packed in advance. */                                                                 \
-  X(kBytesPacked, "bytes_packed", kForMatmul, kOnCpu, Axis::kN, kTakesBlocks | kTakesPackedB)              \
+  X(kBytesPacked, "bytes_packed", kForMatmulArgmax, kOnCpu, Axis::kN, kTakesBlocks | kTakesPackedB)        \
   /* As bytes and bytes_packed, by AMX tiles. */                                                           \
   X(kAmxBytes, "amx_bytes", kForMatmulArgmax, kOnCpu, Axis::kN, kTakesBlocks)                              \
-  X(kAmxBytesPacked, "amx_bytes_packed", kForMatmul, kOnCpu, Axis::kN, kTakesBlocks | kTakesPackedB)       \
+  X(kAmxBytesPacked, "amx_bytes_packed", kForMatmulArgmax, kOnCpu, Axis::kN, kTakesBlocks | kTakesPackedB) \
   /* AMX tiles: A by panels of B; transposed; with B packed in advance. */                                 \
   X(kAmx, "amx", kForMatmulArgmax, kOnCpu, Axis::kN, 0)                                                    \
   X(kAmxT, "amx_t", kForMatmulArgmax, kOnCpu, Axis::kM, kTransposed | kTakesZeroPoint)                     \
-  X(kAmxPacked, "amx_packed", kForMatmul, kOnCpu, Axis::kN, kTakesPackedB)                                 \
+  X(kAmxPacked, "amx_packed", kForMatmulArgmax, kOnCpu, Axis::kN, kTakesPackedB)                           \
   /* FMAs on a tile in shared memory. */                                                                   \
   X(kSimt, "simt", kForMatmulArgmax, set_of(Backend::kCuda, Backend::kRocm, Backend::kSpirv), Axis::kNone, \
     0)                                                                                                     \

@@ -1,5 +1,5 @@
-// Packed weights: operand B of a matmul, laid out once in the order in which the CPU's "packed" kernels read
-// it. One layout serves every M and every instruction set.
+// Packed weights: operand B of a matmul or matmul_argmax, laid out once in the order in which the CPU's "packed"
+// kernels read it. One layout serves every M and every instruction set.
 //
 // Layout kColumns16: panels of 16 columns, one after the other. Inside a panel, words of w elements of one
 // column follow each other along N, then along K. w is 4 for i8, 2 for bf16 and 1 otherwise, because the

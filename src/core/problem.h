@@ -86,7 +86,7 @@ struct ProblemClass {
   Alignment alignment = Alignment::kElement;
   int8_t wants_values = 0;   // argmax, matmul_argmax
   Rows rows = Rows::kPlain;  // matmul
-  int16_t packed_b = 0;      // matmul: PackedLayout of B (core/packed.h); 0: not packed
+  int16_t packed_b = 0;      // PackedLayout of B (core/packed.h); 0: not packed
   // kTf32: f32 operands may be rounded to tf32. kInt8: A may be rounded to int8 with one scale per block; B
   // is in a block format. kBf16: A (f32) may be rounded to bf16, the dtype of B. Must be kStrict for all
   // other dtypes (takes_math in core/products.h).

@@ -135,11 +135,10 @@ std::string packed_blocks_refusal(const ProblemClass& c) {
 
 ClassDefect check_packed(const ProblemClass& c, const Product& p, Devices devices) {
   if (c.packed_b == kNotPacked) return {};
-  if (c.op != Op::kMatmul || !can_be_packed(p) || c.trans_b == 0 || !meet(devices, Devices::kCpu))
+  if (!can_be_packed(p) || c.trans_b == 0 || !meet(devices, Devices::kCpu))
     return {"packed_b", kUnsupported,
-            absl::StrCat(
-                "packed weights are supported only on the CPU, by a matmul with COLUMN_MAJOR weights of ",
-                packable_names())};
+            absl::StrCat("packed weights are supported only on the CPU, with COLUMN_MAJOR weights of ",
+                         packable_names())};
   if (std::string why = packed_blocks_refusal(c); !why.empty()) return {"packed_b", kUnsupported, why};
   // A class of a manifest is for any device, and may have a zero point that no device supports.
   if (devices == Devices::kCpu && c.zero_a != 0)

@@ -191,7 +191,7 @@ constexpr bool takes_math(Math math, DType a, DType b) {
 // Blocks lie along K, so B must be COLUMN_MAJOR.
 constexpr bool has_layout(const Product& p, bool trans_b) { return trans_b || !is_blocks(p.b); }
 
-// Whether a matmul with these operands can be packed by lathe_pack_weights (CPU).
+// Whether B of these operands can be packed by lathe_pack_weights (CPU).
 constexpr bool can_be_packed(const Product& p) { return row_of(p.b).packed_word > 0; }
 
 // Why no kernel of this target would multiply the class if its B were packed; "" if one would. Packed blocks are

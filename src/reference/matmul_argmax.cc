@@ -12,7 +12,8 @@ namespace lathe::reference {
 
 bool MatmulArgmaxRequest::operator==(const MatmulArgmaxRequest& o) const {
   const auto fields = [](const MatmulArgmaxRequest& r) {
-    return std::tie(r.m, r.n, r.k, r.dtype, r.b_dtype, r.logits_dtype, r.math, r.trans_a, r.trans_b, r.bias);
+    return std::tie(r.m, r.n, r.k, r.dtype, r.b_dtype, r.logits_dtype, r.math, r.trans_a, r.trans_b, r.bias,
+                    r.packed);
   };
   return IndicesRequest::operator==(o) && fields(*this) == fields(o);
 }

@@ -13,6 +13,7 @@ struct MatmulArgmaxRequest : IndicesRequest {
   lathe_math math = LATHE_MATH_STRICT;
   bool trans_a = false, trans_b = true;
   bool bias = false;
+  bool packed = false;  // B is packed by lathe_pack_weights
 
   std::vector<int64_t> sizes() const { return {m, n, k}; }
   lathe_dtype weight_dtype() const { return b_dtype == LATHE_DTYPE_NONE ? dtype : b_dtype; }

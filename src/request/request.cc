@@ -111,7 +111,7 @@ absl::Status explain_operand(absl::string_view name, const lathe_operand& o) {
     return absl::UnimplementedError(absl::StrCat(name, ": zero_point is reserved and must be NULL"));
   if (o.packed_layout != 0) {
     return absl::UnimplementedError(
-        absl::StrCat(name, ": packed_layout ", o.packed_layout, ": only the B of a matmul can be packed"));
+        absl::StrCat(name, ": packed_layout ", o.packed_layout, ": only the B of a product can be packed"));
   }
   if (o.reserved != 0) return absl::UnimplementedError(absl::StrCat(name, ": reserved is not 0"));
   return absl::InvalidArgumentError(absl::StrCat(name, ": layout ", raw(o.layout), " is unknown"));

@@ -140,6 +140,12 @@ inline bool plain(const lathe_operand& o) {
           reinterpret_cast<uintptr_t>(o.scale) | reinterpret_cast<uintptr_t>(o.zero_point) | o.packed_layout |
           o.reserved | (raw(o.layout) & ~1u)) == 0;
 }
+// The same for a matmul_argmax's B, which may also be packed.
+inline bool plain_or_packed(const lathe_operand& o) {
+  return ((o.struct_size ^ sizeof(lathe_operand)) | reinterpret_cast<uintptr_t>(o.next) |
+          reinterpret_cast<uintptr_t>(o.scale) | reinterpret_cast<uintptr_t>(o.zero_point) | o.reserved |
+          (raw(o.layout) & ~1u)) == 0;
+}
 static_assert(LATHE_ROW_MAJOR == 0 && LATHE_COLUMN_MAJOR == 1, "plain() tests the layout as a bit");
 // The same for a matmul's A, whose scale and zero point are read by read_quantisation().
 inline bool plain_factor(const lathe_operand& o) {
@@ -282,6 +288,11 @@ inline Distances distances_of(const lathe_operand& o, const Matrices& lines) {
 // The same for B in blocks along K. All its distances must be whole blocks.
 [[gnu::cold]] bool place_blocks(const lathe_operand& b, const Dims& dims, DType dtype, const Placement& out,
                                 absl::Status* why);
+// Sets packed_b and trans_b of a packed B: COLUMN_MAJOR, in panels or column by column (core/packed.h).
+bool read_packed(const lathe_operand& b, int64_t n, bool is_cpu, ProblemClass* out, absl::Status* why);
+// The same as place_operand() for a packed B. In panels, each matrix of the batch is one line.
+bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& c, const Placement& out,
+                  absl::Status* why);
 // Why the lines of an output overlap each other. `placed` is where place_operand() put it.
 [[gnu::cold]] absl::Status explain_overlap(const OperandName& name, const Placement& placed);
 // Why sizes are not in [0, kMaxDim].

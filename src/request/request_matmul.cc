@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/packed.h"
 #include "request/request.h"
 #include "request/request_scaled.h"
 
@@ -92,25 +91,6 @@ bool headers_plain(const lathe_matmul_desc& d) {
   return explain_class(c, devices);
 }
 
-// A packed B is COLUMN_MAJOR, in panels or column by column (core/packed.h).
-bool read_packed(const lathe_operand& b, int64_t n, bool is_cpu, ProblemClass* out, absl::Status* why) {
-  if (!is_cpu)
-    return refuse(why, absl::UnimplementedError("b: packed_layout: only the CPU supports packed weights"));
-  absl::StatusOr<PackedLayout> layout = packed_layout_with_id(b.packed_layout, out->b);
-  if (!layout.ok())
-    return refuse(why, absl::InvalidArgumentError(absl::StrCat("b: ", layout.status().message())));
-  if (*layout != packed_layout_of(n, out->b))
-    return refuse(why,
-                  invalid(absl::StrCat("b: packed_layout 0x", absl::Hex(b.packed_layout),
-                                       " is not the layout for n ", n, "; lathe_packed_layout returns it")));
-  if (b.leading_dimension != 0)
-    return refuse(why, invalid(absl::StrCat("b: leading_dimension ", b.leading_dimension,
-                                            " must be 0 for a packed B")));
-  if (*layout == kColumns16) out->packed_b = *layout;  // kByColumn is a plain B
-  out->trans_b = 1;
-  return true;
-}
-
 bool read_class(const lathe_matmul_desc& d, Devices devices, ProblemClass* out, absl::Status* why) {
   const lathe_epilogue& e = d.epilogue;
   const Product* product = find_product(Op::kMatmul, d.a.dtype, d.b.dtype, devices);
@@ -170,59 +150,6 @@ bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::
   c.m_hi = bucket.hi;
   out->nothing_to_do = dims.m == 0 || dims.n == 0 || dims.batch == 0;
   out->empty_product = dims.k == 0;
-  return true;
-}
-
-}  // namespace
-
-[[gnu::cold]] bool place_blocks(const lathe_operand& b, const Dims& dims, DType dtype, const Placement& out,
-                                absl::Status* why) {
-  const int64_t block = block_elements(dtype);
-  const Distances apart = distances_of(b, {dims.batch, dims.n, dims.k});
-  const std::pair<const char*, int64_t> distances[] = {
-      {"k", dims.k}, {"ldb", apart.leading}, {"b: batch_stride", apart.batch}};
-  for (const auto& [name, distance] : distances) {
-    if (distance % block == 0) continue;
-    return refuse(why, invalid(absl::StrCat(name, " ", distance, " is not a multiple of ", block,
-                                            ", the elements of a block of ", name_of(dtype))));
-  }
-  const auto bytes = static_cast<int64_t>(size_of(dtype));
-  if (!place_lines(b, {dims.batch, dims.n, dims.k / block}, {apart.leading / block, apart.batch / block},
-                   bytes, out))
-    return refuse(why, explain_distance(kOperandB, LATHE_COLUMN_MAJOR, apart, dims.k));
-  *out.leading = apart.leading;
-  *out.stride = apart.batch;
-  return true;
-}
-
-namespace {
-
-// A packed B. In panels, each matrix of the batch is one line.
-bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& c, const Placement& out,
-                  absl::Status* why) {
-  if (c.packed_b == kNotPacked) {
-    lathe_operand rows = b;
-    rows.layout = LATHE_COLUMN_MAJOR;
-    rows.leading_dimension = packed_pitch(dims.k, c.b);
-    if (is_blocks(c.b)) return place_blocks(rows, dims, c.b, out, why);
-    return place_operand(kOperandB, rows, {dims.batch, dims.k, dims.n}, out, why);
-  }
-  const int64_t elements = packed_elements(kColumns16, dims.k, dims.n, c.b), block = block_elements(c.b);
-  const Distances apart = distances_of(b, {dims.batch, 1, elements});
-  if (dims.k % block != 0 || apart.batch % block != 0)
-    return refuse(
-        why, invalid(absl::StrCat(dims.k % block != 0 ? "k " : "b: batch_stride ",
-                                  dims.k % block != 0 ? dims.k : apart.batch, " is not a multiple of ", block,
-                                  ", the elements of a block of ", name_of(c.b))));
-  if (!place_lines(b, {dims.batch, 1, elements / block}, {apart.leading / block, apart.batch / block},
-                   static_cast<int64_t>(size_of(c.b)), out))
-    return refuse(why, explain_distance(kOperandB, LATHE_COLUMN_MAJOR, apart, elements));
-  *out.leading = dims.k;
-  *out.stride = apart.batch;
-  if (dims.batch > 1 && apart.batch != 0 && apart.batch < elements) {
-    return refuse(why, invalid(absl::StrCat("b: batch_stride ", apart.batch,
-                                            " of a packed B is less than its ", elements, " elements")));
-  }
   return true;
 }
 

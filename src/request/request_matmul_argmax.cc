@@ -32,10 +32,11 @@ absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentErr
 
 bool read_class(const lathe_matmul_argmax_desc& d, Devices devices, ProblemClass* out, absl::Status* why) {
   const Product* product = find_product(Op::kMatmulArgmax, d.a.dtype, d.b.dtype, devices);
-  if (product == nullptr || !has_layout(*product, d.b.layout == LATHE_COLUMN_MAJOR) ||
-      !is_float(d.logits_dtype) || (d.bias != nullptr && !is_float(d.bias_dtype)) ||
-      !is_index(d.index_dtype) || raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT ||
-      raw(d.math) > LATHE_MATH_BF16) {
+  // The layout of a packed B has no effect.
+  const bool is_column_major = d.b.layout == LATHE_COLUMN_MAJOR || d.b.packed_layout != 0;
+  if (product == nullptr || !has_layout(*product, is_column_major) || !is_float(d.logits_dtype) ||
+      (d.bias != nullptr && !is_float(d.bias_dtype)) || !is_index(d.index_dtype) ||
+      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_BF16) {
     return refuse(why, explain_enums(d, devices));
   }
   out->op = Op::kMatmulArgmax;
@@ -46,6 +47,7 @@ bool read_class(const lathe_matmul_argmax_desc& d, Devices devices, ProblemClass
   if (d.bias != nullptr) out->bias = to_dtype(d.bias_dtype);
   out->trans_a = d.a.layout == LATHE_COLUMN_MAJOR;
   out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
+  if (d.b.packed_layout != 0 && !read_packed(d.b, d.n, devices == Devices::kCpu, out, why)) return false;
   out->determinism = static_cast<Determinism>(d.determinism);
   out->wants_values = d.values != nullptr;
   read_math(d.math, out);
@@ -82,7 +84,9 @@ bool place_operands(const lathe_matmul_argmax_desc& d, Request* out, Regions* r,
   ArgumentBlock& args = out->args;
   const Placement b = {&args.ldb, &args.stride_b, &r->b};
   if (!place_operand(kOperandA, d.a, {batch, m, k}, {&args.lda, &args.stride_a, &r->a}, why)) return false;
-  if (__builtin_expect(is_blocks(out->key.problem.b), 0)) {
+  if (d.b.packed_layout != 0) {
+    if (!place_packed(d.b, out->dims, out->key.problem, b, why)) return false;
+  } else if (__builtin_expect(is_blocks(out->key.problem.b), 0)) {
     if (!place_blocks(d.b, out->dims, out->key.problem.b, b, why)) return false;
   } else if (!place_operand(kOperandB, d.b, {batch, k, n}, b, why)) {
     return false;
@@ -115,7 +119,7 @@ bool check_pointers(const lathe_matmul_argmax_desc& d, const Request& request, c
 bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestContext& context, void* stream,
           Request* out, absl::Status* why) {
   if (!plain(d.a)) return refuse(why, explain_operand("a", d.a));
-  if (!plain(d.b)) return refuse(why, explain_operand("b", d.b));
+  if (!plain_or_packed(d.b)) return refuse(why, explain_operand("b", d.b));
   if (d.next != nullptr && !read_chain(d.next, out, why)) return false;
   if (!read_policy(d.miss_policy, context, out, why)) return false;
   if (!read_dependent_launch(d.dependent_launch, context, out, why)) return false;
@@ -157,6 +161,7 @@ bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestConte
   c.trans_a = raw(d.a.layout) == LATHE_COLUMN_MAJOR;
   c.trans_b = raw(d.b.layout) == LATHE_COLUMN_MAJOR;
   c.wants_values = d.values != nullptr;
+  c.packed_b = d.b.packed_layout != 0;
   return describe(c, Dims{d.m, d.n, d.k, 1});
 }
 

@@ -2,23 +2,11 @@
 #include <cstring>
 
 #include "core/block_scaled.h"
-#include "core/packed.h"
 #include "tune/place.h"
 #include "tune/tune_operands.h"
 
 namespace lathe {
 namespace {
-
-// The packed B.
-Placed place_packed(const ProblemClass& c, int64_t batch) {
-  Placed p;
-  const int64_t elements = packed_elements(kColumns16, c.k, c.n, c.b);
-  p.operand.dtype = dtype_of(c.b);
-  p.operand.packed_layout = packed_layout_id(static_cast<PackedLayout>(c.packed_b), c.b);
-  p.operand.batch_stride = batch > 1 ? elements : 0;
-  p.bytes = static_cast<size_t>(packed_bytes(kColumns16, c.k, c.n, c.b) * batch);
-  return p;
-}
 
 // The scales of a B whose class has them apart, without data.
 lathe_scale scale_of_blocks(DType blocks) {
@@ -51,8 +39,7 @@ absl::Status TuneOperands::make_matmul(const ProblemClass& c, const Dims& dims, 
     return place(shape, transposed, t, c.alignment, dims.batch);
   };
   LATHE_RETURN_IF_ERROR(put(matrix(stored(dims.m, dims.k, c.trans_a), c.trans_a, c.a), &desc.a));
-  const Placed b = c.packed_b != kNotPacked ? place_packed(c, dims.batch)
-                                            : matrix(stored(dims.k, dims.n, c.trans_b), c.trans_b, c.b);
+  const Placed b = place_weight(c, dims);
   desc.b = b.operand;
   LATHE_ASSIGN_OR_RETURN(desc.b.data, allocate_streamed(b.bytes, pool_bytes, c.b));
   LATHE_RETURN_IF_ERROR(put(matrix({dims.m, dims.n}, false, c.d), &desc.d));

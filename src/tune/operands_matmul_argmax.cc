@@ -7,7 +7,7 @@ absl::Status TuneOperands::make_matmul_argmax(const ProblemClass& c, const Dims&
   lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
   desc.m = dims.m, desc.n = dims.n, desc.k = dims.k;
   const Placed a = place(stored(dims.m, dims.k, c.trans_a), c.trans_a, c.a, c.alignment, 1);
-  const Placed b = place(stored(dims.k, dims.n, c.trans_b), c.trans_b, c.b, c.alignment, 1);
+  const Placed b = place_weight(c, dims);
   desc.a = a.operand;
   desc.b = b.operand;
   LATHE_ASSIGN_OR_RETURN(desc.a.data, allocate(a.bytes, c.a));

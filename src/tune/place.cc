@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/packed.h"
+
 namespace lathe {
 namespace {
 
@@ -26,6 +28,18 @@ Placed place(const Shape& shape, bool transposed, DType t, Alignment alignment, 
   p.operand.leading_dimension = pitch;
   p.operand.batch_stride = batch > 1 ? shape.rows * pitch : 0;
   p.bytes = bytes_of(shape.rows * batch, pitch, t);
+  return p;
+}
+
+Placed place_weight(const ProblemClass& c, const Dims& dims) {
+  if (c.packed_b == kNotPacked)
+    return place(stored(dims.k, dims.n, c.trans_b), c.trans_b, c.b, c.alignment, dims.batch);
+  Placed p;
+  const auto layout = static_cast<PackedLayout>(c.packed_b);
+  p.operand.dtype = dtype_of(c.b);
+  p.operand.packed_layout = packed_layout_id(layout, c.b);
+  p.operand.batch_stride = dims.batch > 1 ? packed_elements(layout, c.k, c.n, c.b) : 0;
+  p.bytes = static_cast<size_t>(packed_bytes(layout, c.k, c.n, c.b) * dims.batch);
   return p;
 }
 

@@ -25,5 +25,7 @@ struct Placed {
 };
 // `shape` is as stored. The rows start as far apart as the alignment of the class requires.
 Placed place(const Shape& shape, bool transposed, DType t, Alignment alignment, int64_t batch);
+// B of a product, which may be packed.
+Placed place_weight(const ProblemClass& c, const Dims& dims);
 
 }  // namespace lathe

@@ -104,7 +104,8 @@ for text, message in [("", "the file has no weights"), ("model,layer\na,b\n", "d
 # `lathe explain` compiles nothing: it needs no compiler and stores nothing.
 with tempfile.TemporaryDirectory() as cache:
     for words in (["matmul", "33x65x129"], ["matmul", "7x96x64", "--dtype", "bf16", "--packed"], ["argmax", "4x1000"],
-                  ["matmul_argmax", "4x1000x64"], ["grouped_matmul", "7x96x64", "--gate", "silu"]):
+                  ["matmul_argmax", "4x1000x64"], ["matmul_argmax", "4x1000x64", "--packed"],
+                  ["grouped_matmul", "7x96x64", "--gate", "silu"]):
         explained = lathe("explain", *words, "--cache-dir", cache, LATHE_COMPILER_LIBRARY="/nonexistent")
         assert explained.returncode == 0 and "Legal candidates, best first" in explained.stdout, explained
     assert os.listdir(cache) == []

@@ -407,7 +407,8 @@ def test_bench(cache):
         low, high = entrant["quartiles_seconds"]
         assert 0 < low <= entrant["median_seconds"] <= high and entrant["rounds"] >= 7 and entrant["check"]["ok"], entrant
         assert abs(entrant["gb_per_second"] * entrant["median_seconds"] * 1e9 / report["bytes"] - 1) < 1e-6, entrant
-    assert bench("matmul_argmax", "2x500x64")["entrants"][0]["check"]["ok"]
+    for flags in ([], ["--packed"], ["--packed", "--b-dtype", "q8_0", "--math", "int8"]):
+        assert bench("matmul_argmax", "2x500x64", *flags)["entrants"][0]["check"]["ok"]
     # One token reads two of the eight experts, and no library serves a grouped product.
     experts = bench("grouped_matmul", "1x300x500", "--pool", "2")
     assert experts["bytes"] == 4 * (500 + 2 * 300 * 500 + 2 * 300), experts["bytes"]

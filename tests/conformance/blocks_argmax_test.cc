@@ -38,7 +38,7 @@ class BlocksArgmax : public ConformanceTest, public testing::WithParamInterface<
   }
   static bool is_rounding(const nlohmann::json& candidate) {
     const std::string kernel = candidate["config"]["kernel"];
-    return kernel == "bytes" || kernel == "amx_bytes";
+    return kernel.find("bytes") != std::string::npos;
   }
   MatmulArgmaxCase make(int64_t m, int64_t n, int64_t k) {
     MatmulArgmaxCase c;
@@ -50,6 +50,12 @@ class BlocksArgmax : public ConformanceTest, public testing::WithParamInterface<
   void expect(const MatmulArgmaxCase& c) {
     MatmulArgmaxRequest request(c, &random_);
     request.round_a(rounds_);
+    EXPECT_TRUE(request.run(device()));
+  }
+  void expect_packed(const MatmulArgmaxCase& c) {
+    MatmulArgmaxRequest request(c, &random_);
+    request.round_a(true);
+    ASSERT_LATHE_OK(request.pack(device()));
     EXPECT_TRUE(request.run(device()));
   }
   Random random_ = random_stream(37);
@@ -161,6 +167,39 @@ TEST_P(BlocksArgmax, EveryCandidate) {
       MatmulArgmaxRequest request(c, &random_);
       request.round_a(is_rounding(legal[rank - 1]));
       EXPECT_TRUE(request.run(device()));
+    }
+  }
+}
+
+TEST_P(BlocksArgmax, Packed) {
+  if (!rounds_) GTEST_SKIP() << "packed blocks are multiplied as bytes only";
+  const std::pair<int64_t, int64_t> shapes[] = {{50, 32}, {1031, 352}, {5, 96}, {272, 544}};
+  int turn = 0;
+  for (int64_t m : {1, 2, 4, 7, 16, 33, 70}) {
+    const auto& [n, k] = shapes[turn++ % 4];
+    MatmulArgmaxCase c = make(m, n, k);
+    c.in = kFloats[turn % 3];
+    c.logits = kFloats[random_.below(3)];
+    c.bias = turn % 2 ? LATHE_F32 : LATHE_DTYPE_NONE;
+    c.index_offset = turn % 2 ? 0 : 151936;
+    c.padding = turn % 3 == 0 ? 3 : 0;
+    c.misalign = static_cast<size_t>(turn % 4);
+    c.flush = turn % 2 ? Flush::kStart : Flush::kEnd;
+    expect_packed(c);
+  }
+}
+
+TEST_P(BlocksArgmax, PackedEveryCandidate) {
+  if (!rounds_) GTEST_SKIP() << "packed blocks are multiplied as bytes only";
+  for (const auto& [m, n, k] : {std::tuple{1, 611, 256}, {11, 200, 288}, {70, 136, 96}}) {
+    MatmulArgmaxCase c = make(m, n, k);
+    MatmulArgmaxRequest first(c, &random_);
+    ASSERT_LATHE_OK(first.pack(device()));
+    const auto legal = legal_candidates(device(), *first.desc());
+    for (size_t rank = 1; rank <= legal.size(); rank += 1 + legal.size() / 6) {
+      EXPECT_NE(std::string(legal[rank - 1]["config"]["kernel"]).find("bytes_packed"), std::string::npos);
+      c.candidate = static_cast<int32_t>(rank);
+      expect_packed(c);
     }
   }
 }

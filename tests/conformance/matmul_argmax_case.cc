@@ -130,10 +130,33 @@ MatmulArgmaxRequest::MatmulArgmaxRequest(const MatmulArgmaxCase& c, Random* rand
     void* address = values_->address();
     desc_.values = static_cast<float*>(address);
   }
-  if (c.candidate) {
-    tuning_.candidate = c.candidate;
-    desc_.next = reinterpret_cast<const lathe_chain*>(&tuning_);
-  }
+  if (c.candidate) set_candidate(c.candidate);
+}
+
+void MatmulArgmaxRequest::set_candidate(int32_t rank) {
+  tuning_.candidate = rank;
+  desc_.next = reinterpret_cast<const lathe_chain*>(&tuning_);
+}
+
+lathe_status MatmulArgmaxRequest::pack(lathe_device* device) {
+  lathe_matmul_desc product = LATHE_MATMUL_DESC_INIT;
+  product.m = desc_.m, product.n = desc_.n, product.k = desc_.k;
+  product.a = desc_.a, product.b = desc_.b;
+  product.d.dtype = LATHE_F32;
+  product.determinism = desc_.determinism;
+  product.math = desc_.math;
+  uint32_t layout = 0;
+  size_t bytes = 0;
+  if (const lathe_status status = lathe_packed_layout(device, &product, &layout, &bytes); status != LATHE_OK)
+    return status;
+  packed_ = std::make_unique<GuardedMemory>(bytes, case_.flush, case_.misalign);
+  std::memset(packed_->data(), 0xFF, bytes);  // NaN: bytes that packing does not write spoil results
+  const lathe_status status = lathe_pack_weights(device, &product, layout, packed_->address(), bytes);
+  packed_->write_protect();
+  desc_.b.data = packed_->address();
+  desc_.b.leading_dimension = 0;
+  desc_.b.packed_layout = layout;
+  return status;
 }
 
 void MatmulArgmaxRequest::reset_output() {

@@ -48,6 +48,9 @@ class MatmulArgmaxRequest {
   lathe_matmul_argmax_desc* mutable_desc() { return &desc_; }
   // As MatmulRequest::round_a().
   void round_a(bool rounds) { rounds_a_ = rounds; }
+  // Replaces B by a packed copy, in guarded memory of exactly its size.
+  lathe_status pack(lathe_device* device);
+  void set_candidate(int32_t rank);
   void reset_output();
   testing::AssertionResult check();
   int64_t index(int64_t row) const;
@@ -76,7 +79,7 @@ class MatmulArgmaxRequest {
   Matrix a_, b_;
   BlockTerms b_terms_;  // block formats: the terms of b_
   bool rounds_a_ = false;
-  std::unique_ptr<GuardedMemory> bias_, indices_, values_;
+  std::unique_ptr<GuardedMemory> packed_, bias_, indices_, values_;
   std::vector<double> bias_values_;
   lathe_matmul_argmax_desc desc_;
   lathe_tuning tuning_;

@@ -8,6 +8,7 @@
 #include "candidates.h"
 #include "case_limits.h"
 #include "device.h"
+#include "matmul_argmax_case.h"
 #include "matmul_case.h"
 #include "packed_request.h"
 #include "tests/warm_weight.h"
@@ -185,6 +186,49 @@ TEST_P(Packed, MultipliesWithCandidatesFromBestToWorst) {
       EXPECT_TRUE(request.run(device())) << "candidate " << rank;
     }
   }
+}
+
+TEST_P(Packed, ComparesTheProducts) {
+  if (GetParam() == LATHE_I8) GTEST_SKIP() << "matmul_argmax does not multiply bytes";
+  for (int64_t m : {1, 3, 8, 16, 40, 130}) {
+    MatmulArgmaxCase c;
+    c.m = capped(m), c.n = m % 2 ? 1027 : 72, c.k = m % 4 ? 301 : 64;
+    c.in = GetParam();
+    c.logits = m % 2 ? c.in : LATHE_F32;
+    c.bias = m % 3 ? LATHE_F32 : LATHE_DTYPE_NONE;
+    c.trans_b = random_.below(2) == 0;
+    c.wants_values = true;
+    c.padding = random_.below(2) * 3;
+    c.misalign = static_cast<size_t>(random_.below(3));
+    c.determinism = m == 8 ? LATHE_DETERMINISM_BATCH_INVARIANT : LATHE_DETERMINISM_FAST;
+    c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+    MatmulArgmaxRequest request(c, &random_);
+    ASSERT_LATHE_OK(request.pack(device()));
+    const size_t legal = legal_candidates(device(), *request.desc()).size();
+    for (size_t rank = 1; rank <= legal; rank += 1 + legal / 4) {
+      request.set_candidate(static_cast<int32_t>(rank));
+      EXPECT_TRUE(request.run(device())) << "candidate " << rank;
+    }
+  }
+}
+
+// 16-bit weights by f32 rows, and few columns, which are packed column by column.
+TEST_F(PackedElsewhere, ComparesWidenedWeightsAndFewColumns) {
+  SKIP_UNLESS_CPU("only the CPU has packed weights");
+  if (is_fallback()) GTEST_SKIP() << "no generic kernel reads packed weights";
+  Random random = random_stream(29);
+  for (lathe_dtype b : {LATHE_F16, LATHE_BF16})
+    for (int64_t n : {5, 96})
+      for (int64_t m : {1, 20}) {
+        MatmulArgmaxCase c;
+        c.m = m, c.n = n, c.k = 130;
+        c.b = b;
+        c.math = b == LATHE_BF16 && m > 1 ? LATHE_MATH_BF16 : LATHE_MATH_STRICT;
+        c.wants_values = true;
+        MatmulArgmaxRequest request(c, &random);
+        ASSERT_LATHE_OK(request.pack(device()));
+        EXPECT_TRUE(request.run(device()));
+      }
 }
 
 TEST_P(Packed, RowsHaveTheSameBitsForEveryM) {

@@ -223,7 +223,7 @@ TEST(Manifest, RefusesClassesThatNoRequestCanHave) {
       {1, R"("bias":"i8")", "\"bias\": dtype i8 is not one of"},
       {1, R"("residual":"i8")", "\"residual\": dtype i8 is not one of"},
       {1, R"("d":"i32")", "\"d\": dtype i32 is not one of f32, f16, bf16"},
-      {1, R"("op":"matmul_argmax","logits":"f32","d":"i32","c":"none")", "\"packed_b\""},
+      {1, R"("op":"matmul_argmax","logits":"f32","d":"i32","c":"none","trans_b":0)", "\"packed_b\""},
       {1, R"("op":"matmul_argmax","logits":"f32","d":"i32","c":"none","packed_b":0,"scale_b":1)",
        "only a matmul of i8 has scales and zero points"},
       {1, R"("op":"matmul_argmax","logits":"none","d":"i32","c":"none","packed_b":0)",

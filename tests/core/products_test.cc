@@ -139,11 +139,11 @@ TEST(Products, ExactSumsHaveNoEpilogueAndNoScales) {
   }
 }
 
-TEST(Products, PackedWeightsNeedAColumnMajorMatmulOnTheCpu) {
+TEST(Products, PackedWeightsAreColumnMajorAndOnTheCpu) {
   for (const auto& [p, op] : rows_and_ops()) {
     ProblemClass c = class_of(*p, op);
     c.packed_b = kColumns16;
-    const bool legal = op == Op::kMatmul && is_packable(p->b);
+    const bool legal = is_packable(p->b);
     if (legal && is_blocks(p->b)) {  // they are multiplied as bytes only
       EXPECT_EQ(field_of(c, Devices::kAll), "packed_b");
       c.math = Math::kInt8;

@@ -126,6 +126,24 @@ def test_gguf_weight_is_an_output_layer(model, name):
             assert abs(value[i] - logits[i, index[i]]) <= bound[index[i]]
 
 
+@pytest.mark.parametrize("name", ["F32", "Q8_0", "Q4_0"])
+def test_packed_weight_is_an_output_layer(name):
+    kind = gguf.GGMLQuantizationType[name]
+    data = gguf.quants.quantize(random((80, 64)), kind)
+    values = gguf.quants.dequantize(data, kind)
+    weight = values.T if name == "F32" else lathe.QuantisedWeight(data.tobytes(), name.lower(), (80, 64))
+    packed = lathe.pack(weight)
+    a = random((3, 64))
+    logits = a.astype(numpy.float64) @ values.astype(numpy.float64).T
+    error = (0 if name == "F32" else numpy.abs(a).max() / 127) * numpy.abs(values).sum(axis=1) + 1e-3
+    index, value = lathe.matmul_argmax(a, packed, values=True)
+    for i in range(3):
+        assert (logits[i] - error <= logits[i, index[i]] + error[index[i]]).all()
+        assert abs(value[i] - logits[i, index[i]]) <= error[index[i]]
+    report = lathe.warmup(packed, m=2, op="matmul_argmax", a_dtype="float32")
+    assert report["classes"] == 2
+
+
 def test_gguf_file_is_a_mapping_with_metadata(model):
     path, values = model
     file = lathe.gguf.load(path)

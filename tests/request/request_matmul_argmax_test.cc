@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/packed.h"
 #include "fake_device.h"
 #include "request/request.h"
 
@@ -68,7 +69,22 @@ TEST(ReadMatmulArgmax, RefusalsNameTheCause) {
        "split_k -1"},
       {"a chain", [](D* d) { d->a.next = &unknown; }, kUnsupported, "a: no chain"},
       {"b scale", [](D* d) { d->b.scale = &scale; }, kUnsupported, "b: scale"},
-      {"b packed", [](D* d) { d->b.packed_layout = 2; }, kUnsupported, "b: packed_layout 2"},
+      {"a packed", [](D* d) { d->a.packed_layout = 2; }, kUnsupported, "a: packed_layout 2"},
+      {"b packed", [](D* d) { d->b.packed_layout = 2; }, kInvalid, "b: packed_layout 0x2 has version 0"},
+      {"b packed elsewhere", [](D* d) { d->b.packed_layout = packed_layout_id(kByColumn, DType::kF32); },
+       kInvalid, "is not the layout for n 100"},
+      {"ldb of a packed b",
+       [](D* d) {
+         d->b.packed_layout = packed_layout_id(kColumns16, DType::kF32);
+         d->b.leading_dimension = 40;
+       },
+       kInvalid, "leading_dimension 40 must be 0"},
+      {"k of packed blocks",
+       [](D* d) {
+         d->b.dtype = LATHE_Q8_0;
+         d->b.packed_layout = packed_layout_id(kColumns16, DType::kQ8_0);
+       },
+       kInvalid, "k 33 is not a multiple of 32"},
       {"a layout", [](D* d) { d->a.layout = static_cast<lathe_layout>(2); }, kInvalid, "a: layout 2"},
       {"a dtype none", [](D* d) { d->a.dtype = LATHE_DTYPE_NONE; }, kInvalid, "a: dtype is not set"},
       {"a dtype 77", [](D* d) { d->a.dtype = static_cast<lathe_dtype>(77); }, kInvalid, "a: dtype 77"},

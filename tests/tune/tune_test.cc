@@ -185,6 +185,8 @@ TEST_F(Tune, MakesOperandsForEveryKindOfClass) {
   head.wants_values = 1;
   head.bias = DType::kF32;
   makes(head);
+  head.packed_b = kColumns16;
+  makes(head);
   ProblemClass rows;
   rows.op = Op::kArgmax;
   rows.a = DType::kBF16;
