@@ -82,6 +82,8 @@ test_op() {  # OPERATION [REGULAR EXPRESSION OF CASES [DEVICE]]
 part_test() {
   say "weights: every type, pieces, parts, refusals"
   quietly "$work/weights.log" "$backend/weights_test" "$backend/libggml-lathe.so"
+  say "attention: types, shared keys, masks, sinks"
+  quietly "$work/attention.log" "$backend/attention_test" "$backend/libggml-lathe.so"
   say "test-backend-ops"
   local operation
   for operation in ARGMAX MUL_MAT; do test_op "$operation"; done

@@ -40,6 +40,9 @@ bool cpu_uses_openmp() {
   return false;
 }
 
+// How much faster Lathe's attention is on one thread (docs/ggml.md).
+constexpr int64_t kAttentionGain = 3;
+
 int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 bool is_computed(const ggml_tensor* node) {
@@ -123,6 +126,9 @@ bool takes(const ggml_tensor* op) {
       return why == nullptr;
     }
   }
+  Attention attention;
+  if (op->op == GGML_OP_FLASH_ATTN_EXT && read_attention(op, &attention) == nullptr)
+    expect_attention(attention);
   return !is_left_to_cpu(op->op) && ggml_backend_dev_supports_op(cpu_device(), op);
 }
 
@@ -260,6 +266,13 @@ bool Backend::add_call(ggml_tensor* node) {
     why = read_argmax(node, &desc);
     if (why == nullptr && !engine_->prepare(desc)) why = "its kernel is not ready yet";
     call.request = desc;
+  } else if (node->op == GGML_OP_FLASH_ATTN_EXT) {
+    Attention attention;
+    why = read_attention(node, &attention);
+    // ggml divides the keys among threads, Lathe only blocks of queries.
+    if (why == nullptr && attention.blocks() * kAttentionGain < threads_) why = "fewer blocks than threads";
+    if (why == nullptr && !engine_->prepare(attention)) why = "its kernels are not ready yet";
+    call.request = attention;
   } else {
     return false;
   }
@@ -289,6 +302,10 @@ void Backend::run_call(ggml_tensor*, int thread, int threads, void* user) {
   }
   backend.team_.lead(call.number, threads, [&] {
     lathe_device* const device = backend.engine_->device();
+    if (const auto* attention = std::get_if<Attention>(&call.request)) {
+      if (!run_attention(*attention, device)) backend.failed_.store(true);
+      return;
+    }
     lathe_status status = LATHE_OK;
     if (const auto* product = std::get_if<Product>(&call.request))
       status = run_product(

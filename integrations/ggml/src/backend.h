@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "attention.h"
 #include "engine.h"
 #include "ggml-backend-impl.h"
 #include "ggml-impl.h"
@@ -37,7 +38,7 @@ class Backend {
   struct Call {
     Backend* backend;
     int64_t number;  // from 1, in the order of the graph
-    std::variant<Product, lathe_grouped_matmul_desc, lathe_argmax_desc> request;
+    std::variant<Product, lathe_grouped_matmul_desc, lathe_argmax_desc, Attention> request;
   };
 
   Backend() = default;

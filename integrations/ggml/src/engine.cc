@@ -120,7 +120,7 @@ bool Engine::open() {
 
 void Engine::warm_up() {
   const std::lock_guard<std::mutex> lock(warm_up_mutex_);
-  const uint64_t changes = weight_changes();
+  const uint64_t changes = weight_changes() + attention_changes();
   if (changes == warmed_) return;
   const bool first = warmed_ == 0;
   warmed_ = changes;
@@ -145,6 +145,7 @@ void Engine::warm_up() {
                  static_cast<int>(report.loaded));
   }
   lathe_manifest_destroy(manifest);
+  visit_attention([this](const lathe_matmul_desc& desc) { is_ready(device_, desc, LATHE_MISS_BLOCK); });
 }
 
 bool Engine::prepare(const Product& product) {
@@ -161,6 +162,13 @@ bool Engine::prepare(const lathe_argmax_desc& desc) {
   const bool ready = lathe_plan_argmax(device_, &desc, &plan) == LATHE_OK;
   lathe_plan_destroy(plan);
   return ready;
+}
+
+bool Engine::prepare(const Attention& attention) {
+  Product scores, sums;
+  scores.desc = attention.scores, sums.desc = attention.sums;
+  const bool ready = prepare(scores);
+  return prepare(sums) && ready;
 }
 
 void Engine::prepare(const ggml_tensor* node, lathe_grouped_matmul_desc* desc) const {

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "attention.h"
 #include "ggml.h"
 #include "product.h"
 
@@ -41,12 +42,13 @@ class Engine {
   lathe_device* device() const { return device_; }
   int threads() const { return threads_; }
 
-  // Prepares the kernels of all weights that graphs multiply, in parallel, with one line of progress. Does nothing if
+  // Prepares the kernels of all weights that graphs multiply and of their attention, in parallel, with one line of progress. Does nothing if
   // none is new.
   void warm_up();
   // Whether the kernel of `product` is ready. If not, follows the miss policy.
   bool prepare(const Product& product);
   bool prepare(const lathe_argmax_desc& desc);
+  bool prepare(const Attention& attention);
   // A grouped product needs the kernels that its routing asks for, which is not known yet. Those of weights are warmed
   // up; those of other products follow the miss policy when they run.
   void prepare(const ggml_tensor* node, lathe_grouped_matmul_desc* desc) const;
@@ -65,7 +67,7 @@ class Engine {
   lathe_context* context_ = nullptr;
   lathe_device* device_ = nullptr;
   std::mutex warm_up_mutex_;
-  uint64_t warmed_ = 0;  // guarded by warm_up_mutex_: weight_changes() at the last warm-up
+  uint64_t warmed_ = 0;  // guarded by warm_up_mutex_: changes of weights and attention at the last warm-up
   std::atomic<uint64_t> changes_{0};
 
   std::mutex queue_mutex_;  // guards the rest

@@ -31,8 +31,10 @@ void wait_a_moment(int* spins) {
 thread_local Team* Team::led_ = nullptr;
 
 void Team::parallel_for(void*, int64_t count, lathe_task_fn body, void* context) {
-  if (led_ != nullptr && count > 1) {
-    led_->run(count, body, context);
+  if (Team* const team = led_; team != nullptr && count > 1) {
+    led_ = nullptr;  // a task may call Lathe
+    team->run(count, body, context);
+    led_ = team;
   } else {
     for (int64_t i = 0; i < count; ++i) body(context, i, 0);
   }
