@@ -72,7 +72,7 @@ void enumerate_externals(const CandidateContext& context, std::vector<RankedPlan
     if (row.op != c.op || row.backend != context.facts.target.backend || row.a != c.a) continue;
     RankedPlan r;
     CompileConfig& config = r.plan.config;
-    config.kernel = KernelKind::kExternal;
+    config = ExternalConfig();
     config.external = {std::string(name_of(row.id)), row.routine};
     r.rejection = refusal_of(row, context);
     if (r.rejection.empty()) {

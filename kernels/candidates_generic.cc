@@ -16,16 +16,14 @@ namespace {
 // A deeper tile needs more registers for addresses, because strides are known only at launch: a tile_k of 32
 // spills on sm_90a.
 CompileConfig matmul_on_gpu() {
-  CompileConfig c;
-  c.kernel = KernelKind::kSimt;
+  SimtConfig c;
   c.tile_m = 16, c.tile_n = 64, c.tile_k = 16;
   c.register_m = 4, c.register_n = 2, c.threads = 128;
   return c;
 }
 
 CompileConfig matmul_on_cpu(const Target& target) {
-  CompileConfig c;
-  c.kernel = KernelKind::kPanel;
+  PanelConfig c;
   c.lanes = vector_lanes(target);
   c.tile_m = 64, c.tile_n = 64, c.tile_k = 256;
   // Four rows by two vectors of columns: eight accumulators and their operands fit 16 registers.
@@ -34,17 +32,15 @@ CompileConfig matmul_on_cpu(const Target& target) {
 }
 
 CompileConfig argmax_on_gpu() {
-  CompileConfig c;
-  c.kernel = KernelKind::kRows;
-  c.tile_m = 1, c.register_m = 1, c.threads = 256, c.unroll_k = 4;
-  c.register_n = 4 * c.unroll_k;  // 16 bytes a load: four f32
+  GpuRowsConfig c;
+  c.tile_m = 1, c.register_m = 1, c.threads = 256, c.loads = 4;
+  c.register_n = 4 * c.loads;  // 16 bytes a load: four f32
   c.tile_n = c.threads * c.register_n;
   return c;
 }
 
 CompileConfig argmax_on_cpu(const Target& target) {
-  CompileConfig c;
-  c.kernel = KernelKind::kRows;
+  CpuRowsConfig c;
   c.lanes = vector_lanes(target);
   c.tile_m = 1, c.register_m = 1;
   c.register_n = c.tile_n = 4 * c.lanes;
@@ -79,7 +75,7 @@ CompileConfig plan_generic(const ProblemClass& c, const Target& target) {
   if (has_row_lengths(c.op)) return cpu ? argmax_on_cpu(target) : argmax_on_gpu();
   CompileConfig config = cpu ? matmul_on_cpu(target) : matmul_on_gpu();
   // On ROCm merges are a separate step, as in the ranked plans.
-  if (c.op == Op::kMatmulArgmax) config.split = target.backend == Backend::kCuda ? kMergeLast : kMergeStep;
+  if (c.op == Op::kMatmulArgmax) config.set_split(target.backend == Backend::kCuda ? kMergeLast : kMergeStep);
   return config;
 }
 

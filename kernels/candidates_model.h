@@ -263,5 +263,12 @@ void reject(const CandidateContext& context, const CompileConfig& config, std::v
             const Reason&... reason) {
   if (context.wants_rejected()) out->push_back(rejected(config, absl::StrCat(reason...)));
 }
+// The same for a kernel before its numbers are known.
+template <typename... Reason>
+void reject(const CandidateContext& context, KernelKind kernel, std::vector<RankedPlan>* out,
+            const Reason&... reason) {
+  const ConfigFamily family = family_of(kernel, context.problem.op, context.facts.target.backend);
+  reject(context, CompileConfig(family, kernel), out, reason...);
+}
 
 }  // namespace lathe

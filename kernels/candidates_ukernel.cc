@@ -55,7 +55,6 @@ bool runs(const Target& target, const UkernelTarget& bitcode) {
 // Appends the row's plans, or why there are none.
 void enumerate_row(const UkernelRow& row, const CandidateContext& context, std::vector<RankedPlan>* out) {
   CompileConfig config = row.tiling(context);
-  config.kernel = KernelKind::kUkernel;
   config.ukernel = {row.function, bitcode_for(row.bitcode, context.facts.target), row.attributes};
   if (config.ukernel.bitcode.empty())
     return reject(context, config, out, "no bitcode of ", row.bitcode, " for ", context.facts.target.arch,
@@ -116,15 +115,13 @@ struct Work {
 void enumerate_user(const UkernelRow& row, const UserUkernel& u, const CandidateContext& context,
                     std::vector<RankedPlan>* out) {
   CompileConfig config = row.tiling(context);
-  config.kernel = KernelKind::kUkernel;
   config.ukernel = {u.function, u.bitcode_name(), u.attributes};
-  if (u.register_m > 0) config.register_m = static_cast<int32_t>(u.register_m);
-  if (u.register_n > 0) config.register_n = static_cast<int32_t>(u.register_n);
+  if (u.register_m > 0) config.set("register_m", u.register_m);
+  if (u.register_n > 0) config.set("register_n", u.register_n);
   std::string refusal = refusal_of(u, context);
   if (refusal.empty()) refusal = row.refusal(context);
-  if (refusal.empty() && config.register_n % config.lanes != 0)
-    refusal =
-        absl::StrCat("register_n ", config.register_n, " is not a multiple of ", config.lanes, " lanes");
+  if (refusal.empty() && u.register_n % config.lanes() != 0)
+    refusal = absl::StrCat("register_n ", u.register_n, " is not a multiple of ", config.lanes(), " lanes");
   if (!refusal.empty()) return out->push_back(rejected(config, refusal));
   // Disables pruning: the row's prices do not apply.
   CandidateContext all = context;

@@ -19,7 +19,7 @@ struct UkernelRow {
   const char* attributes;  // of the function (UkernelRef)
   // Why it does not support a class of these dtypes, "" if it does.
   std::string (*refusal)(const CandidateContext& context);
-  // The tiling that it needs. The caller fills in `kernel` and `ukernel`.
+  // The tiling that it needs. The caller fills in `ukernel`.
   CompileConfig (*tiling)(const CandidateContext& context);
   int64_t shared_bytes;  // shared memory of a workgroup
   // Appends the config with a prediction for every split factor worth pricing.

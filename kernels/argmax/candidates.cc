@@ -96,7 +96,8 @@ void append_cpu_rows(const CandidateContext& context, const CompileConfig& confi
     const double task = CpuRates::overlap((vectors * cycles.vector + cycles.end) / rates.clock_hz,
                                           length * size_of(c.a) / bandwidth);
     // The second step reads `splits` pairs per row.
-    const double merge = config.split ? kTaskSeconds * rows + tasks * kOpLatency / rates.clock_hz : 0;
+    const double merge =
+        config.split() != kNoSplit ? kTaskSeconds * rows + tasks * kOpLatency / rates.clock_hz : 0;
     append(config, wanted, rates.schedule_seconds(tasks, task, task) + merge, 0, out);
   }
 }
@@ -104,8 +105,7 @@ void append_cpu_rows(const CandidateContext& context, const CompileConfig& confi
 void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   const CpuRates rates(context);
-  CompileConfig config;
-  config.kernel = KernelKind::kRows;
+  CpuRowsConfig config;
   config.tile_m = 1;
   config.register_m = 1;
   config.lanes = rates.lanes;
@@ -128,25 +128,25 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
 namespace {
 
 // Workgroups that fit on an SM or CU.
-int32_t resident_of(const GpuRates& rates, DType type, const CompileConfig& c) {
+int32_t resident_of(const GpuRates& rates, DType type, const GpuRowsConfig& c) {
   const int32_t load = !rates.rocm ? 4 : type == DType::kBF16 ? kBF16LoadRegisters : kLoadRegisters;
-  const int32_t registers = (rates.rocm ? kAmdThreadRegisters : kThreadRegisters) + load * c.unroll_k;
+  const int64_t registers = (rates.rocm ? kAmdThreadRegisters : kThreadRegisters) + load * c.loads;
   return rates.resident(c.threads, registers, 8.0 * c.threads);
 }
 
 // Time of one launch for the representative rows.
-double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileConfig& config, int64_t wanted,
+double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const GpuRowsConfig& config, int64_t wanted,
                    double end_seconds) {
-  const int32_t group = config.threads / config.tile_m;
+  const int64_t group = config.threads / config.tile_m;
   const auto rows = static_cast<double>(representative_rows(c));
-  const double length = representative_length(c), vector = config.register_n / config.unroll_k;
-  const double splits = config.split ? chunks(c, wanted, config.tile_n / config.unroll_k, config.chunk) : 1;
+  const double length = representative_length(c), vector = config.register_n / config.loads;
+  const double splits = config.split ? chunks(c, wanted, config.tile_n / config.loads, config.chunk) : 1;
   const double groups = std::ceil(rows / config.tile_m) * splits;
   const double resident = resident_of(rates, c.a, config);
   // Each round of a thread's loads waits for memory once. The warps of a scheduler compare their vectors one
   // after the other.
   const double vectors = std::ceil(std::ceil(length / splits) / vector / group);
-  const double rounds = std::ceil(vectors / config.unroll_k);
+  const double rounds = std::ceil(vectors / config.loads);
   const double sharing =
       std::min(resident, std::ceil(groups / rates.units)) * config.threads / rates.wave / 4;
   double workgroup =
@@ -161,51 +161,47 @@ double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileCo
 
 }  // namespace
 
-CompileConfig gpu_rows(const CandidateContext& context, const GpuRow& row) {
+GpuRowsConfig gpu_rows(const CandidateContext& context, const GpuRow& row) {
   const ProblemClass& c = context.problem;
   const auto vector = c.alignment == Alignment::kByte ? 1 : static_cast<int32_t>(16 / size_of(c.a));
-  CompileConfig config;
+  GpuRowsConfig config;
   config.threads = row.threads;
   config.tile_m = row.waves == 0 ? 1 : row.threads / (row.waves * wave_size(context.facts.target));
   config.register_m = 1;
-  config.unroll_k = row.unroll;
+  config.loads = row.unroll;
   config.register_n = row.unroll * vector;
   config.tile_n = row.threads / config.tile_m * config.register_n;
   return config;
 }
 
-void append_gpu_rows(const CandidateContext& context, CompileConfig config, double end_seconds,
-                     std::vector<RankedPlan>* out) {
+void append_gpu_rows(const CandidateContext& context, GpuRowsConfig config, const UkernelRef& ukernel,
+                     double end_seconds, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   const GpuRates rates(context.facts);
   if (config.threads > rates.max_threads)
-    return out->push_back(
-        rejected(config, absl::StrCat("threads ", config.threads, " > ", int64_t(rates.max_threads))));
+    return out->push_back(rejected(
+        {config, ukernel}, absl::StrCat("threads ", config.threads, " > ", int64_t(rates.max_threads))));
   const int32_t resident = resident_of(rates, c.a, config);
-  if (resident < 1) return out->push_back(rejected(config, kNoPlace));
+  if (resident < 1) return out->push_back(rejected({config, ukernel}, kNoPlace));
   for (int32_t wanted : row_splits(context, static_cast<int64_t>(2 * rates.units))) {
     if (wanted == 1 && context.split_k == 0) {
-      append(config, 1, gpu_seconds(rates, c, config, 1, end_seconds), resident, out);
+      append({config, ukernel}, 1, gpu_seconds(rates, c, config, 1, end_seconds), resident, out);
       continue;
     }
     for (int32_t split : splits_of(context.facts.target, wanted)) {
       config.split = split;
       config.chunk = kMostRounds * config.tile_n;
       if (config.tile_m > 1)
-        out->push_back(
-            rejected(config, absl::StrCat("a split needs one row per workgroup, not ", config.tile_m)));
+        out->push_back(rejected({config, ukernel},
+                                absl::StrCat("a split needs one row per workgroup, not ", config.tile_m)));
       else
-        append(config, wanted, gpu_seconds(rates, c, config, wanted, end_seconds), resident, out);
+        append({config, ukernel}, wanted, gpu_seconds(rates, c, config, wanted, end_seconds), resident, out);
     }
   }
 }
 
 void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPlan>* out) {
-  for (const GpuRow& row : kGpuRows) {
-    CompileConfig config = gpu_rows(context, row);
-    config.kernel = KernelKind::kRows;
-    append_gpu_rows(context, std::move(config), 0, out);
-  }
+  for (const GpuRow& row : kGpuRows) append_gpu_rows(context, gpu_rows(context, row), {}, 0, out);
 }
 
 }  // namespace lathe

@@ -8,7 +8,7 @@ namespace lathe {
 // CPU "rows": register_n values along a row, or along a split of it, in flight as vectors of values and of columns.
 void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPlan>* out);
 // GPU "rows": tile_m rows per workgroup, or a chunk of one row. A thread has register_n elements in flight,
-// in unroll_k loads. A chunk has at most `chunk` elements.
+// in `loads` loads. A chunk has at most `chunk` elements.
 void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPlan>* out);
 
 // CPU: scans a whole row or a chunk of it. GPUs: the same, by a wave or by a workgroup.
@@ -34,11 +34,11 @@ void append_cpu_rows(const CandidateContext& context, const CompileConfig& confi
 struct GpuRow {
   int32_t threads, waves, unroll;
 };
-// The tiling of such a kernel; `kernel` is left empty.
-CompileConfig gpu_rows(const CandidateContext& context, const GpuRow& row);
+// The tiling of such a kernel.
+GpuRowsConfig gpu_rows(const CandidateContext& context, const GpuRow& row);
 // Appends the config for every number of splits worth pricing and each way to merge them, or a rejected plan
-// with the reason. `end_seconds`: what a workgroup takes in addition to one of a generated kernel.
-void append_gpu_rows(const CandidateContext& context, CompileConfig config, double end_seconds,
-                     std::vector<RankedPlan>* out);
+// with the reason. `ukernel`: empty for a generated kernel. `end_seconds`: what a workgroup takes in addition to one of a generated kernel.
+void append_gpu_rows(const CandidateContext& context, GpuRowsConfig config, const UkernelRef& ukernel,
+                     double end_seconds, std::vector<RankedPlan>* out);
 
 }  // namespace lathe

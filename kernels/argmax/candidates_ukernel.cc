@@ -17,11 +17,11 @@ std::string serves_all(const CandidateContext&) { return ""; }
 
 // `block`: vectors that are scanned together (row.h).
 CompileConfig whole_rows(const CandidateContext& context, int32_t block) {
-  CompileConfig config;
+  CpuRowsConfig config{KernelKind::kUkernel};
   config.tile_m = config.register_m = 1;
   config.lanes = vector_lanes(context.facts.target);
   config.register_n = config.tile_n =
-      block * config.lanes * 4 / static_cast<int32_t>(size_of(context.problem.a));
+      block * config.lanes * 4 / static_cast<int64_t>(size_of(context.problem.a));
   config.split = splits_rows(context.problem);
   return config;
 }
@@ -55,13 +55,18 @@ std::string serves_aligned(const CandidateContext& context) {
   return context.problem.alignment == Alignment::kByte ? "needs rows aligned to at least one element" : "";
 }
 
-CompileConfig row_a_wave(const CandidateContext& context) { return gpu_rows(context, kByWaves); }
-CompileConfig row_a_block(const CandidateContext& context) { return gpu_rows(context, kByBlock); }
+CompileConfig ukernel_rows(const CandidateContext& context, const GpuRow& row) {
+  GpuRowsConfig config = gpu_rows(context, row);
+  config.kernel = KernelKind::kUkernel;
+  return config;
+}
+CompileConfig row_a_wave(const CandidateContext& context) { return ukernel_rows(context, kByWaves); }
+CompileConfig row_a_block(const CandidateContext& context) { return ukernel_rows(context, kByBlock); }
 
 // Estimate, not measured. The cost of reading a vector again is added, and savings in the scan are not
 // counted, so that no ukernel is chosen before a generated kernel with the same tiling.
 void price_gpu(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
-  append_gpu_rows(context, config, kMemorySeconds, out);
+  append_gpu_rows(context, config.as<GpuRowsConfig>(), config.ukernel, kMemorySeconds, out);
 }
 
 UkernelRow by_row(DType type, const char* function, decltype(UkernelRow::tiling) tiling,

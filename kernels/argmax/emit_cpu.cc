@@ -193,7 +193,7 @@ LogicalResult emit_argmax_cpu(ModuleOp module) {
                      config.split() ? p.first_column : offset);
           return int64_t{0};
         }
-        const int64_t lanes = config.lanes(), unroll = config.register_n() / lanes;
+        const int64_t lanes = config.lanes(), unroll = config.as<CpuRowsConfig>().register_n / lanes;
         if (unroll < 1) return op.emitError("kernel_config: register_n is less than the lanes of a vector");
         const auto load = [&](Value at, Value left) {
           Value from = e.add(v.offset, at);

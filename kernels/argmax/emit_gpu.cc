@@ -1,5 +1,5 @@
 // "rows": a workgroup takes tile_m rows, or a chunk of one row, with a group of threads for each row. A group
-// reads its row in loads of 16 bytes, unroll_k of them in flight in each thread. A thread keeps the greatest
+// reads its row in loads of 16 bytes, several of them in flight in each thread. A thread keeps the greatest
 // value and the 16 bytes that contain it, and looks up which element it is once, at the end. Comparing every
 // element together with its column would take two to three times as many instructions.
 #include "kernels/argmax/emit_gpu.h"
@@ -267,7 +267,8 @@ llvm::FailureOr<Best> scan_group(Emit& e, GpuKernel& kernel, const TileProgram& 
   Value length = e.to_i32(p.depth);
   if (auto ukernel = p.argmax->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr))
     return ukernel_group(e, kernel, ukernel, v, at, length, place, group);
-  const Best mine = RowScan(e, kernel, v, at, length, place, group).best(kernel.config().unroll_k());
+  const Best mine =
+      RowScan(e, kernel, v, at, length, place, group).best(kernel.config<GpuRowsConfig>().loads);
   return reduce_group(e, kernel, mine, group);
 }
 

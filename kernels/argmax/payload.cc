@@ -28,7 +28,7 @@ argmax_text::Reduction slice_reduction(const ProblemClass& c, const CompileConfi
 }
 
 std::string single_step(const ProblemClass& c, const CompileConfig& config, const std::string& symbol) {
-  const TileRows rows(config.tile_m);
+  const TileRows rows(config.tile_m());
   const std::string x(name_of(c.a)), index(name_of(c.d));
   const Outputs out = argmax_text::results(c);
   return absl::StrCat(rows.count(), "    %done", out.values ? ":2" : "", " = scf.forall (%r_id) in (",
@@ -66,7 +66,7 @@ std::string argmax_payload(const ProblemClass& c, const CompileConfig& config) {
                                         operand("n", "index", "n"),
                                         operand("index_offset", "index", "index_offset")};
   if (out.values) arguments.push_back(operand("values", out.value_type, "values"));
-  if (config.split) {
+  if (config.split()) {
     arguments.push_back(operand("splits", "index", "splits"));
     arguments.push_back(operand("k_chunk", "index", "k_chunk"));
     arguments.push_back(operand("workspace", "tensor<?x?xf32>", "workspace"));
@@ -75,7 +75,7 @@ std::string argmax_payload(const ProblemClass& c, const CompileConfig& config) {
   const std::string symbol = kernel_name(c, config);
   return absl::StrCat(config_aliases(config), "#row = affine_map<(r, c) -> (r, c)>\n", argmax_text::kPairMaps,
                       "module {\n  func.func @", symbol, "(", absl::StrJoin(arguments, ",\n      "), ") {\n",
-                      config.split ? split_steps(c, config, symbol) : single_step(c, config, symbol),
+                      config.split() ? split_steps(c, config, symbol) : single_step(c, config, symbol),
                       "    return\n  }\n}\n");
 }
 
@@ -86,22 +86,24 @@ Recipe argmax_recipe(const ProblemClass& c, const CompileConfig& config, const T
   Step step;
   step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
   step.symbol = kernel_name(c, config);
-  step.block = {config.threads, 1, 1};
-  step.grid = {product(1, {{Var::kM, config.tile_m}}),
-               config.split ? product(1, {{Var::kSplits, 1}}) : constant(1), constant(1)};
+  step.block = {static_cast<int32_t>(config.threads()), 1, 1};
+  step.grid = {product(1, {{Var::kM, config.tile_m()}}),
+               config.split() ? product(1, {{Var::kSplits, 1}}) : constant(1), constant(1)};
   r.steps.push_back(step);
-  if (config.split != kNoSplit) {
+  if (config.split() != kNoSplit) {
     // A chunk is a multiple of one load by each thread, so that loads stay aligned.
-    if (!cpu) r.k_granularity = config.tile_n / config.unroll_k;
-    if (config.chunk > 0) r.k_most = config.chunk;
+    if (const auto* rows = config.find<GpuRowsConfig>()) {
+      r.k_granularity = static_cast<int32_t>(rows->tile_n / rows->loads);
+      if (rows->chunk > 0) r.k_most = static_cast<int32_t>(rows->chunk);
+    }
   }
-  if (config.split == kMergeStep) {
+  if (config.split() == kMergeStep) {
     // An f32 value and an i32 column for each split of each row.
     r.workspace_bytes = product(8, {{Var::kSplits, 1}, {Var::kM, 1}});
     step.symbol += "_merge";
     step.grid = {product(1, {{Var::kM, 1}}), constant(1), constant(1)};
     r.steps.push_back(step);
-  } else if (config.split == kMergeLast) {
+  } else if (config.split() == kMergeLast) {
     r.counters = product(3, {{Var::kM, 1}});  // a key (emit_keys.h) and a ticket per row
   }
   if (cpu) r.scratch_bytes_per_worker = constant(scratch_bytes);

@@ -50,8 +50,7 @@ void append(const CandidateContext& context, const CompileConfig& config, double
 void enumerate_elementwise_cpu(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const CpuRates rates(context);
   const double bytes = bytes_an_element(context.problem);
-  CompileConfig config;
-  config.kernel = KernelKind::kRows;
+  CpuRowsConfig config;
   config.lanes = rates.lanes;
   config.tile_m = kCpuTileM;
   config.register_m = 1;
@@ -78,8 +77,7 @@ void enumerate_elementwise_gpu(const CandidateContext& context, std::vector<Rank
   const auto vector = c.alignment == Alignment::k16 ? static_cast<int32_t>(16 / widest) : 1;
   for (const GpuRow& row : kGpuRows) {
     const int32_t across = row.across == 0 ? row.threads : row.across;
-    CompileConfig config;
-    config.kernel = KernelKind::kRows;
+    GpuRowsConfig config;
     config.threads = row.threads;
     config.register_m = row.rows;
     config.register_n = vector;

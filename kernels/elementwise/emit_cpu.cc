@@ -98,7 +98,8 @@ llvm::FailureOr<int64_t> emit_step(Emit& e, const Arguments&, TileProgram& p) {
   if (!p.epilogue) return emitError(e.loc, "an elementwise step needs a linalg.generic of parallel loops");
   auto config = p.epilogue->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
   if (!config) return p.epilogue.emitError("has no ") << ir::kConfigAttr;
-  const int64_t lanes = config.lanes(), unroll = config.register_n() / std::max<int64_t>(lanes, 1);
+  const int64_t lanes = config.lanes(),
+                unroll = config.as<CpuRowsConfig>().register_n / std::max<int64_t>(lanes, 1);
   if (lanes < 1 || unroll < 1)
     return p.epilogue.emitError("kernel_config: register_n is less than one vector");
   auto accesses = elementwise_accesses(p);

@@ -16,7 +16,7 @@ class ThreadEmitter {
       : e_(e),
         p_(p),
         accesses_(accesses),
-        width_(kernel.config().register_n()),
+        width_(kernel.config<GpuRowsConfig>().register_n),
         aligned_(kernel.alignment() == Alignment::k16) {}
 
   void emit(Value row, Value column) {
@@ -93,17 +93,17 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   if (failed(program)) return failure();
   TileProgram& p = *program;
   if (!p.epilogue) return emitError(e.loc, "an elementwise step needs a linalg.generic of parallel loops");
-  ir::KernelConfigAttr config = kernel.config();
-  const int64_t width = config.register_n(), across = width < 1 ? 0 : config.tile_n() / width;
+  const auto& config = kernel.config<GpuRowsConfig>();
+  const int64_t width = config.register_n, across = width < 1 ? 0 : config.tile_n / width;
   if (across < 1 || kernel.threads() % across != 0 ||
-      kernel.threads() / across * config.register_m() != config.tile_m())
+      kernel.threads() / across * config.register_m != config.tile_m)
     return p.epilogue.emitError("kernel_config: the threads' elements do not make up the tile");
   auto accesses = elementwise_accesses(p);
   if (failed(accesses)) return failure();
   Value row0 = e.div(kernel.thread(), e.idx(across));
   Value column = e.mul(e.rem(kernel.thread(), e.idx(across)), width);
   ThreadEmitter thread(e, kernel, p, *accesses);
-  for (int64_t r = 0; r < config.register_m(); ++r) {
+  for (int64_t r = 0; r < config.register_m; ++r) {
     Value row = e.add(row0, r * (kernel.threads() / across));
     e.when(e.less(row, p.rows), [&] { thread.emit(row, column); });
   }

@@ -131,7 +131,7 @@ std::string place(const CompileConfig& c) {
       "%d)>(%%of_matrix)[%%column_tiles]\n"
       "      %%rows = affine.min affine_map<(first)[m] -> (%d, m - first)>(%%r0)[%%m]\n"
       "      %%columns = affine.min affine_map<(first)[n] -> (%d, n - first)>(%%c0)[%%n]\n",
-      c.tile_m, c.tile_n, c.tile_m, c.tile_n);
+      c.tile_m(), c.tile_n(), c.tile_m(), c.tile_n());
 }
 
 // Whether the program reads the batch index, which starts at index_offset for the launch's part of the batch.
@@ -180,8 +180,8 @@ std::string elementwise_payload(const ProblemClass& c, const CompileConfig& conf
   const std::string at = "[%z, %r0, %c0] [1, %rows, %columns] [1, 1, 1]";
   return absl::StrCat(
       config_aliases(config), "module {\n  func.func @", symbol, "(", absl::StrJoin(arguments, ",\n      "),
-      ") {\n", "    %row_tiles = affine.apply affine_map<()[m] -> (m ceildiv ", config.tile_m, ")>()[%m]\n",
-      "    %column_tiles = affine.apply affine_map<()[n] -> (n ceildiv ", config.tile_n, ")>()[%n]\n",
+      ") {\n", "    %row_tiles = affine.apply affine_map<()[m] -> (m ceildiv ", config.tile_m(), ")>()[%m]\n",
+      "    %column_tiles = affine.apply affine_map<()[n] -> (n ceildiv ", config.tile_n(), ")>()[%n]\n",
       "    %tiles = affine.apply affine_map<()[rows, columns] -> (rows * columns)>()[%row_tiles, "
       "%column_tiles]\n",
       "    %all = affine.apply affine_map<()[batch, tiles] -> (batch * tiles)>()[%batch, %tiles]\n",
@@ -196,9 +196,9 @@ Recipe elementwise_recipe(const ProblemClass& c, const CompileConfig& config, co
   Step step;
   step.kind = target.backend == Backend::kCpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
   step.symbol = kernel_name(c, config);
-  step.block = {config.threads, 1, 1};
+  step.block = {static_cast<int32_t>(config.threads()), 1, 1};
   // All tiles lie along x, the only dimension of a GPU's grid that may have any length.
-  step.grid = {product(1, {{Var::kBatch, 1}, {Var::kM, config.tile_m}, {Var::kN, config.tile_n}}),
+  step.grid = {product(1, {{Var::kBatch, 1}, {Var::kM, config.tile_m()}, {Var::kN, config.tile_n()}}),
                constant(1), constant(1)};
   Recipe r;
   r.steps.push_back(step);

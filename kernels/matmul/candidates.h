@@ -101,7 +101,7 @@ inline constexpr double kUkernelSeconds = 1.05;
 std::string invariance_refusal(const CandidateContext& context, KernelKind family);
 inline constexpr char kExactRecipe[] = "products of i8 summed in i32, exact";
 // CPU: whether the epilogue of the class is a few multiplications, additions and maxima. Its code may then
-// follow every register tile, and sums need no scratch memory (CompileConfig::store_directly).
+// follow every register tile, and sums need no scratch memory (`store_directly` of the config).
 bool has_short_epilogue(const ProblemClass& c);
 // CPU: why operands of these types are not supported, "" if they are.
 std::string operands_refusal(const ProblemClass& c);

@@ -73,7 +73,7 @@ void append_mma_splits(const CandidateContext& context, const MatmulSizes& s, co
                                                     : shape.tile_k;
     const int32_t splits = normalize_splits(s.k, wanted, granularity);
     for (int32_t split : splits_of(context.facts.target, splits)) {
-      plan.config.split = split;
+      plan.config.set_split(split);
       plan.launch.splits = splits;
       plan.predicted_seconds = predict(splits, split);
       plan.numeric_recipe = recipe(splits);

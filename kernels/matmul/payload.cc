@@ -61,7 +61,7 @@ class PayloadText {
     if (!exact_m) index_argument("m");
     if (c_.generic) index_argument("n"), index_argument("k");
     index_argument("batch");
-    if (config_.split) {
+    if (config_.split()) {
       index_argument("splits"), index_argument("k_chunk");
       argument("workspace", absl::StrCat("tensor<?x?x", m, "x", n_, "x", type_of(sum_), ">"));
     }
@@ -228,7 +228,7 @@ class PayloadText {
   }
   // The least M, if one tile has all rows.
   std::string least_m() const {
-    const int64_t least = c_.rows == Rows::kPlain ? least_rows(c_, config_.tile_m) : 0;
+    const int64_t least = c_.rows == Rows::kPlain ? least_rows(c_, config_.tile_m()) : 0;
     return least > 1 ? absl::StrCat(", lathe.least_m = ", least) : "";
   }
   std::string text(const std::string& m, const std::string& out, const std::string& product) const {
@@ -270,40 +270,40 @@ class PayloadText {
 };
 
 // K of every split but the last is a multiple of this.
-int32_t k_granularity(const ProblemClass& c, const CompileConfig& config, const Target& target) {
-  if (c.packed_b != kNotPacked) return static_cast<int32_t>(packed_word(c.b));
-  const auto of_mma = [&](int32_t depth) {
+int64_t k_granularity(const ProblemClass& c, const CompileConfig& config, const Target& target) {
+  if (c.packed_b != kNotPacked) return packed_word(c.b);
+  const auto of_mma = [&](int64_t depth) {
     const bool amd = target.backend == Backend::kRocm;
-    return static_cast<int32_t>(mma_split_granularity(amd, c.k, depth, static_cast<int64_t>(size_of(c.a))));
+    return mma_split_granularity(amd, c.k, depth, static_cast<int64_t>(size_of(c.a)));
   };
-  switch (config.kernel) {
+  switch (config.kernel()) {
     case KernelKind::kMma:
-    case KernelKind::kMma32: return of_mma(config.tile_k);
+    case KernelKind::kMma32: return of_mma(config.as<MmaConfig>().tile_k);
     case KernelKind::kUkernel:
-      if (target.backend != Backend::kCpu) return of_mma(config.unroll_k);
+      if (const auto* mma = config.find<MmaUkernelConfig>()) return of_mma(mma->stage_k);
       break;
     // Tensor copies read whole tiles of K; only past the end of the operand do they read zeros.
-    case KernelKind::kWgmma: return config.tile_k;
-    case KernelKind::kSkinny: return static_cast<int32_t>(SkinnyShape::split_multiple(c.b));
+    case KernelKind::kWgmma: return config.as<WgmmaConfig>().tile_k;
+    case KernelKind::kSkinny: return SkinnyShape::split_multiple(c.b);
     case KernelKind::kXegpu: return XegpuShape::kSplitMultiple;
     default: break;
   }
-  return static_cast<int32_t>(block_elements(c.b));
+  return block_elements(c.b);
 }
 
 // Adds the steps before and after the product.
 void complete_grouped(const ProblemClass& c, const CompileConfig& config, Recipe* r) {
   Step step = r->steps.front();
-  r->steps.front().grid[0] = GroupedWorkspace::tiles(c, config.tile_m);
+  r->steps.front().grid[0] = GroupedWorkspace::tiles(c, config.tile_m());
   r->steps.front().grid[2] = constant(1);
-  r->workspace_bytes = GroupedWorkspace::bytes(c, config.tile_m);
+  r->workspace_bytes = GroupedWorkspace::bytes(c, config.tile_m());
   const std::string symbol = step.symbol;
   step.symbol = symbol + kScheduleSuffix;
   step.grid = {constant(1), constant(1), constant(1)};
   r->steps.insert(r->steps.begin(), step);
   if (sum_of(c.rows) == DType::kNone) return;
   step.symbol = symbol + kSumSuffix;
-  step.grid = {product(1, {{Var::kM, kSlotsPerSumGroup}}), product(1, {{Var::kN, config.threads}}),
+  step.grid = {product(1, {{Var::kM, kSlotsPerSumGroup}}), product(1, {{Var::kN, config.threads()}}),
                constant(1)};
   r->steps.push_back(step);
 }
@@ -318,27 +318,27 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
                      int64_t scratch_bytes) {
   const bool cpu = target.backend == Backend::kCpu;
   Recipe r;
-  r.k_granularity = k_granularity(c, config, target);
+  r.k_granularity = static_cast<int32_t>(k_granularity(c, config, target));
   Step step;
   step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
   step.symbol = kernel_name(c, config);
-  step.block = {config.threads, 1, 1};
-  step.grid = {product(1, {{Var::kM, config.tile_m}}), product(1, {{Var::kN, config.tile_n}}),
+  step.block = {static_cast<int32_t>(config.threads()), 1, 1};
+  step.grid = {product(1, {{Var::kM, config.tile_m()}}), product(1, {{Var::kN, config.tile_n()}}),
                product(1, {{Var::kSplits, 1}, {Var::kBatch, 1}})};
-  if (config.persistent) step.grid = {constant(config.persistent), constant(1), constant(1)};
+  if (config.persistent()) step.grid = {constant(config.persistent()), constant(1), constant(1)};
   r.steps.push_back(step);
-  if (config.kernel == KernelKind::kXegpu) r.pointer_alignment = XegpuShape::kBaseAlignment;
-  if (config.split == kMergeStep || config.split == kMergeLast) {
+  if (config.kernel() == KernelKind::kXegpu) r.pointer_alignment = XegpuShape::kBaseAlignment;
+  if (config.split() == kMergeStep || config.split() == kMergeLast) {
     r.workspace_bytes =
         product(sizeof(float), {{Var::kSplits, 1}, {Var::kBatch, 1}, {Var::kM, 1}, {Var::kN, 1}});
   }
-  if (config.split == kMergeStep) {
+  if (config.split() == kMergeStep) {
     step.symbol += "_merge";
-    step.grid = {product(1, {{Var::kM, merge_rows(config.threads, config.tile_n)}}),
-                 product(1, {{Var::kN, config.tile_n}}), product(1, {{Var::kBatch, 1}})};
+    step.grid = {product(1, {{Var::kM, merge_rows(config.threads(), config.tile_n())}}),
+                 product(1, {{Var::kN, config.tile_n()}}), product(1, {{Var::kBatch, 1}})};
     r.steps.push_back(step);
-  } else if (config.split == kMergeLast) {
-    r.counters = product(1, {{Var::kBatch, 1}, {Var::kM, config.tile_m}, {Var::kN, config.tile_n}});
+  } else if (config.split() == kMergeLast) {
+    r.counters = product(1, {{Var::kBatch, 1}, {Var::kM, config.tile_m()}, {Var::kN, config.tile_n()}});
   }
   if (is_grouped(c.rows)) complete_grouped(c, config, &r);
   if (cpu) r.scratch_bytes_per_worker = constant(scratch_bytes);

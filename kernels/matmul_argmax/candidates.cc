@@ -27,15 +27,15 @@ ProblemClass product_of(const ProblemClass& c) {
 std::string refusal(const ProblemClass& c, bool on_rocm, const RankedPlan& r) {
   if (!r.rejection.empty()) return r.rejection;
   const CompileConfig& config = r.plan.config;
-  if (config.split != kNoSplit || r.plan.launch.splits > 1) return "split-K: partial sums cannot be compared";
+  if (config.split() != kNoSplit || r.plan.launch.splits > 1)
+    return "split-K: partial sums cannot be compared";
   // If a kernel that is not persistent rounds to f16, ptxas 13.0 serialises its products (warning C7514).
-  if (config.kernel == KernelKind::kWgmma && config.persistent == 0 && c.logits == DType::kF16)
+  if (config.kernel() == KernelKind::kWgmma && config.persistent() == 0 && c.logits == DType::kF16)
     return "logits of f16 need a persistent kernel";
   // The bounds checks of more columns need more scalar registers than gfx90a has, and spill.
-  if (on_rocm && (config.kernel == KernelKind::kMma || config.kernel == KernelKind::kMma32) &&
-      config.register_n > 64)
-    return absl::StrCat("comparing ", config.register_n, " columns per wave would spill registers");
-  if (row_of(config.kernel).serves(Op::kMatmulArgmax)) return "";
+  if (const auto* mma = config.find<MmaConfig>(); on_rocm && mma != nullptr && mma->register_n > 64)
+    return absl::StrCat("comparing ", mma->register_n, " columns per wave would spill registers");
+  if (row_of(config.kernel()).serves(Op::kMatmulArgmax)) return "";
   return "does not support matmul_argmax";
 }
 
@@ -46,23 +46,23 @@ int32_t merge_of(const Target& target, int64_t column_tiles) {
 
 double gpu_seconds(const GpuRates& rates, const MatmulSizes& s, const CompileConfig& config) {
   constexpr double kLanes = 128;  // lanes of an SM or CU
-  const double logits = double(s.m) * s.n, row_tiles = std::ceil(double(s.m) / config.tile_m);
+  const double logits = double(s.m) * s.n, row_tiles = std::ceil(double(s.m) / config.tile_m());
   const double compare = logits * kGpuInstructions / (rates.units * kLanes * rates.clock_hz);
-  if (config.split == kNoSplit) return compare;
-  const double bytes = double(s.m) * std::ceil(double(s.n) / config.tile_n) * kPairBytes;
-  if (config.split == kMergeStep)
+  if (config.split() == kNoSplit) return compare;
+  const double bytes = double(s.m) * std::ceil(double(s.n) / config.tile_n()) * kPairBytes;
+  if (config.split() == kMergeStep)
     return compare + rates.launch_seconds + kMemorySeconds + bytes / rates.memory_bytes_per_second;
   const double share = std::min(1.0, row_tiles / rates.units);
   return compare + kTicketSeconds + bytes / (rates.memory_bytes_per_second * kL2OverMemory * share);
 }
 
 double cpu_seconds(const CpuRates& rates, const MatmulSizes& s, const CompileConfig& config) {
-  const double column_tiles = std::ceil(double(s.n) / config.tile_n);
+  const double column_tiles = std::ceil(double(s.n) / config.tile_n());
   const double vectors = double(s.m) * s.n / rates.lanes;
-  const double tasks = std::ceil(double(s.m) / config.tile_m) * column_tiles;
+  const double tasks = std::ceil(double(s.m) / config.tile_m()) * column_tiles;
   const double compare =
       vectors * kCpuInstructions / 2 / rates.clock_hz / std::min<double>(rates.workers, tasks);
-  if (config.split == kNoSplit) return compare;
+  if (config.split() == kNoSplit) return compare;
   // The pairs of a row are compared one after the other.
   const double row = kTaskSeconds + column_tiles * kFmaLatency / rates.clock_hz;
   return compare + rates.schedule_seconds(s.m, row, row);
@@ -84,8 +84,8 @@ void enumerate_matmul_argmax(const CandidateContext& context, std::vector<Ranked
     if (!r.rejection.empty()) continue;
     CompileConfig& config = r.plan.config;
     // Tiles go to the comparison through scratch.
-    config.store_directly = config.piece = 0;
-    config.split = merge_of(target, ceil_div(s.n, config.tile_n));
+    config.set("store_directly", 0), config.set("piece", 0);
+    config.set_split(merge_of(target, ceil_div(s.n, config.tile_n())));
     r.plan.predicted_seconds += target.backend == Backend::kCpu
                                     ? cpu_seconds(CpuRates(matmul), s, config)
                                     : gpu_seconds(GpuRates(matmul.facts), s, config);

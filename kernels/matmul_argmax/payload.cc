@@ -23,10 +23,10 @@ class PayloadText {
   PayloadText(const ProblemClass& c, const CompileConfig& config)
       : c_(c),
         config_(config),
-        rows_(config.tile_m, c.m_lo == c.m_hi && c.m_hi <= config.tile_m ? c.m_hi : 0),
+        rows_(config.tile_m(), c.m_lo == c.m_hi && c.m_hi <= config.tile_m() ? c.m_hi : 0),
         n_(c.generic ? "?" : absl::StrCat(c.n)),
         k_(c.generic ? "?" : absl::StrCat(c.k)),
-        column_tiles_(c.generic ? "%column_tiles" : absl::StrCat(ceil_div(c.n, config.tile_n))) {}
+        column_tiles_(c.generic ? "%column_tiles" : absl::StrCat(ceil_div(c.n, config.tile_n()))) {}
 
   std::string build() const {
     const Outputs out = argmax_text::results(c_);
@@ -53,19 +53,19 @@ class PayloadText {
                              absl::StrCat("1, ", rows_.size()), "1, 1")
                  : tile_step(symbol, out.values ? "%done:2" : "%done", out, std::string(name_of(c_.d)),
                              "%index_offset", rows_.first(), rows_.size(), "1"),
-        merges() ? argmax_text::merge_step(c_, config_.split == kMergeStep ? TileRows(1) : rows_,
+        merges() ? argmax_text::merge_step(c_, config_.split() == kMergeStep ? TileRows(1) : rows_,
                                            symbol + "_merge", column_tiles_)
                  : "",
         "    return\n  }\n}\n");
   }
 
  private:
-  bool merges() const { return config_.split != kNoSplit; }
+  bool merges() const { return config_.split() != kNoSplit; }
   // If all tiles have the same width, it is a constant.
-  bool ragged() const { return c_.generic || c_.n % config_.tile_n != 0; }
+  bool ragged() const { return c_.generic || c_.n % config_.tile_n() != 0; }
   // A generic kernel always has a bias, which reads as 0 if the request has none.
   DType bias() const { return c_.generic ? DType::kF32 : c_.bias; }
-  std::string columns() const { return ragged() ? "%columns" : absl::StrCat(config_.tile_n); }
+  std::string columns() const { return ragged() ? "%columns" : absl::StrCat(config_.tile_n()); }
 
   // The type's name in MLIR. For blocks it is a stand-in; lathe.blocks names the format.
   static std::string element(DType t) { return is_blocks(t) ? "i4" : std::string(name_of(t)); }
@@ -73,7 +73,7 @@ class PayloadText {
     return absl::StrCat("tensor<", absl::StrJoin(sizes, "x"), "x", element(t), ">");
   }
   std::string tile_rows() const { return rows_.extent(); }
-  std::string tile_columns() const { return ragged() ? "?" : absl::StrCat(config_.tile_n); }
+  std::string tile_columns() const { return ragged() ? "?" : absl::StrCat(config_.tile_n()); }
 
   // An operand's type from its three sizes. The last two are in memory order.
   std::string a_type(const std::string& batch, const std::string& m) const {
@@ -150,7 +150,7 @@ class PayloadText {
 
   std::string tile_width() const {
     const char* symbol = c_.generic ? "[n]" : "";
-    return absl::StrCat("      %columns = affine.min affine_map<(first)", symbol, " -> (", config_.tile_n,
+    return absl::StrCat("      %columns = affine.min affine_map<(first)", symbol, " -> (", config_.tile_n(),
                         ", ", c_.generic ? "n" : n_, " - first)>(%n0)", c_.generic ? "[%n]" : "", "\n");
   }
 
@@ -158,7 +158,7 @@ class PayloadText {
   // `form` encodes.
   std::string open_sizes() const {
     std::string text = absl::StrCat(
-        "    %column_tiles = affine.apply affine_map<()[n] -> (n ceildiv ", config_.tile_n, ")>()[%n]\n",
+        "    %column_tiles = affine.apply affine_map<()[n] -> (n ceildiv ", config_.tile_n(), ")>()[%n]\n",
         "    %logits_at = arith.constant ", Form::kLogits, " : index\n    %logits_mask = arith.constant ",
         (1 << Form::kBits) - 1, " : index\n    %shifted = arith.shrui %form, %logits_at : index\n",
         "    %logits_dtype = arith.andi %shifted, %logits_mask : index\n");
@@ -198,7 +198,7 @@ class PayloadText {
         "%logits", tile(c_.logits), std::string(name_of(c_.logits)), "#logit", index, first_column, ""};
     return absl::StrCat("    ", results, " = scf.forall (%y, %r_id) in (", column_tiles_, ", ", rows_.bound(),
                         ") ", out.bind(), " {\n", rows_.place(),
-                        "      %n0 = affine.apply affine_map<(y) -> (y * ", config_.tile_n, ")>(%y)\n",
+                        "      %n0 = affine.apply affine_map<(y) -> (y * ", config_.tile_n(), ")>(%y)\n",
                         ragged() ? tile_width() : "", slices(), logits(),
                         argmax_text::reduction_start(rows_, index), argmax_text::reduce(rows_, reduction),
                         out.insert(rows_, at, sizes, ones, index),
@@ -225,19 +225,20 @@ Recipe matmul_argmax_recipe(const ProblemClass& c, const CompileConfig& config, 
   Step step;
   step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
   step.symbol = kernel_name(c, config);
-  step.block = {config.threads, 1, 1};
-  step.grid = {product(1, {{Var::kM, config.tile_m}}), product(1, {{Var::kN, config.tile_n}}), constant(1)};
-  if (config.persistent) step.grid = {constant(config.persistent), constant(1), constant(1)};
+  step.block = {static_cast<int32_t>(config.threads()), 1, 1};
+  step.grid = {product(1, {{Var::kM, config.tile_m()}}), product(1, {{Var::kN, config.tile_n()}}),
+               constant(1)};
+  if (config.persistent()) step.grid = {constant(config.persistent()), constant(1), constant(1)};
   r.steps.push_back(step);
-  if (config.split == kMergeStep) {
+  if (config.split() == kMergeStep) {
     // An f32 value and an i32 column for each column tile of each row.
-    r.workspace_bytes = product(8, {{Var::kM, 1}, {Var::kN, config.tile_n}});
+    r.workspace_bytes = product(8, {{Var::kM, 1}, {Var::kN, config.tile_n()}});
     step.symbol += "_merge";
     step.grid = {product(1, {{Var::kM, 1}}), constant(1), constant(1)};
     r.steps.push_back(step);
-  } else if (config.split == kMergeLast) {
+  } else if (config.split() == kMergeLast) {
     // A key (kernels/argmax/emit_keys.h) per row, a ticket per row tile.
-    r.counters = {Term{2, {{Var::kM, 1}}}, Term{1, {{Var::kM, config.tile_m}}}};
+    r.counters = {Term{2, {{Var::kM, 1}}}, Term{1, {{Var::kM, config.tile_m()}}}};
   }
   if (cpu) r.scratch_bytes_per_worker = constant(scratch_bytes);
   return r;

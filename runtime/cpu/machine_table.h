@@ -33,7 +33,7 @@ struct MachineRow {
   // processors).
   double clock_hz;
   // The rate that loops over memory are throttled to: a faster loop requests more cache lines than can be in
-  // flight and becomes slower (CompileConfig::pace). 0: not measured; loops are not throttled.
+  // flight and becomes slower (`pace` in DotConfig). 0: not measured; loops are not throttled.
   double pace_bytes_per_second = 0;
   // What one core reads with software prefetch. A prefetched line occupies an L1 fill buffer for the whole
   // memory latency; the hardware prefetchers do not need one. 0: not measured; taken as

@@ -26,7 +26,7 @@ std::string users_name(absl::string_view bitcode) {
   return absl::StrCat(" (ukernel ", bitcode.substr(0, bitcode.find('@')), ")");
 }
 
-// CompileConfig's "prefetch": the values of CpuFetch (kernels/matmul/cpu/shape.h).
+// "prefetch" of a CPU kernel's config: a CpuFetch (kernels/matmul/cpu/shape.h).
 const char* prefetch_text(int64_t prefetch) {
   switch (prefetch) {
     case 2: return "  prefetch into L1";
@@ -42,10 +42,15 @@ const char* prefetch_text(int64_t prefetch) {
 // Fields that config_line writes in its own words, or not at all. Every other number that is not 0 is written
 // as "NAME VALUE".
 constexpr absl::string_view kWrittenOtherwise[] = {
-    "tile_m",    "tile_n", "tile_k",      "register_m",     "register_n", "unroll_k",   "lanes",
-    "threads",   "stages", "prefetch",    "prefetch_lines", "copy_rows",  "copy_ahead", "narrow_passes",
-    "group_n",   "chains", "piece",       "store_directly", "split",      "cluster_m",  "cluster_n",
-    "cluster_k", "swap",   "plain_store", "persistent",     "raster",     "pace"};
+    "tile_m",     "tile_n",     "tile_k",        "padded_k",
+    "chunk_k",    "register_m", "register_n",    "columns",
+    "unroll_k",   "stage_k",    "loads",         "lanes",
+    "threads",    "stages",     "prefetch",      "prefetch_lines",
+    "copy_rows",  "copy_ahead", "narrow_passes", "narrowest_rows",
+    "group_n",    "chains",     "piece",         "store_directly",
+    "split",      "cluster_m",  "cluster_n",     "cluster_k",
+    "transposed", "matrix",     "plain_store",   "persistent",
+    "raster",     "pace"};
 
 }  // namespace
 
@@ -54,20 +59,22 @@ std::string config_line(const nlohmann::json& config, int64_t splits) {
   if (config.contains("external") && !config["external"].value("library", "").empty())
     return absl::StrCat(config["external"].value("library", ""), " ",
                         config["external"].value("routine", ""));
-  std::string out = absl::StrFormat("%-6s tile %dx%dx%d", config.value("kernel", "?"), number("tile_m"),
-                                    number("tile_n"), number("tile_k"));
-  if (number("register_m") > 0) {
+  std::string out =
+      absl::StrFormat("%-6s tile %dx%d", config.value("kernel", "?"), number("tile_m"), number("tile_n"));
+  for (const char* depth : {"tile_k", "padded_k", "chunk_k"})
+    if (number(depth) > 0) absl::StrAppend(&out, "x", number(depth));
+  if (number("register_m") > 0)
     absl::StrAppend(&out, "  registers ", number("register_m"), "x", number("register_n"));
-  }
+  if (number("columns") > 0) absl::StrAppend(&out, "  columns ", number("columns"));
   if (number("threads") > 1) absl::StrAppend(&out, "  threads ", number("threads"));
   if (number("stages") > 1) absl::StrAppend(&out, "  stages ", number("stages"));
   absl::StrAppend(&out, prefetch_text(number("prefetch")));
   if (number("copy_rows") != 0) absl::StrAppend(&out, "  rows copied first");
-  if (number("cluster_m") * number("cluster_n") * number("cluster_k") > 1) {
-    absl::StrAppend(&out, "  cluster ", number("cluster_m"), "x", number("cluster_n"), "x",
-                    number("cluster_k"));
-  }
-  if (number("swap") != 0) absl::StrAppend(&out, "  swapped");
+  const auto along = [&](const char* name) { return config.value(name, 1); };
+  if (along("cluster_m") * along("cluster_n") * along("cluster_k") > 1)
+    absl::StrAppend(&out, "  cluster ", along("cluster_m"), "x", along("cluster_n"), "x", along("cluster_k"));
+  if (number("transposed") != 0) absl::StrAppend(&out, "  transposed");
+  if (number("matrix") != 0) absl::StrAppend(&out, "  matrix instructions");
   if (number("persistent") > 0) absl::StrAppend(&out, "  persistent ", number("persistent"));
   if (number("raster") > 0) absl::StrAppend(&out, "  raster ", number("raster"));
   if (number("pace") > 0) absl::StrAppend(&out, "  at least ", number("pace"), " cycles per iteration");

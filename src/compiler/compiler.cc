@@ -28,7 +28,6 @@
 #include "core/compiler_abi.h"
 #include "core/elementwise.h"
 #include "core/json.h"
-#include "core/kernel_fields.h"
 #include "core/kernel_name.h"
 #include "core/key.h"
 #include "llvm/Support/ErrorHandling.h"
@@ -136,7 +135,7 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   StageTimes times;
   const OpEmitters* op = emitters_of(r.problem.op);
   if (!op) return absl::UnimplementedError(absl::StrCat("no payload for op ", name_of(r.problem.op)));
-  if (const std::string why = unused_field(r.config, r.problem.op, r.target.backend); !why.empty())
+  if (const std::string why = refusal_of(r.config, r.problem.op, r.target.backend); !why.empty())
     return absl::InvalidArgumentError(why);
   const bool external = !r.config.external.provider.empty();
   const std::string serves =

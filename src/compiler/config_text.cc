@@ -6,8 +6,9 @@
 namespace lathe {
 
 std::string kernel_config_text(const KernelConfig& c) {
-  std::string text = absl::StrCat("#lathe.kernel_config<kernel = \"", name_of(c.kernel), "\"");
-  for (const ConfigField& f : kConfigFields) absl::StrAppend(&text, ", ", f.name, " = ", c.*f.member);
+  std::string text = absl::StrCat("#lathe.kernel_config<family = \"", name_of(c.family()), "\", kernel = \"",
+                                  name_of(c.kernel()), "\"");
+  for (const FieldValue& f : c.fields()) absl::StrAppend(&text, ", ", f.field->name, " = ", f.value);
   return text + ">";
 }
 

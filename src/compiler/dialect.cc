@@ -10,8 +10,9 @@
 
 namespace lathe {
 llvm::hash_code hash_value(const KernelConfig& c) {
-  llvm::hash_code hash = llvm::hash_value(static_cast<int32_t>(c.kernel));
-  for (const ConfigField& f : kConfigFields) hash = llvm::hash_combine(hash, c.*f.member);
+  llvm::hash_code hash =
+      llvm::hash_combine(static_cast<int32_t>(c.family()), static_cast<int32_t>(c.kernel()));
+  for (const FieldValue& f : c.fields()) hash = llvm::hash_combine(hash, f.value);
   return hash;
 }
 }  // namespace lathe
@@ -27,40 +28,45 @@ void LatheDialect::initialize() {
 
 mlir::LogicalResult KernelConfigAttr::verify(llvm::function_ref<mlir::InFlightDiagnostic()> error,
                                              KernelConfig c) {
-  if (c.kernel == KernelKind::kNone) return error() << "kernel_config: no kernel named";
-  for (const ConfigField& f : kConfigFields)
-    if (c.*f.member < f.least || c.*f.member > f.most)
-      return error() << "kernel_config: " << f.name << " is " << c.*f.member << ", not " << f.least << " to "
-                     << f.most;
+  if (c.kernel() == KernelKind::kNone) return error() << "kernel_config: no kernel named";
+  if (const std::string defect = defect_of(c); !defect.empty()) return error() << "kernel_config: " << defect;
   return mlir::success();
 }
 
-// Fields may stand in any order; one that is left out has its initial value.
+// The family and the kernel come first. Fields may stand in any order; one that is left out has its initial value.
 mlir::Attribute KernelConfigAttr::parse(mlir::AsmParser& parser, mlir::Type) {
-  KernelConfig config;
-  const auto read_field = [&]() -> mlir::ParseResult {
-    llvm::StringRef name;
-    std::string kernel;
-    const llvm::SMLoc at = parser.getCurrentLocation();
-    if (parser.parseKeyword(&name) || parser.parseEqual()) return mlir::failure();
-    if (name == "kernel") {
-      if (parser.parseString(&kernel)) return mlir::failure();
-      if (!lathe::parse(kernel, &config.kernel))
-        return parser.emitError(at, "kernel_config: no kernel is named \"") << kernel << "\"";
-      return mlir::success();
-    }
-    for (const ConfigField& f : kConfigFields)
-      if (name == f.name) return parser.parseInteger(config.*f.member);
-    return parser.emitError(at, "kernel_config has no field ") << name;
-  };
   const llvm::SMLoc at = parser.getCurrentLocation();
-  if (parser.parseCommaSeparatedList(mlir::AsmParser::Delimiter::LessGreater, read_field)) return {};
+  std::string family_name, kernel_name;
+  if (parser.parseLess() || parser.parseKeyword("family") || parser.parseEqual() ||
+      parser.parseString(&family_name) || parser.parseComma() || parser.parseKeyword("kernel") ||
+      parser.parseEqual() || parser.parseString(&kernel_name))
+    return {};
+  ConfigFamily family;
+  KernelKind kernel;
+  if (!lathe::parse(kernel_name, &kernel))
+    return parser.emitError(at, "kernel_config: no kernel is named \"") << kernel_name << "\"", nullptr;
+  if (!lathe::parse(family_name, &family) || !row_of(family).covers(kernel))
+    return parser.emitError(at, "kernel_config: kernel \"")
+               << kernel_name << "\" has no configs of family \"" << family_name << "\"",
+           nullptr;
+  KernelConfig config(family, kernel);
+  while (parser.parseOptionalComma().succeeded()) {
+    const llvm::SMLoc field = parser.getCurrentLocation();
+    llvm::StringRef name;
+    int64_t value;
+    if (parser.parseKeyword(&name) || parser.parseEqual() || parser.parseInteger(value)) return {};
+    if (!config.set({name.data(), name.size()}, value))
+      return parser.emitError(field, "kernel_config: family \"") << family_name << "\" has no field " << name,
+             nullptr;
+  }
+  if (parser.parseGreater()) return {};
   return parser.getChecked<KernelConfigAttr>(at, parser.getContext(), config);
 }
 
 void KernelConfigAttr::print(mlir::AsmPrinter& printer) const {
-  printer << "<kernel = \"" << name_of(kernel()).data() << "\"";
-  for (const ConfigField& f : kConfigFields) printer << ", " << f.name << " = " << getConfig().*f.member;
+  printer << "<family = \"" << name_of(getConfig().family()).data() << "\", kernel = \""
+          << name_of(kernel()).data() << "\"";
+  for (const FieldValue& f : getConfig().fields()) printer << ", " << f.field->name << " = " << f.value;
   printer << ">";
 }
 

@@ -28,8 +28,13 @@ class GpuKernel {
 
   int64_t threads() const { return config_.threads(); }    // of the workgroup, all along x
   ir::KernelConfigAttr config() const { return config_; }  // of the payload; a merge step has the same
-  Value thread() const { return thread_; }                 // index in [0, threads)
-  llvm::StringRef arch() const { return arch_; }           // "sm_90a", "gfx942"
+  // The struct of the kernel's family: config<SimtConfig>().
+  template <typename Config>
+  const Config& config() const {
+    return config_.as<Config>();
+  }
+  Value thread() const { return thread_; }        // index in [0, threads)
+  llvm::StringRef arch() const { return arch_; }  // "sm_90a", "gfx942"
   mlir::ModuleOp module() const { return function_->getParentOfType<mlir::ModuleOp>(); }
   bool rocm() const { return device_scope_ == "agent"; }
   Alignment alignment() const { return alignment_; }  // of every operand

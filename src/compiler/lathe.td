@@ -14,17 +14,20 @@ def Lathe_Dialect : Dialect {
 
 def Lathe_KernelConfigAttr : AttrDef<Lathe_Dialect, "KernelConfig"> {
   let mnemonic = "kernel_config";
-  let summary = "How the op is built: core/plan.h's KernelConfig, field by field";
+  let summary = "How the op is built: core/kernel_configs.h's KernelConfig, field by field";
   let parameters = (ins AttrParameter<"::lathe::KernelConfig", "", "const ::lathe::KernelConfig &">:$config);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
-  // One accessor per field: int64_t tile_m() const, ...
   let extraClassDeclaration = [{
-    ::lathe::KernelKind kernel() const { return getConfig().kernel; }
-#define LATHE_FIELD(name, letter, initial, least, most) \
-    int64_t name() const { return getConfig().name; }
-    LATHE_CONFIG_FIELDS(LATHE_FIELD)
-#undef LATHE_FIELD
+    ::lathe::KernelKind kernel() const { return getConfig().kernel(); }
+    // The struct of the kernel's family: as<::lathe::SimtConfig>().
+    template <typename Config>
+    const Config& as() const { return getConfig().as<Config>(); }
+    // One accessor for each field that code for all families reads.
+#define LATHE_SHARED(name, otherwise) \
+    int64_t name() const { return getConfig().name(); }
+    LATHE_SHARED_FIELDS(LATHE_SHARED)
+#undef LATHE_SHARED
   }];
 }
 

@@ -67,34 +67,12 @@ std::string numbers_and_launch(const ProblemClass& c) {
   return absl::StrCat(order, math, dependent, aligned);
 }
 
-const char* split_name(int32_t split) {
-  switch (split) {
-    case kMergeStep: return "_splits";
-    case kMergeLast: return "_splitl";
-    case kMergeCluster: return "_splitc";
-    default: return "";
-  }
-}
-
-std::string cluster_name(const CompileConfig& p) {
-  if (p.cluster_m == 1 && p.cluster_n == 1 && p.cluster_k == 1) return "";
-  return absl::StrCat("_c", p.cluster_m, "x", p.cluster_n, "x", p.cluster_k);
-}
-
 std::string plan_name(const CompileConfig& p) {
   std::string out =
-      absl::StrCat("_", name_of(p.kernel), p.ukernel.function.empty() ? "" : "_", p.ukernel.function);
+      absl::StrCat("_", name_of(p.kernel()), p.ukernel.function.empty() ? "" : "_", p.ukernel.function);
   if (!p.external.provider.empty() || !p.external.routine.empty())
     absl::StrAppend(&out, "_", p.external.provider, "_", p.external.routine);
-  absl::StrAppend(&out, "_", p.tile_m, "x", p.tile_n);
-  if (p.tile_k != 0) absl::StrAppend(&out, "x", p.tile_k);
-  if (p.register_m != 0 || p.register_n != 0) absl::StrAppend(&out, "_r", p.register_m, "x", p.register_n);
-  for (const ConfigField& f : kConfigFields) {
-    if (f.member == &KernelConfig::split) absl::StrAppend(&out, cluster_name(p), split_name(p.split));
-    if (f.member == &KernelConfig::swap && p.swap) absl::StrAppend(&out, "_swap");
-    if (*f.letter != '\0' && p.*f.member != f.initial) absl::StrAppend(&out, "_", f.letter, p.*f.member);
-  }
-  return out;
+  return out + name_of_numbers(p);
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ namespace lathe {
 // The plan: kernel family; the function of a ukernel, or an external library and its routine; the tile MxN or
 // MxNxK; then everything that differs from its default:
 //   "r8x4" accumulators    "u2" unrolled steps of K    "v16" vector lanes    "t256" threads    "s4" stages
-//   "c2x1x1" cluster along M, N and K splits    "swap"    "p132" persistent workgroups    "g8" raster
-//   "y12" pace    "splits", "splitl", "splitc" K may be split, merged by a second step, by the last workgroup,
-//   within the cluster
+//   "c2x1x1" cluster along M, N and K splits    "p132" persistent workgroups    "g8" raster    "y12" pace
+//   "split1", "split2", "split3" K may be split, merged by a second step, by the last workgroup, within the cluster
+// All letters are in core/kernel_configs.h.
 std::string kernel_name(const ProblemClass& c, const CompileConfig& config);
 
 }  // namespace lathe

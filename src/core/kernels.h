@@ -1,7 +1,7 @@
 // The kernels that Lathe knows, one row each: name, ops, backends and the properties that other parts ask for.
-// Three more tables are keyed by KernelKind and checked against this one at compile time: which fields of the
-// configuration a kernel uses (core/kernel_fields.cc), who enumerates its plans (kernels/<op>/families.cc) and
-// who emits its code (kernels/matmul/cpu/emit.cc, emit_gpu.cc).
+// Three more tables are keyed by KernelKind and checked against this one at compile time: the family whose
+// configuration a kernel has (core/kernel_configs.h), who enumerates its plans (kernels/<op>/families.cc) and who
+// emits its code (kernels/matmul/cpu/emit.cc, emit_gpu.cc).
 #pragma once
 
 #include <cstddef>

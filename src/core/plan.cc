@@ -1,7 +1,5 @@
 #include "core/plan.h"
 
-#include <algorithm>
-#include <iterator>
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
@@ -27,42 +25,42 @@ bool UkernelRef::operator==(const UkernelRef& o) const {
   return function == o.function && bitcode == o.bitcode && attributes == o.attributes;
 }
 
-bool KernelConfig::operator==(const KernelConfig& o) const {
-  return kernel == o.kernel &&
-         std::all_of(std::begin(kConfigFields), std::end(kConfigFields),
-                     [&](const ConfigField& f) { return this->*f.member == o.*f.member; });
-}
-
 bool CompileConfig::operator==(const CompileConfig& o) const {
   return KernelConfig::operator==(o) && ukernel == o.ukernel && external == o.external;
 }
 
 Json to_json(const CompileConfig& c) {
-  Json json =
-      json_object("kernel", std::string(name_of(c.kernel)), "ukernel",
-                  json_object("function", c.ukernel.function, "bitcode", c.ukernel.bitcode, "attributes",
-                              c.ukernel.attributes),
-                  "external", json_object("library", c.external.provider, "routine", c.external.routine));
-  for (const ConfigField& f : kConfigFields) set_fields(&json, f.name, c.*f.member);
+  Json json = json_object(
+      "kernel", std::string(name_of(c.kernel())), "family", std::string(name_of(c.family())), "ukernel",
+      json_object("function", c.ukernel.function, "bitcode", c.ukernel.bitcode, "attributes",
+                  c.ukernel.attributes),
+      "external", json_object("library", c.external.provider, "routine", c.external.routine));
+  for (const FieldValue& f : c.fields()) set_fields(&json, f.field->name, f.value);
   return json;
 }
 
 absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
   return read_json("compile config", [&] {
-    expect_fields(j, std::size(kConfigFields) + 3);
-    CompileConfig c;
-    const std::string kernel = text_field(j, "kernel");
-    if (!parse(kernel, &c.kernel))
-      throw std::invalid_argument(absl::StrCat("no kernel is named \"", kernel, "\""));
-    for (const ConfigField& f : kConfigFields)
-      c.*f.member = static_cast<int32_t>(int_field(j, f.name, f.least, f.most));
+    const std::string kernel_name = text_field(j, "kernel"), family_name = text_field(j, "family");
+    KernelKind kernel;
+    ConfigFamily family;
+    if (!parse(kernel_name, &kernel))
+      throw std::invalid_argument(absl::StrCat("no kernel is named \"", kernel_name, "\""));
+    if (!parse(family_name, &family) || !row_of(family).covers(kernel))
+      throw std::invalid_argument(
+          absl::StrCat("kernel \"", kernel_name, "\" has no configs of family \"", family_name, "\""));
+    CompileConfig c(family, kernel);
+    const std::vector<FieldValue> fields = c.fields();
+    expect_fields(j, fields.size() + 4);
+    for (const auto& [field, initial] : fields)
+      c.set(field->name, int_field(j, field->name, field->least, field->most));
     const Json& ukernel = j.at("ukernel");
     expect_fields(ukernel, 3);
     c.ukernel.function = name_field(ukernel, "function");
     c.ukernel.bitcode = name_field(ukernel, "bitcode");
     c.ukernel.attributes = name_field(ukernel, "attributes");
     const bool named = !c.ukernel.function.empty();
-    if (named != (c.kernel == KernelKind::kUkernel) || named != !c.ukernel.bitcode.empty())
+    if (named != (kernel == KernelKind::kUkernel) || named != !c.ukernel.bitcode.empty())
       throw std::invalid_argument(
           "\"ukernel\" must name a function and its bitcode for kernel \"ukernel\", and nothing otherwise");
     const Json& external = j.at("external");
@@ -70,7 +68,7 @@ absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
     c.external.provider = name_field(external, "library");
     c.external.routine = name_field(external, "routine");
     const bool outside = !c.external.provider.empty();
-    if (outside != (c.kernel == KernelKind::kExternal) || outside != !c.external.routine.empty())
+    if (outside != (kernel == KernelKind::kExternal) || outside != !c.external.routine.empty())
       throw std::invalid_argument(
           "\"external\" must name a library and its routine for kernel \"external\", and nothing otherwise");
     return c;

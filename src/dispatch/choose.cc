@@ -35,7 +35,7 @@ void log_foreign_tuning(const lathe_device& device, const ProblemClass& problem,
   device.context.logger.log(
       first ? LogLevel::kWarning : LogLevel::kDebug,
       absl::StrCat("tuning: ", describe_class(device, problem), ": the record names a ",
-                   name_of(record.config.kernel),
+                   name_of(record.config.kernel()),
                    " kernel that is not a candidate here; the oracle's choice is used"));
 }
 

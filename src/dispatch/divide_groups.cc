@@ -15,8 +15,8 @@ constexpr double kGain = 0.95;
 
 // The last passes of "bytes" kernels have few rows, those of the others kTileRows.
 int64_t rows_of_last_pass(const CompileConfig& config) {
-  const bool is_bytes = config.kernel == KernelKind::kBytes || config.kernel == KernelKind::kBytesPacked;
-  return is_bytes && config.narrow_passes > 0 ? config.narrow_passes : kTileRows;
+  const auto* bytes = config.find<BytesConfig>();
+  return bytes != nullptr && bytes->narrowest_rows > 0 ? bytes->narrowest_rows : kTileRows;
 }
 
 // Looks up each class once.

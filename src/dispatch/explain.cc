@@ -1,7 +1,6 @@
 // lathe_plan_explain (the choice and all candidates as JSON) and lathe_plan_dump (the IR of each stage).
 #include "absl/strings/str_cat.h"
 #include "core/json_object.h"
-#include "core/kernel_fields.h"
 #include "dispatch/class_on_device.h"
 #include "dispatch/externals.h"
 #include "dispatch/plan.h"
@@ -74,8 +73,7 @@ absl::StatusOr<Json> explain_json(const lathe_plan& plan) {
   LATHE_ASSIGN_OR_RETURN(const Choice choice, choice_in(plan));
   json["rank"] = choice.rank + 1;
   json["config"] = to_json(choice.plan().config);
-  json["fields"] =
-      describe_fields(choice.plan().config, plan.planned.key.problem.op, device.facts.target.backend);
+  json["fields"] = describe_fields(choice.plan().config);
   json["launch"] = launch_json(plan, choice);
   json["key"] = json_object("fingerprint", choice.key.fingerprint, "text", choice.key.text);
   json["numeric_recipe"] = choice.plan().numeric_recipe;

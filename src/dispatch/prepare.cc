@@ -105,7 +105,7 @@ absl::StatusOr<PreparedClass> prepare_without_external(lathe_device& device, con
   LATHE_ASSIGN_OR_RETURN(const Loaded loaded, load_kernel(device, key.problem, own, policy));
   PreparedClass prepared = {nullptr, loaded.outcome, ""};
   if (loaded.kernel != nullptr) prepared = publish(device, key, own, loaded, /*without_external=*/true);
-  prepared.kernel = std::string(name_of(choice.plan().config.kernel));
+  prepared.kernel = std::string(name_of(choice.plan().config.kernel()));
   return prepared;
 }
 
@@ -114,14 +114,14 @@ absl::StatusOr<PreparedClass> prepare_choice(lathe_device& device, const Dispatc
   const CompileConfig& config = choice.plan().config;
   if (device.driver == nullptr) {  // a described device: there is nothing to load
     LATHE_ASSIGN_OR_RETURN(const CacheResult found, find_or_compile(device, key.problem, choice, policy));
-    return PreparedClass{nullptr, found.outcome, std::string(name_of(config.kernel))};
+    return PreparedClass{nullptr, found.outcome, std::string(name_of(config.kernel()))};
   }
   const absl::StatusOr<Loaded> loaded = load_kernel(device, key.problem, choice, policy);
   if (absl::IsUnavailable(loaded.status()) && !config.external.provider.empty())
     return prepare_without_external(device, key, choice, policy, loaded.status());
   LATHE_RETURN_IF_ERROR(loaded.status());
   if (loaded->kernel == nullptr)
-    return PreparedClass{nullptr, loaded->outcome, std::string(name_of(config.kernel))};
+    return PreparedClass{nullptr, loaded->outcome, std::string(name_of(config.kernel()))};
   return publish(device, key, choice, *loaded, /*without_external=*/false);
 }
 
@@ -212,8 +212,8 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
   if (context.trace.enabled()) {
     context.trace.span(
         "compile", describe(problem, largest_request(problem)), start,
-        json_object("device", device.name, "kernel", std::string(name_of(choice.plan().config.kernel)), "key",
-                    choice.key.fingerprint, "error", std::string(artifact.status().message())));
+        json_object("device", device.name, "kernel", std::string(name_of(choice.plan().config.kernel())),
+                    "key", choice.key.fingerprint, "error", std::string(artifact.status().message())));
   }
   if (artifact.ok()) report_assembly(device, *artifact);
   (artifact.ok() ? context.counters.compiles : context.counters.compile_failures)
@@ -340,7 +340,7 @@ PreparedClass publish(lathe_device& device, const DispatchKey& key, const Choice
   entry.plan = choice.plan();
   entry.by = choice.by;
   entry.without_external = without_external;
-  return {device.table.insert(entry), loaded.outcome, std::string(name_of(choice.plan().config.kernel))};
+  return {device.table.insert(entry), loaded.outcome, std::string(name_of(choice.plan().config.kernel()))};
 }
 
 void record_plan(const lathe_device& device, const DispatchKey& key, const Choice& choice) {

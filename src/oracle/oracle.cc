@@ -40,7 +40,7 @@ std::string join_reasons(const std::vector<RankedPlan>& plans) {
   };
   std::vector<Reason> reasons;
   for (const RankedPlan& p : plans) {
-    const absl::string_view text = p.rejection, kernel = name_of(p.plan.config.kernel);
+    const absl::string_view text = p.rejection, kernel = name_of(p.plan.config.kernel());
     const absl::string_view words = text.substr(0, text.find_first_of("0123456789"));
     auto same =
         std::find_if(reasons.begin(), reasons.end(), [&](const Reason& r) { return r.words == words; });
@@ -60,10 +60,10 @@ void reject_beyond_grid(const ProblemClass& c, std::vector<RankedPlan>* table) {
   if (!multiplies(c.op)) return;
   for (RankedPlan& r : *table) {
     const CompileConfig& config = r.plan.config;
-    if (!r.rejection.empty() || config.tile_n < 1 || config.persistent > 0) continue;
-    const int64_t tiles = ceil_div(c.n, config.tile_n);
+    if (!r.rejection.empty() || config.tile_n() < 1 || config.persistent() > 0) continue;
+    const int64_t tiles = ceil_div(c.n, config.tile_n());
     if (tiles > kMostAlongY)
-      r.rejection = absl::StrCat("grid: ", tiles, " tiles of ", config.tile_n, " along N > ", kMostAlongY);
+      r.rejection = absl::StrCat("grid: ", tiles, " tiles of ", config.tile_n(), " along N > ", kMostAlongY);
   }
 }
 
@@ -100,7 +100,8 @@ void enumerate_family(const KernelFamily& family, const CandidateContext& contex
   } else {
     RankedPlan refused;
     for (const KernelRow& kernel : kKernels)
-      if (family.kernels & set_of(kernel.kind)) refused.plan.config.kernel = kernel.kind;
+      if (family.kernels & set_of(kernel.kind))
+        refused.plan.config = {family_of(kernel.kind, context.problem.op, family.backend), kernel.kind};
     refused.rejection = absl::StrCat("rows ", name_of(context.problem.rows), ": ", why);
     table->push_back(std::move(refused));
   }

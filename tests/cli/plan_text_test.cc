@@ -14,7 +14,7 @@ using ::testing::Not;
 Json config(const Json& set) {
   Json c = {{"kernel", "wgmma"}, {"tile_m", 128},  {"tile_n", 256},  {"tile_k", 64},   {"register_m", 0},
             {"register_n", 0},   {"unroll_k", 1},  {"lanes", 1},     {"threads", 384}, {"stages", 4},
-            {"split", 0},        {"cluster_m", 1}, {"cluster_n", 1}, {"cluster_k", 1}, {"swap", 0},
+            {"split", 0},        {"cluster_m", 1}, {"cluster_n", 1}, {"cluster_k", 1}, {"transposed", 0},
             {"persistent", 0},   {"raster", 0},    {"pace", 0},      {"prefetch", 0}};
   c.update(set);
   return c;
@@ -23,8 +23,8 @@ Json config(const Json& set) {
 TEST(ConfigLine, ShowsFieldsThatAreSet) {
   EXPECT_EQ(config_line(config(Json::object()), 1), "wgmma  tile 128x256x64  threads 384  stages 4");
   EXPECT_EQ(
-      config_line(config({{"cluster_m", 2}, {"swap", 1}, {"persistent", 132}, {"raster", 8}}), 1),
-      "wgmma  tile 128x256x64  threads 384  stages 4  cluster 2x1x1  swapped  persistent 132  raster 8");
+      config_line(config({{"cluster_m", 2}, {"transposed", 1}, {"persistent", 132}, {"raster", 8}}), 1),
+      "wgmma  tile 128x256x64  threads 384  stages 4  cluster 2x1x1  transposed  persistent 132  raster 8");
   EXPECT_EQ(
       config_line(
           config({{"kernel", "dot"}, {"register_m", 4}, {"register_n", 2}, {"threads", 1}, {"stages", 1}}),
@@ -43,6 +43,17 @@ TEST(ConfigLine, ShowsFieldsThatAreSet) {
             "amx    tile 128x256x64  rows copied first");
   EXPECT_EQ(config_line(config({{"kernel", "dot_t"}, {"threads", 1}, {"stages", 1}, {"pace", 40}}), 1),
             "dot_t  tile 128x256x64  at least 40 cycles per iteration");
+  EXPECT_EQ(config_line({{"kernel", "skinny"},
+                         {"tile_m", 4},
+                         {"tile_n", 64},
+                         {"chunk_k", 512},
+                         {"columns", 32},
+                         {"threads", 256},
+                         {"matrix", 1},
+                         {"cluster_k", 8}},
+                        1),
+            "skinny tile 4x64x512  columns 32  threads 256  cluster 1x1x8  matrix instructions");
+  EXPECT_EQ(config_line({{"kernel", "bytes"}, {"tile_m", 4}, {"tile_n", 64}}, 1), "bytes  tile 4x64");
   EXPECT_EQ(config_line(config({{"new_field", 3}, {"another", 0}}), 1),
             "wgmma  tile 128x256x64  threads 384  stages 4  new_field 3");
 }

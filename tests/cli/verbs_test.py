@@ -94,7 +94,7 @@ def test_perf_map(cache):
         finally:
             path.unlink(missing_ok=True)
         config = report["plan"]["config"]
-        tile = "x".join(str(config[t]) for t in ("tile_m", "tile_n", "tile_k") if config[t])
+        tile = "x".join(str(config[t]) for t in ("tile_m", "tile_n", "tile_k") if config.get(t))
         for line in lines:
             start, size, name = line.split(" ")
             assert int(start, 16) > 0 and int(size, 16) > 0, line

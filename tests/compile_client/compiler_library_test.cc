@@ -71,7 +71,7 @@ TEST(CompilerLibrary, RefusesOtherLibraries) {
 TEST(CompilerLibrary, PassesRequestAndArtifact) {
   Something s;
   s.problem.n = 4711;
-  s.config.kernel = KernelKind::kPanel;
+  s.config = PanelConfig();
   s.target.arch = "x86-64";
   CompilerLibrary library(fake_compiler());
   const absl::StatusOr<Artifact> artifact = library.compile(s.request());

@@ -49,17 +49,17 @@ TEST(CodegenTest, ObjectChangesWithEveryTileField) {
   const ProblemClass c = matmul_class(100, 300, 2000);
   const CompileConfig base = cpu_config("panel", target);
   const std::string object = code_of(compile(c, base, target));
-  auto changed = [&](void (*change)(CompileConfig*)) {
-    CompileConfig config = base;
+  auto changed = [&](void (*change)(PanelConfig*)) {
+    PanelConfig config = base.as<PanelConfig>();
     change(&config);
     return code_of(compile(c, config, target));
   };
-  EXPECT_NE(object, changed([](CompileConfig* x) { x->tile_m = 24; }));
-  EXPECT_NE(object, changed([](CompileConfig* x) { x->tile_n = 96; }));
-  EXPECT_NE(object, changed([](CompileConfig* x) { x->tile_k = 128; }));
-  EXPECT_NE(object, changed([](CompileConfig* x) { x->register_m = 8; }));
-  EXPECT_NE(object, changed([](CompileConfig* x) { x->register_n = 64; }));
-  EXPECT_NE(object, changed([](CompileConfig* x) { x->split = 1; }));
+  EXPECT_NE(object, changed([](PanelConfig* x) { x->tile_m = 24; }));
+  EXPECT_NE(object, changed([](PanelConfig* x) { x->tile_n = 96; }));
+  EXPECT_NE(object, changed([](PanelConfig* x) { x->tile_k = 128; }));
+  EXPECT_NE(object, changed([](PanelConfig* x) { x->register_m = 8; }));
+  EXPECT_NE(object, changed([](PanelConfig* x) { x->register_n = 64; }));
+  EXPECT_NE(object, changed([](PanelConfig* x) { x->split = 1; }));
 }
 
 struct LoopCase {
@@ -75,7 +75,7 @@ TEST(CodegenTest, PanelLoopKeepsAccumulatorsInRegisters) {
                             LoopCase{"x86-64-avx2", 6, 16, "vfmadd.*%ymm", "\\tv.*\\(%rsp\\)"},
                             LoopCase{"aarch64-neon", 8, 8, "fmla.*v[0-9]+\\.4s", "\\[sp"}}) {
     const Target target = *parse_target(l.target);
-    CompileConfig config = cpu_config("panel", target);
+    PanelConfig config = cpu_config("panel", target).as<PanelConfig>();
     config.register_m = l.register_m, config.register_n = l.register_n;
     config.tile_m = 4 * l.register_m, config.tile_n = 4 * l.register_n;
     CompilerAnswer answer = compile(matmul_class(1000, 1024, 1024), config, target, true);
@@ -89,7 +89,7 @@ TEST(CodegenTest, PanelLoopKeepsAccumulatorsInRegisters) {
 
 TEST(CodegenTest, DotLoopUsesFullVectorsAndDoesNotSpill) {
   const Target target = *parse_target("x86-64-avx512");
-  CompileConfig config = cpu_config("dot", target);
+  DotConfig config = cpu_config("dot", target).as<DotConfig>();
   config.register_m = 4, config.register_n = 4;
   CompilerAnswer answer = compile(matmul_class(4, 64, 4096), config, target, true);
   ASSERT_EQ(answer.code, 0) << answer.error;
@@ -116,13 +116,8 @@ TEST(CodegenTest, CompilesForEveryNamedTarget) {
        {"x86-64-avx2", "x86-64-avx512", "aarch64-neon", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a",
         "sm_100a", "sm_120", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"}) {
     const Target target = *parse_target(name);
-    CompileConfig config = cpu_config("panel", target);
-    if (target.backend != Backend::kCpu) {
-      config.kernel = KernelKind::kSimt;
-      config.tile_m = config.tile_n = 64, config.tile_k = 16;
-      config.register_m = config.register_n = 4;
-      config.threads = 256, config.lanes = 1;
-    }
+    const CompileConfig config =
+        target.backend == Backend::kCpu ? cpu_config("panel", target) : simt_config();
     EXPECT_GT(code_of(compile(matmul_class(33, 50, 70), config, target)).size(), 100u) << name;
   }
 }

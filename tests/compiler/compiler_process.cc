@@ -5,6 +5,7 @@
 
 #include "core/compiler_abi.h"
 #include "core/json.h"
+#include "tests/config_field.h"
 
 namespace lathe::testing {
 namespace {
@@ -72,8 +73,7 @@ ProblemClass matmul_class(int64_t m, int64_t n, int64_t k) {
 }
 
 CompileConfig simt_config() {
-  CompileConfig config;
-  config.kernel = KernelKind::kSimt;
+  SimtConfig config;
   config.tile_m = config.tile_n = 64, config.tile_k = 16;
   config.register_m = config.register_n = 4;
   config.threads = 256;
@@ -82,14 +82,14 @@ CompileConfig simt_config() {
 
 CompileConfig cpu_config(const std::string& kernel, const Target& target) {
   const int lanes = vector_lanes(target);
-  CompileConfig c;
-  EXPECT_TRUE(parse(kernel, &c.kernel)) << kernel;
-  c.lanes = lanes;
-  c.tile_m = 16, c.tile_n = 8 * lanes;
-  c.register_m = 4, c.register_n = 2 * lanes;
-  if (kernel == "dot") c.register_n = 2;
-  if (kernel == "dot" || kernel == "direct_packed") c.prefetch = 1;
-  if (kernel == "panel") c.tile_k = 16 * lanes;
+  KernelKind kind = KernelKind::kNone;
+  EXPECT_TRUE(parse(kernel, &kind)) << kernel;
+  CompileConfig c(family_of(kind, Op::kMatmul, Backend::kCpu), kind);
+  set_field(&c, "lanes", lanes);
+  set_field(&c, "tile_m", 16), set_field(&c, "tile_n", 8 * lanes);
+  set_field(&c, "register_m", 4), set_field(&c, "register_n", kernel == "dot" ? 2 : 2 * lanes);
+  if (kernel == "dot" || kernel == "direct_packed") set_field(&c, "prefetch", 1);
+  if (kernel == "panel") set_field(&c, "tile_k", 16 * lanes);
   return c;
 }
 

@@ -12,6 +12,7 @@
 #include "core/json.h"
 #include "core/key.h"
 #include "core/packed.h"
+#include "tests/config_field.h"
 
 namespace lathe::testing {
 namespace {
@@ -140,10 +141,10 @@ TEST(CompilerTest, AnswersEveryInvalidRequestWithOneError) {
 
 TEST(CompilerTest, NamesTheInvalidFieldOfAConfig) {
   CompileConfig c = cpu_config("panel", avx512());
-  c.tile_k = 100;
+  set_field(&c, "tile_k", 100);
   EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("tile_k"), std::string::npos);
   c = cpu_config("panel", avx512());
-  c.register_n = 17;
+  set_field(&c, "register_n", 17);
   EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("register_n"), std::string::npos);
   Json unknown = {{"class", to_json(matmul_class(40, 64, 96))},
                   {"config", to_json(cpu_config("panel", avx512()))},
@@ -152,49 +153,52 @@ TEST(CompilerTest, NamesTheInvalidFieldOfAConfig) {
   EXPECT_NE(compile_bytes(unknown.dump()).error.find("no_such_kernel"), std::string::npos)
       << compile_bytes(unknown.dump()).error;
   c = cpu_config("panel", avx512());
-  c.kernel = KernelKind::kSimt;
-  EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("'simt'"), std::string::npos);
-  c = cpu_config("panel", avx512());
-  c.narrow_passes = 1;
-  EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512())
-                .error.find("does not use narrow_passes, which is 1 instead of 0"),
+  EXPECT_NE(compile(matmul_class(40, 64, 96), simt_config(), avx512()).error.find("'simt'"),
             std::string::npos);
+  unknown = {{"class", to_json(matmul_class(40, 64, 96))},
+             {"config", to_json(cpu_config("panel", avx512()))},
+             {"target", to_json(avx512())}};
+  unknown["config"]["narrow_passes"] = 1;
+  EXPECT_NE(compile_bytes(unknown.dump()).error.find("fields"), std::string::npos)
+      << compile_bytes(unknown.dump()).error;
   c = cpu_config("dot", avx512());
   ProblemClass nn = matmul_class(4, 64, 96);
   nn.trans_b = 0;
   EXPECT_NE(compile(nn, c, avx512()).error.find("K-contiguous"), std::string::npos);
-  c.tile_n = -5;
+  set_field(&c, "tile_n", -5);
   EXPECT_NE(compile(matmul_class(4, 64, 96), c, avx512()).error.find("tile_n"), std::string::npos);
 }
 
 // Emitters follow these fields, and refuse values with which a kernel would be wrong.
 TEST(CompilerTest, RefusesPassesAndGroupsThatTheTileDoesNotAllow) {
   ProblemClass problem = matmul_class(40, 64, 96);
-  CompileConfig c = cpu_config("panel", avx512());
-  c.kernel = KernelKind::kPanelT;
-  c.tile_m = c.register_m = 4 * c.lanes, c.tile_n = 16, c.register_n = 4;
+  const int64_t lanes = vector_lanes(avx512());
+  CompileConfig c = cpu_config("panel_t", avx512());
+  set_field(&c, "tile_m", 4 * lanes), set_field(&c, "register_m", 4 * lanes);
+  set_field(&c, "tile_n", 16), set_field(&c, "register_n", 4), set_field(&c, "tile_k", 16 * lanes);
   const auto error = [&] { return compile(problem, c, avx512()).error; };
   problem.m_lo = 33, problem.m_hi = 64;  // the tile has all rows, 3 vectors at least
-  c.narrow_passes = 3;
+  set_field(&c, "narrow_passes", 3);
   EXPECT_EQ(error(), "");
-  c.narrow_passes = 4;
+  set_field(&c, "narrow_passes", 4);
   EXPECT_NE(error().find("narrow_passes 4: the last pass may have fewer vectors"), std::string::npos)
       << error();
-  c.tile_m = 8 * c.lanes, c.narrow_passes = 2;  // two passes, so the last one may have a single vector
+  set_field(&c, "tile_m", 8 * lanes),
+      set_field(&c, "narrow_passes", 2);  // two passes, so the last one may have a single vector
   EXPECT_NE(error().find("narrow_passes 2: the last pass may have fewer vectors"), std::string::npos)
       << error();
 
   problem = matmul_class(4, 64, 96);
   c = cpu_config("dot", avx512());
-  c.tile_k = 32;
+  set_field(&c, "tile_k", 32);
   for (const int32_t group : {0, 3}) {
-    c.group_n = group;
+    set_field(&c, "group_n", group);
     EXPECT_NE(error().find("must be a multiple of register_n 2 if tile_k is set"), std::string::npos)
         << error();
   }
-  c.group_n = 4;
+  set_field(&c, "group_n", 4);
   EXPECT_EQ(error(), "");
-  c.tile_k = 0;
+  set_field(&c, "tile_k", 0);
   EXPECT_NE(error().find("and 0 otherwise"), std::string::npos) << error();
 }
 
@@ -202,8 +206,7 @@ TEST(CompilerTest, RefusesAWgmmaConfigThatTheKernelCannotFollow) {
   ProblemClass problem = matmul_class(100, 512, 256);
   problem.a = problem.b = problem.d = DType::kBF16;
   problem.alignment = Alignment::k16;
-  CompileConfig c;
-  c.kernel = KernelKind::kWgmma;
+  WgmmaConfig c;
   c.tile_m = 64, c.tile_n = 128, c.tile_k = 64, c.register_m = 64, c.register_n = 128;
   c.threads = 256, c.stages = 4, c.plain_store = 1;
   const auto error = [&] { return compile(problem, c, *parse_target("sm_90a")).error; };
@@ -231,7 +234,7 @@ TEST(CompilerTest, NamesTheConflictOfAConfigWithPackedWeights) {
   const auto error = [](const ProblemClass& problem, const char* kernel, int32_t columns,
                         const char* target) {
     CompileConfig c = cpu_config(kernel, *parse_target(target));
-    c.tile_k = 256, c.register_n = columns;
+    set_field(&c, "tile_k", 256), set_field(&c, "register_n", columns);
     return compile(problem, c, *parse_target(target)).error;
   };
   EXPECT_EQ(error(packed, "direct_packed", 32, "x86-64-avx512"), "");

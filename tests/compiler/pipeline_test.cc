@@ -52,8 +52,7 @@ ProblemClass argmax_class() {
 }
 
 std::vector<PipelineCase> cases() {
-  CompileConfig rows;
-  rows.kernel = KernelKind::kRows;
+  CpuRowsConfig rows;
   rows.tile_m = rows.register_m = 1;
   rows.lanes = 16;
   rows.register_n = rows.tile_n = 64;
@@ -203,7 +202,8 @@ TEST(PipelineTest, DumpsEveryStage) {
        {"00-payload.mlir", "01-distribute.mlir", "02-kernel.mlir", "03-llvm.mlir", "llvm.ll", "assembly.s"})
     EXPECT_GT(answer.dumps[name].size(), 100u) << name;
   // The plan is an attribute of the payload op, and the distributed form is a forall mapped to workgroups.
-  EXPECT_NE(answer.dumps["00-payload.mlir"].find("lathe.config = #lathe.kernel_config<kernel = \"panel\""),
+  EXPECT_NE(answer.dumps["00-payload.mlir"].find(
+                "lathe.config = #lathe.kernel_config<family = \"panel\", kernel = \"panel\""),
             std::string::npos);
   EXPECT_NE(answer.dumps["01-distribute.mlir"].find("#gpu.block<x>"), std::string::npos);
 }

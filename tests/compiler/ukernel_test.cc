@@ -10,6 +10,7 @@
 #include "compiler_process.h"
 #include "kernels/candidates_ukernel.h"
 #include "oracle/oracle.h"
+#include "tests/config_field.h"
 
 namespace lathe::testing {
 namespace {
@@ -104,7 +105,7 @@ TEST(Ukernel, PayloadKernelAndRecipeFollowThePlanForEveryRow) {
           const CompileConfig& config = r.plan.config;
           // Compile one plan per row and layout; other task tiles (GPUs: row lengths) give nothing new.
           if ((row.op == Op::kMatmul || row.backend != Backend::kCpu) &&
-              !compiled.insert({name, row.function, c.trans_b, config.split}).second)
+              !compiled.insert({name, row.function, c.trans_b, config.split()}).second)
             continue;
           EXPECT_EQ(config.ukernel.bitcode, bitcode_for(row.bitcode, target));
           EXPECT_EQ(config.ukernel.attributes, row.attributes);
@@ -143,7 +144,7 @@ TEST(Ukernel, IsRejectedWithoutBitcodeForTheTarget) {
     EXPECT_THAT(plans[0].rejection, HasSubstr("no bitcode of " + std::string(row.bitcode) + " for " + arch));
     const auto answer = rank_plans(c, f, {1, 0});
     ASSERT_TRUE(answer.ok()) << answer.status();
-    EXPECT_NE(name_of(answer->ranked[0].plan.config.kernel), "ukernel");
+    EXPECT_NE(name_of(answer->ranked[0].plan.config.kernel()), "ukernel");
     EXPECT_TRUE(std::any_of(answer->ranked.begin(), answer->ranked.end(), [&](const RankedPlan& ranked) {
       return ranked.rejection == plans[0].rejection;
     }));
@@ -164,14 +165,15 @@ TEST(Ukernel, GetsPanelsAsDeepAsK) {
       if (!r.rejection.empty()) continue;
       const CompileConfig& config = r.plan.config;
       if (!ukernel && config.ukernel.function == row.function) ukernel = &r;
-      if (!generated && config.kernel == KernelKind::kPanel && config.tile_k < kK) generated = &r;
+      if (!generated && config.kernel() == KernelKind::kPanel && field(config, "tile_k") < kK) generated = &r;
     }
     ASSERT_TRUE(ukernel && generated) << row.function;
     const CompileConfig& config = ukernel->plan.config;
-    EXPECT_GE(config.tile_k, kK);
+    EXPECT_GE(field(config, "tile_k"), kK);
     EXPECT_EQ(ukernel->plan.launch.splits, 1);
     const CompilerAnswer answer = compile(c, config, target, /*dump=*/true);
-    EXPECT_THAT(dump_of(answer, "payload.mlir"), HasSubstr("tile_k = " + std::to_string(config.tile_k)));
+    EXPECT_THAT(dump_of(answer, "payload.mlir"),
+                HasSubstr("tile_k = " + std::to_string(field(config, "tile_k"))));
     // The call gets K in words, the last of which may be partial. No other code multiplies.
     const int64_t per_word = row.a == DType::kI8 ? 4 : row.a == DType::kBF16 ? 2 : 1;
     const std::string& body = dump_of(answer, "kernel.mlir");
@@ -180,7 +182,7 @@ TEST(Ukernel, GetsPanelsAsDeepAsK) {
     EXPECT_THAT(body, Not(HasSubstr("dpbf16ps")));
     // Shallower panels would give wrong sums, so lowering refuses such a config.
     CompileConfig shallow = config;
-    shallow.tile_k = generated->plan.config.tile_k;
+    set_field(&shallow, "tile_k", field(generated->plan.config, "tile_k"));
     EXPECT_THAT(compile(c, shallow, target).error, HasSubstr(": a ukernel needs all of K in one block"));
   }
 }
@@ -195,15 +197,15 @@ TEST(Ukernel, RanksBehindTheGeneratedKernelWithTheSameTilingOnGpus) {
     for (const ProblemClass& c : classes_of(row)) {
       const auto ranked = rank_plans(c, f, {1, 0});
       ASSERT_TRUE(ranked.ok()) << ranked.status();
-      EXPECT_NE(name_of(ranked->ranked[0].plan.config.kernel), "ukernel");
+      EXPECT_NE(name_of(ranked->ranked[0].plan.config.kernel()), "ukernel");
       for (const RankedPlan& r : ranked->ranked) {
         if (!r.rejection.empty() || r.plan.config.ukernel.function != row.function) continue;
-        CompileConfig generated = r.plan.config;
+        GpuRowsConfig generated = r.plan.config.as<GpuRowsConfig>();
         generated.kernel = KernelKind::kRows;
-        generated.ukernel = {};
         const auto same =
             std::find_if(ranked->ranked.begin(), ranked->ranked.end(), [&](const RankedPlan& g) {
-              return g.plan.config == generated && g.plan.launch.splits == r.plan.launch.splits;
+              return g.plan.config == CompileConfig(generated) &&
+                     g.plan.launch.splits == r.plan.launch.splits;
             });
         ASSERT_NE(same, ranked->ranked.end()) << row.function;
         EXPECT_LT(&*same, &r) << "ranked behind";
@@ -284,12 +286,12 @@ TEST(Ukernel, RefusesAFunctionForAnotherTilingOnGpus) {
     enumerate_ukernels({c, f, 1, 0}, &all);
     ASSERT_EQ(all.size(), 2u);
     CompileConfig config = all[0].plan.config;
-    EXPECT_GT(config.tile_m, 1);
+    EXPECT_GT(config.tile_m(), 1);
     config.ukernel.function = all[1].plan.config.ukernel.function;
     EXPECT_THAT(compile(c, config, target).error,
                 HasSubstr("does not have the type with which the kernel calls it"));
     config = all[0].plan.config;
-    config.tile_m *= 2;
+    set_field(&config, "tile_m", 2 * config.tile_m());
     EXPECT_THAT(compile(c, config, target).error, HasSubstr("the ukernel needs one wave per row"));
   }
 }

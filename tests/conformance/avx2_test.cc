@@ -75,7 +75,7 @@ class Avx2 : public ConformanceTest {
     for (const CacheEntryInfo& entry : listing.entries) {
       const Json key = Json::parse(entry.key_text);
       ASSERT_EQ(key["target"]["features"].dump().find("avx512"), std::string::npos) << entry.key_text;
-      fetches_.emplace(key["config"]["kernel"], key["config"]["prefetch"]);
+      fetches_.emplace(key["config"]["kernel"], key["config"].value("prefetch", 0));
       ukernels_.insert(key["config"]["ukernel"]["function"]);
       auto problem = problem_class_from_json(key["class"]);
       ASSERT_TRUE(problem.ok()) << problem.status().ToString();
@@ -83,7 +83,7 @@ class Avx2 : public ConformanceTest {
       ASSERT_TRUE(found.ok()) << found.status().ToString();
       auto kernel = driver_->load(*found->artifact);
       ASSERT_TRUE(kernel.ok()) << kernel.status().ToString();
-      run(*problem, **kernel, key["config"]["split"] == 0 ? 1 : 3);
+      run(*problem, **kernel, key["config"].value("split", 0) == 0 ? 1 : 3);
     }
     EXPECT_TRUE(cache->clear().ok());
   }

@@ -51,8 +51,8 @@ std::vector<KernelForm> kernel_forms(const std::vector<nlohmann::json>& candidat
     KernelForm form;
     form.name = config.value("kernel", "");
     if (form.name == "rows") form.name += " tile_m=" + std::to_string(config.value("tile_m", 1));
-    form.name += " swap=" + std::to_string(config.value("swap", 0));
-    form.name += " split=" + std::to_string(config.value("split", 0));
+    for (const char* field : {"transposed", "matrix", "split"})
+      form.name += std::string(" ") + field + "=" + std::to_string(config.value(field, 0));
     form.rank = candidate.value("rank", 0);
     form.splits = candidate.value("splits", 1);
     if (seen.insert(form.name).second) forms.push_back(form);

@@ -16,7 +16,7 @@ std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_m
 
 // One form of kernel and the rank of its best candidate.
 struct KernelForm {
-  std::string name;  // "wgmma swap=1 split=2"
+  std::string name;  // "wgmma transposed=1 matrix=0 split=2"
   int32_t rank = 0, splits = 1;
 };
 // Every form among the candidates. Forms differ in the kernel, in whether it computes the transposed product, in the

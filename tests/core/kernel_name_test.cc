@@ -20,23 +20,21 @@ ProblemClass product() {
   c.m_hi = 512;
   return c;
 }
-CompileConfig config(KernelKind kernel, int32_t m, int32_t n, int32_t k) {
-  CompileConfig p;
-  p.kernel = kernel;
-  p.tile_m = m;
-  p.tile_n = n;
-  p.tile_k = k;
+template <typename Config>
+Config config(int64_t m, int64_t n, int64_t k) {
+  Config p;
+  p.tile_m = m, p.tile_n = n, p.tile_k = k;
   return p;
 }
 
 TEST(KernelNameTest, ContainsOpClassAndPlan) {
   ProblemClass c = product();
   c.alignment = Alignment::k16;
-  CompileConfig p = config(KernelKind::kWgmma, 128, 256, 64);
-  p.threads = 384;
-  p.stages = 4;
-  p.cluster_m = 2;
-  EXPECT_EQ(kernel_name(c, p),
+  auto wgmma = config<WgmmaConfig>(128, 256, 64);
+  wgmma.threads = 384;
+  wgmma.stages = 4;
+  wgmma.cluster_m = 2;
+  EXPECT_EQ(kernel_name(c, wgmma),
             "lathe_matmul_bf16_bf16_nt_m257to512_n4096_k11008_a16_wgmma_128x256x64_t384_s4_c2x1x1");
 
   c = product();
@@ -45,16 +43,17 @@ TEST(KernelNameTest, ContainsOpClassAndPlan) {
   c.m_lo = c.m_hi = 1;
   c.bias = DType::kF32;
   c.activation = Activation::kGeluTanh;
-  p = config(KernelKind::kBytes, 1, 64, 0);
-  p.register_m = 1;
-  p.register_n = 32;
-  p.lanes = 16;
-  EXPECT_EQ(kernel_name(c, p),
+  BytesConfig bytes;
+  bytes.tile_m = 1, bytes.tile_n = 64;
+  bytes.register_m = 1;
+  bytes.register_n = 32;
+  bytes.lanes = 16;
+  EXPECT_EQ(kernel_name(c, bytes),
             "lathe_matmul_bf16_by_q4_0_f32_nt_m1_n4096_k11008_biasf32_gelu_tanh_bytes_1x64_r1x32_v16");
 
   c.rows = Rows::kSumBF16;
   EXPECT_EQ(
-      kernel_name(c, p),
+      kernel_name(c, bytes),
       "lathe_matmul_sum_bf16_bf16_by_q4_0_f32_nt_m1_n4096_k11008_biasf32_gelu_tanh_bytes_1x64_r1x32_v16");
 
   c = ProblemClass();
@@ -64,9 +63,10 @@ TEST(KernelNameTest, ContainsOpClassAndPlan) {
   c.wants_values = 1;
   c.row_lo = 16385;
   c.row_hi = Bucket::kOpenEnd;
-  p = config(KernelKind::kRows, 1, 4096, 0);
-  p.split = kMergeLast;
-  EXPECT_EQ(kernel_name(c, p), "lathe_argmax_f32_n16385up_i64_val_rows_1x4096_splitl");
+  GpuRowsConfig rows;
+  rows.tile_m = 1, rows.tile_n = 4096;
+  rows.split = kMergeLast;
+  EXPECT_EQ(kernel_name(c, rows), "lathe_argmax_f32_n16385up_i64_val_rows_1x4096_split2");
 
   c = product();
   c.op = Op::kMatmulArgmax;
@@ -74,7 +74,7 @@ TEST(KernelNameTest, ContainsOpClassAndPlan) {
   c.logits = DType::kF32;
   c.m_lo = 513;
   c.m_hi = Bucket::kOpenEnd;
-  EXPECT_EQ(kernel_name(c, config(KernelKind::kSimt, 64, 64, 16)),
+  EXPECT_EQ(kernel_name(c, config<SimtConfig>(64, 64, 16)),
             "lathe_matmul_argmax_bf16_f32_nt_m513up_n4096_k11008_i32_simt_64x64x16");
 }
 
@@ -87,7 +87,7 @@ TEST(KernelNameTest, DiffersForDifferentKernels) {
     // Such a name is a valid identifier in C, PTX and ELF.
     EXPECT_TRUE(std::regex_match(name, std::regex("[a-z][a-z0-9_]*"))) << name;
   };
-  const CompileConfig plan = config(KernelKind::kMma, 64, 128, 32);
+  const CompileConfig plan = config<MmaConfig>(64, 128, 32);
   add(product(), plan, "base");
   const std::vector<std::function<void(ProblemClass&)>> kinds = {
       [](ProblemClass& c) { c.a = c.b = DType::kF16; },
@@ -142,14 +142,15 @@ TEST(KernelNameTest, DiffersForDifferentKernels) {
     set(&changed);
     add(product(), changed, what);
   };
-  for (const ConfigField& f : kConfigFields) change(f.name, [&](CompileConfig* c) { c->*f.member += 1; });
-  change("kernel", [](CompileConfig* c) { c->kernel = KernelKind::kSimt; });
+  for (const auto& [field, value] : plan.fields())
+    change(field->name, [field = field, value = value](CompileConfig* c) { c->set(field->name, value + 1); });
+  change("kernel", [](CompileConfig* c) { *c = config<SimtConfig>(64, 128, 32); });
   change("ukernel", [](CompileConfig* c) { c->ukernel.function = "rows_f32"; });
   change("provider", [](CompileConfig* c) { c->external.provider = "openblas"; });
   change("routine", [](CompileConfig* c) { c->external.routine = "cblas_sgemm"; });
   for (const int32_t split : {kMergeLast, kMergeCluster}) {
     CompileConfig changed = plan;
-    changed.split = split;
+    changed.set_split(split);
     add(product(), changed, "split " + std::to_string(split));
   }
 }

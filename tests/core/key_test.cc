@@ -19,9 +19,8 @@ ProblemClass base_class() {
   c.k = 11008;
   return c;
 }
-const CompileConfig kConfig = [] {
-  CompileConfig c;
-  c.kernel = KernelKind::kOuter;
+const CompileConfig kConfig = []() -> CompileConfig {
+  OuterConfig c;
   c.tile_m = 4, c.tile_n = 512, c.tile_k = 256, c.register_m = 4, c.register_n = 32;
   c.unroll_k = 2, c.lanes = 8;
   return c;
@@ -86,8 +85,9 @@ TEST(KeyTest, ChangesWithEveryFieldOfTheConfig) {
     EXPECT_FALSE(changed == kConfig) << what;
   };
   keys.add(key_of(base_class(), kConfig, kTarget, kCodegen), "base");
-  add("kernel", [](CompileConfig* c) { c->kernel = KernelKind::kDot; });
-  for (const ConfigField& f : kConfigFields) add(f.name, [&](CompileConfig* c) { c->*f.member += 1; });
+  add("kernel", [](CompileConfig* c) { *c = DotConfig(); });
+  for (const auto& [field, value] : kConfig.fields())
+    add(field->name, [field = field, value = value](CompileConfig* c) { c->set(field->name, value + 1); });
   for (std::string UkernelRef::*text : {&UkernelRef::function, &UkernelRef::bitcode, &UkernelRef::attributes})
     add("ukernel", [&](CompileConfig* c) { c->ukernel.*text = "another"; });
   for (std::string ExternalRef::*text : {&ExternalRef::provider, &ExternalRef::routine})
@@ -125,7 +125,8 @@ TEST(KeyTest, FingerprintChangesWithEveryLeafOfTheText) {
     ++leaves;
     keys.add(key_from_text(canonical_text(changed)), path);
   });
-  const int config_leaves = static_cast<int>(std::size(kConfigFields)) + 6;  // the kernel and five texts
+  const int config_leaves =
+      static_cast<int>(kConfig.fields().size()) + 7;  // the kernel, its family and five texts
   EXPECT_EQ(leaves, 30 + config_leaves + 3 + 1);
 }
 

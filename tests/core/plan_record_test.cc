@@ -122,7 +122,7 @@ TEST(PlanRecord, KeyContainsOnlyTheFieldsOfALookUp) {
   EXPECT_EQ(keys.size(), 9u);
   EXPECT_EQ(change(RecordKind::kTuned, [](PlanRecord* r) { r->codegen = "a later one"; }), tuned);
   EXPECT_EQ(change(RecordKind::kTuned, [](PlanRecord* r) { r->splits = 1; }), tuned);
-  EXPECT_EQ(change(RecordKind::kPlan, [](PlanRecord* r) { r->config.tile_m = 1; }), plan);
+  EXPECT_EQ(change(RecordKind::kPlan, [](PlanRecord* r) { r->config.set("tile_m", 1); }), plan);
   EXPECT_EQ(change(RecordKind::kPlan, [](PlanRecord* r) { r->oracle = "another"; }), plan);
   EXPECT_THAT(plan, HasSubstr("\"version\":2")) << "records of other versions have other keys";
   EXPECT_TRUE(

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "json_leaves.h"
@@ -10,23 +11,20 @@ namespace lathe {
 namespace {
 
 CompileConfig panel() {
-  CompileConfig c;
-  c.kernel = KernelKind::kPanel;
+  PanelConfig c;
   c.tile_m = 96, c.tile_n = 512, c.tile_k = 256, c.register_m = 6, c.register_n = 32;
-  c.unroll_k = 4, c.lanes = 16, c.stages = 2, c.prefetch_lines = 1;
+  c.lanes = 16, c.prefetch_lines = 1;
   return c;
 }
 
 CompileConfig ukernel() {
-  CompileConfig c = panel();
-  c.kernel = KernelKind::kUkernel;
-  c.ukernel = {"f", "argmax/rows@x86-64-v4", "alwaysinline"};
-  return c;
+  PanelUkernelConfig c;
+  c.tile_m = 96, c.tile_n = 512, c.tile_k = 256, c.register_m = 6, c.register_n = 32, c.lanes = 16;
+  return {c, {"f", "argmax/rows@x86-64-v4", "alwaysinline"}};
 }
 
 CompileConfig external() {
-  CompileConfig c;
-  c.kernel = KernelKind::kExternal;
+  CompileConfig c = ExternalConfig();
   c.external = {"openblas", "cblas_sgemm"};
   return c;
 }
@@ -39,6 +37,27 @@ TEST(CompileConfigTest, RoundTripsThroughJson) {
   }
 }
 
+TEST(CompileConfigTest, RoundTripsThroughJsonInEveryFamily) {
+  for (size_t i = 0; i < std::size(kConfigFamilies); ++i)
+    for (const KernelRow& kernel : kKernels) {
+      if (!kConfigFamilies[i].covers(kernel.kind)) continue;
+      CompileConfig c(static_cast<ConfigFamily>(i), kernel.kind);
+      for (const auto& [field, value] : c.fields()) c.set(field->name, std::min(value + 1, field->most));
+      if (kernel.kind == KernelKind::kUkernel) c.ukernel = ukernel().ukernel;
+      if (kernel.kind == KernelKind::kExternal) c.external = external().external;
+      const auto back = compile_config_from_json(to_json(c));
+      ASSERT_TRUE(back.ok()) << back.status();
+      EXPECT_TRUE(*back == c) << to_json(c).dump();
+    }
+}
+
+TEST(CompileConfigTest, RefusesAFamilyThatTheKernelDoesNotHave) {
+  Json j = to_json(panel());
+  j["family"] = "panel_t";
+  EXPECT_EQ(compile_config_from_json(j).status().message(),
+            "compile config: kernel \"panel\" has no configs of family \"panel_t\"");
+}
+
 TEST(CompileConfigTest, ReadsEveryJsonLeaf) {
   int leaves = 0, read = 0;
   for_each_changed_leaf(to_json(ukernel()), [&](const std::string& path, const Json& changed) {
@@ -47,8 +66,9 @@ TEST(CompileConfigTest, ReadsEveryJsonLeaf) {
     read += back.ok();
     if (back.ok()) EXPECT_FALSE(*back == ukernel()) << path;
   });
-  const int fields = std::size(kConfigFields);
-  EXPECT_EQ(leaves, fields + 6);  // and the kernel, three texts of the ukernel, two of the external library
+  const int fields = static_cast<int>(ukernel().fields().size());
+  EXPECT_EQ(leaves,
+            fields + 7);    // the kernel, its family, three texts of the ukernel, two of the external library
   EXPECT_GE(read, fields);  // a ukernel is of the kernel "ukernel" alone, an external library of "external"
 }
 

@@ -64,8 +64,7 @@ ProblemClass f32_class() {
 }
 
 CompileConfig merged_by_the_last() {
-  CompileConfig c;
-  c.kernel = KernelKind::kSimt;
+  SimtConfig c;
   c.tile_m = 8, c.tile_n = 64, c.tile_k = 32;
   c.register_m = 2, c.register_n = 2, c.threads = 128;
   c.split = kMergeLast;

@@ -20,6 +20,7 @@
 #include "kernels/matmul/candidates.h"
 #include "oracle/oracle.h"
 #include "sweep.h"
+#include "tests/config_field.h"
 #include "tests/kernels/device_files.h"
 
 namespace lathe {
@@ -78,12 +79,12 @@ struct Compiled {
 };
 
 bool multiplies_matrices(const SweepPlan& plan) {
-  return absl::StartsWith(name_of(plan.config.kernel), "mma") ||
-         (plan.config.kernel == KernelKind::kUkernel && plan.problem.op == Op::kMatmul);
+  return absl::StartsWith(name_of(plan.config.kernel()), "mma") ||
+         (plan.config.kernel() == KernelKind::kUkernel && plan.problem.op == Op::kMatmul);
 }
 
 Bound bound_of(const SweepPlan& plan) {
-  if (plan.config.kernel == KernelKind::kSimt) return Bound::kFma;
+  if (plan.config.kernel() == KernelKind::kSimt) return Bound::kFma;
   return multiplies_matrices(plan) ? Bound::kMatrix : Bound::kMemory;
 }
 
@@ -97,7 +98,7 @@ IsWork work_of(const SweepPlan& plan) {
   return is_load;
 }
 
-int64_t edge_of(const SweepPlan& plan) { return plan.config.kernel == KernelKind::kMma32 ? 32 : 16; }
+int64_t edge_of(const SweepPlan& plan) { return plan.config.kernel() == KernelKind::kMma32 ? 32 : 16; }
 
 // What the inner loop of the first kernel lacks; "" if nothing. A new family needs a row here.
 std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) {
@@ -111,7 +112,7 @@ std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) 
   };
   const bool aligned = plan.problem.alignment == Alignment::k16;
   const LoopCounts& loop = kernel.loop;
-  const absl::string_view family = name_of(plan.config.kernel);
+  const absl::string_view family = name_of(plan.config.kernel());
   if (family == "simt") {
     need(has("ds_read", "ds_load"), "reads of LDS");
     need(has("ds_write", "ds_store"), "writes of LDS");
@@ -139,7 +140,7 @@ std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) 
   } else {
     return "a kernel family that this test has no row for";
   }
-  need(plan.config.split != kMergeLast || has("global_atomic_", "flat_atomic_"), "an atomic ticket");
+  need(plan.config.split() != kMergeLast || has("global_atomic_", "flat_atomic_"), "an atomic ticket");
   return absl::StrJoin(missing, ", ");
 }
 
@@ -225,11 +226,11 @@ std::string form_of(const SweepPlan& plan) {
   const char* alignments[] = {"byte", "element", "16"};
   std::string form = absl::StrCat(plan.family(), " ", std::string(name_of(c.a)), " ");
   if (c.op != Op::kArgmax) absl::StrAppend(&form, c.trans_a ? "t" : "n", c.trans_b ? "t" : "n", " ");
-  absl::StrAppend(&form, "aligned ",
-                  alignments[c.alignment == Alignment::k16 ? 2 : c.alignment == Alignment::kElement], " ",
-                  f.tile_m, "x", f.tile_n, "x", f.tile_k, " of ", f.register_m, "x", f.register_n, " by ",
-                  f.threads);
-  if (f.split != kNoSplit) absl::StrAppend(&form, " split");
+  absl::StrAppend(
+      &form, "aligned ", alignments[c.alignment == Alignment::k16 ? 2 : c.alignment == Alignment::kElement],
+      " ", f.tile_m(), "x", f.tile_n(), "x", depth_of(f), " of ", field_or(f, "register_m", f.tile_m()), "x",
+      field_or(f, "register_n", field_or(f, "columns", 0)), " by ", f.threads());
+  if (f.split() != kNoSplit) absl::StrAppend(&form, " split");
   return form;
 }
 
@@ -282,9 +283,11 @@ std::vector<SweepPlan> plans_to_compile() {
     plans = sample(plans, 1, [](const SweepPlan& p) { return p.form(); });
   } else {
     plans = sample(plans, 1, [](const SweepPlan& p) {
-      return absl::StrCat(p.facts->target.arch, p.family(), p.config.split, p.problem.a, p.problem.b,
+      return absl::StrCat(p.facts->target.arch, p.family(), p.config.split(), p.problem.a, p.problem.b,
                           p.problem.alignment == Alignment::k16,
-                          p.config.register_m * p.config.register_n > 16);
+                          field_or(p.config, "register_m", p.config.tile_m()) *
+                                  field_or(p.config, "register_n", field_or(p.config, "columns", 0)) >
+                              16);
     });
     const std::vector<SweepPlan> ukernels = ukernel_plans(Backend::kRocm);
     EXPECT_FALSE(ukernels.empty());

@@ -76,7 +76,7 @@ bool may_have(const SweepPlan& plan, uint32_t capability) {
       return false;
     }
     case kInt64Atomics: return plan.problem.op == Op::kMatmulArgmax;
-    case kSubgroupDispatch: return plan.config.kernel == KernelKind::kXegpu;
+    case kSubgroupDispatch: return plan.config.kernel() == KernelKind::kXegpu;
     default: return false;
   }
 }
@@ -92,7 +92,7 @@ std::vector<std::string> wrong_with(const SweepPlan& plan, const Artifact& artif
   expect(module.version == 0x00010200, absl::StrCat("unexpected version ", module.version));
   expect(module.extensions.empty(),
          absl::StrCat("unexpected extensions ", absl::StrJoin(module.extensions, " ")));
-  const bool xegpu = plan.config.kernel == KernelKind::kXegpu;
+  const bool xegpu = plan.config.kernel() == KernelKind::kXegpu;
   for (const Step& step : artifact.recipe.steps) {
     const auto found = module.entry_points.find(step.symbol);
     if (found == module.entry_points.end()) {
@@ -122,14 +122,15 @@ TEST(Spirv, PlansCompileToValidModules) {
   ASSERT_FALSE(HasFatalFailure());
   for (const SweepPlan& p : legal_plans(Backend::kSpirv)) plans.push_back(p);
   const size_t all = plans.size();
-  plans = every_plan() ? sample(plans, 1, [](const SweepPlan& p) { return p.form(); })
-                       : sample(plans, 1, [](const SweepPlan& p) {
-                           const ProblemClass& c = p.problem;
-                           return absl::StrCat(
-                               p.facts->target.arch == "spirv64", p.family(), p.config.split, c.a,
-                               c.activation != Activation::kNone, c.wants_values,
-                               p.config.kernel == KernelKind::kXegpu ? c.trans_b : c.trans_a * 2 + c.trans_b);
-                         });
+  plans = every_plan()
+              ? sample(plans, 1, [](const SweepPlan& p) { return p.form(); })
+              : sample(plans, 1, [](const SweepPlan& p) {
+                  const ProblemClass& c = p.problem;
+                  return absl::StrCat(
+                      p.facts->target.arch == "spirv64", p.family(), p.config.split(), c.a,
+                      c.activation != Activation::kNone, c.wants_values,
+                      p.config.kernel() == KernelKind::kXegpu ? c.trans_b : c.trans_a * 2 + c.trans_b);
+                });
   std::cout << plans.size() << " of " << all << " kernels" << std::endl;
   CompilerLibrary compiler(LATHE_COMPILER_PATH);
   std::atomic<int> xegpu{0};
@@ -139,7 +140,7 @@ TEST(Spirv, PlansCompileToValidModules) {
     if (!artifact.ok()) return failures.add(plan, std::string(artifact.status().message()));
     const std::string wrong = absl::StrJoin(wrong_with(plan, *artifact), "; ");
     if (!wrong.empty()) failures.add(plan, wrong);
-    xegpu += plan.config.kernel == KernelKind::kXegpu;
+    xegpu += plan.config.kernel() == KernelKind::kXegpu;
   });
   failures.expect_none();
   EXPECT_GT(xegpu, 0);

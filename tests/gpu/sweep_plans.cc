@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/key.h"
 #include "oracle/oracle.h"
+#include "tests/config_field.h"
 #include "tests/kernels/device_files.h"
 
 namespace lathe {
@@ -229,8 +230,8 @@ std::string SweepPlan::family() const {
                      : problem.rows == Rows::kDeviceM ? "device_m "
                      : is_blocks(problem.b)           ? "blocks "
                                                       : "";
-  if (problem.op == Op::kMatmul) return absl::StrCat(rows, name_of(config.kernel));
-  return absl::StrCat(rows, name_of(problem.op), " ", name_of(config.kernel));
+  if (problem.op == Op::kMatmul) return absl::StrCat(rows, name_of(config.kernel()));
+  return absl::StrCat(rows, name_of(problem.op), " ", name_of(config.kernel()));
 }
 std::string SweepPlan::describe() const {
   return absl::StrCat(facts->name, " ", to_json(problem).dump(), " ", to_json(config).dump());
@@ -245,9 +246,11 @@ std::string SweepPlan::form() const {
   ProblemClass c = problem;
   c.m_lo = c.m_hi = c.n = c.k = 0;
   CompileConfig plain = f;
-  plain.persistent = std::min(f.persistent, 1), plain.raster = std::min(f.raster, 1);
-  return absl::StrCat(facts->target.arch, to_json(c).dump(), to_json(plain).dump(), ends(problem.n, f.tile_n),
-                      ends(problem.k, f.tile_k), ends(problem.n, 8), ends(problem.k, 8));
+  for (const char* order : {"persistent", "raster"})
+    plain.set(order, std::min<int64_t>(field_or(f, order, 0), 1));
+  return absl::StrCat(facts->target.arch, to_json(c).dump(), to_json(plain).dump(),
+                      ends(problem.n, f.tile_n()), ends(problem.k, depth_of(f)), ends(problem.n, 8),
+                      ends(problem.k, 8));
 }
 
 std::vector<SweepPlan> chosen_plans(Backend backend, bool whole) {
@@ -279,10 +282,10 @@ std::vector<SweepPlan> legal_plans(Backend backend) {
 
 std::vector<SweepPlan> ukernel_plans(Backend backend) {
   std::vector<SweepPlan> plans = legal_plans(backend);
-  const auto generated = [](const SweepPlan& p) { return p.config.kernel != KernelKind::kUkernel; };
+  const auto generated = [](const SweepPlan& p) { return p.config.kernel() != KernelKind::kUkernel; };
   plans.erase(std::remove_if(plans.begin(), plans.end(), generated), plans.end());
   return sample(plans, 1, [](const SweepPlan& p) {
-    return absl::StrCat(p.facts->target.arch, p.config.ukernel.function, p.config.split);
+    return absl::StrCat(p.facts->target.arch, p.config.ukernel.function, p.config.split());
   });
 }
 

@@ -20,6 +20,7 @@
 #include "core/artifact.h"
 #include "core/assembler_log.h"
 #include "options/options.h"
+#include "tests/config_field.h"
 
 namespace lathe {
 namespace {
@@ -56,40 +57,41 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
       if (ptx.find(i) == std::string::npos) missing.emplace_back(i);
   };
   // f32 uses FMAs unless the problem allows rounding. All other types use matrix instructions.
-  if (plan.config.kernel == KernelKind::kSkinny) need({plan.config.swap ? "mma.sync" : "fma.rn.f32"});
+  if (plan.config.kernel() == KernelKind::kSkinny)
+    need({field(plan.config, "matrix") ? "mma.sync" : "fma.rn.f32"});
   bool known = false;
   for (const FamilyRow& row : kFamilies) {
-    if (name_of(plan.config.kernel) != row.family) continue;
+    if (name_of(plan.config.kernel()) != row.family) continue;
     known = true;
     // Blocks are loaded in small words by plain loads.
-    if (plan.config.kernel != KernelKind::kSkinny || !is_blocks(plan.problem.b)) need(row.instructions);
+    if (plan.config.kernel() != KernelKind::kSkinny || !is_blocks(plan.problem.b)) need(row.instructions);
   }
   if (!known) return "a kernel family that this test has no row for";
   for (const SplitRow& row : kSplits)
-    if (plan.config.split == row.split) need(row.instructions);
+    if (plan.config.split() == row.split) need(row.instructions);
   const ProblemClass& c = plan.problem;
   const CompileConfig& config = plan.config;
   const bool aligned = c.alignment == Alignment::k16;
-  if (config.kernel == KernelKind::kSimt) need({c.a == DType::kI8 ? "mad.lo.s32" : "fma.rn.f32"});
-  if (config.kernel == KernelKind::kSkinny && aligned) need({"cp.async"});
-  if (config.kernel == KernelKind::kUkernel && c.op == Op::kMatmul)
+  if (config.kernel() == KernelKind::kSimt) need({c.a == DType::kI8 ? "mad.lo.s32" : "fma.rn.f32"});
+  if (config.kernel() == KernelKind::kSkinny && aligned) need({"cp.async"});
+  if (config.kernel() == KernelKind::kUkernel && c.op == Op::kMatmul)
     need({"mma.sync", "ldmatrix", "cp.async"});
-  if (config.kernel == KernelKind::kUkernel && c.op == Op::kArgmax) {
+  if (config.kernel() == KernelKind::kUkernel && c.op == Op::kArgmax) {
     const bool redux = sm_version(plan.facts->target) >= 80;
     need({"ld.global.v4.b32", redux ? "redux.sync" : "shfl.sync.bfly", redux ? "max.NaN" : "setp.nan"});
   }
-  if (config.kernel == KernelKind::kMma) {
+  if (config.kernel() == KernelKind::kMma) {
     // Aligned 16 bytes are copied with cp.async, except bytes that must be transposed. ldmatrix reads four matrices at
     // once, except f32 that must be transposed.
     const bool along_k = c.trans_a == 0 || c.trans_b != 0;
     need({aligned && (along_k || size_of(c.a) > 1) ? "cp.async" : "ld.global.u"});
     if (!aligned || along_k || size_of(c.a) < 4) need({"ldmatrix"});
   }
-  if (config.kernel == KernelKind::kWgmma) {
-    if (config.cluster_m * config.cluster_n > 1) need({".multicast::cluster"});
+  if (config.kernel() == KernelKind::kWgmma) {
+    if (field(config, "cluster_m") * field(config, "cluster_n") > 1) need({".multicast::cluster"});
     // All warpgroups but one multiply. With 128 sums per multiplying thread, the registers at launch do not suffice,
     // except if two warpgroups have all registers of a multiprocessor.
-    if (config.threads > 256 && config.tile_m * config.tile_n >= 128 * (config.threads - 128))
+    if (config.threads() > 256 && config.tile_m() * config.tile_n() >= 128 * (config.threads() - 128))
       need({"setmaxnreg"});
   }
   need({".reqntid"});
@@ -108,7 +110,7 @@ TEST(Sweep, EveryChosenPlanCompiles) {
     plans = sample(plans, 1, [](const SweepPlan& p) { return p.form(); });
   else
     plans = sample(plans, 3, [](const SweepPlan& p) {
-      return absl::StrCat(p.facts->target.arch, p.family(), p.config.split);
+      return absl::StrCat(p.facts->target.arch, p.family(), p.config.split());
     });
   const std::vector<SweepPlan> ukernels = ukernel_plans(Backend::kCuda);
   EXPECT_FALSE(ukernels.empty());
@@ -201,16 +203,18 @@ std::vector<SweepPlan> plans_to_assemble() {
   if (!every_plan()) {
     std::vector<SweepPlan> some = sample(plans, 1, [](const SweepPlan& p) {
       const CompileConfig& c = p.config;
-      const bool plain = p.problem.op == Op::kArgmax || c.kernel == KernelKind::kSimt;
+      const bool plain = p.problem.op == Op::kArgmax || c.kernel() == KernelKind::kSimt;
       const ProblemClass& problem = p.problem;
-      std::string form = plain ? absl::StrCat(problem.a, problem.b)
-                               : absl::StrCat(c.register_m, "x", c.register_n, "x", c.threads, c.swap,
-                                              problem.alignment == Alignment::k16, is_f8(problem.a));
+      std::string form =
+          plain ? absl::StrCat(problem.a, problem.b)
+                : absl::StrCat(field_or(c, "register_m", 0), "x", field_or(c, "register_n", 0), "x",
+                               c.threads(), field_or(c, "matrix", 0), field_or(c, "transposed", 0),
+                               problem.alignment == Alignment::k16, is_f8(problem.a));
       if (is_blocks(problem.b)) absl::StrAppend(&form, " ", name_of(problem.b));
-      if (c.kernel == KernelKind::kWgmma)
+      if (c.kernel() == KernelKind::kWgmma)
         absl::StrAppend(&form, " ", static_cast<int>(problem.activation), problem.c != DType::kNone,
                         problem.residual != DType::kNone);
-      return absl::StrCat(p.facts->target.arch, p.family(), c.split, " ", form);
+      return absl::StrCat(p.facts->target.arch, p.family(), c.split(), " ", form);
     });
     append(&some, ukernel_plans(Backend::kCuda));
     // They are sorted by target and family; take every second one.
@@ -268,7 +272,7 @@ TEST(Sweep, LinkedKernelsAssembleWithinLimits) {
   assembler->ptxas = LATHE_PTXAS_FOR_LINKING;
   CompilerLibrary compiler(LATHE_COMPILER_PATH);
   const auto is_not_linked = [&](const SweepPlan& plan) {
-    if (plan.config.kernel != KernelKind::kWgmma) return true;
+    if (plan.config.kernel() != KernelKind::kWgmma) return true;
     const auto ptx = compiler.compile({plan.problem, plan.config, plan.facts->target, nullptr});
     return ptx.ok() && is_worse_linked(ptx->code);
   };

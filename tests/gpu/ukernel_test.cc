@@ -14,6 +14,7 @@
 #include "options/options.h"
 #include "oracle/oracle.h"
 #include "tests/compiler/compiler_process.h"
+#include "tests/config_field.h"
 #include "tests/kernels/device_files.h"
 
 namespace lathe {
@@ -110,7 +111,7 @@ TEST(GpuUkernel, OpPlanAndLoweringAgreeForEveryRow) {
     ASSERT_TRUE(artifact.ok()) << artifact.status();
     const Step& step = artifact->recipe.steps.front();
     EXPECT_THAT(step.symbol, HasSubstr(absl::StrCat("_ukernel_", row.function)));
-    EXPECT_EQ(step.block[0], plan.config.threads);
+    EXPECT_EQ(step.block[0], plan.config.threads());
     // On CUDA the ukernel uses all dynamic shared memory; on AMD its memory is static, next to the ticket.
     if (cuda) EXPECT_EQ(evaluate(step.dynamic_shared_memory, {}), row.shared_bytes) << row.function;
     if (!cuda)
@@ -119,22 +120,25 @@ TEST(GpuUkernel, OpPlanAndLoweringAgreeForEveryRow) {
   });
 }
 
-// A ukernel contains the whole loop over K: tile_k is K, and the kernel calls the ukernel once. A generated kernel
+// A ukernel contains the whole loop over K: padded_k is K, and the kernel calls the ukernel once. A generated kernel
 // loops over K blocks.
 TEST(GpuUkernel, ChangesTheTiling) {
   std::set<std::string> seen;
   for_every_plan([&](const UkernelRow& row, const DeviceFacts& f, const ProblemClass& c, const Plan& plan) {
     if (!seen.insert(row.function).second) return;
-    EXPECT_GE(plan.config.tile_k, kK);
-    CompileConfig generated = plan.config;
-    generated.kernel = KernelKind::kMma, generated.ukernel = {};
-    generated.tile_k = plan.config.unroll_k, generated.unroll_k = 1;
+    const auto& ukernel = plan.config.as<MmaUkernelConfig>();
+    EXPECT_GE(ukernel.padded_k, kK);
+    MmaConfig generated;
+    generated.tile_m = ukernel.tile_m, generated.tile_n = ukernel.tile_n, generated.tile_k = ukernel.stage_k;
+    generated.register_m = ukernel.register_m, generated.register_n = ukernel.register_n;
+    generated.threads = ukernel.threads, generated.stages = ukernel.stages;
+    generated.split = ukernel.split, generated.raster = ukernel.raster;
     EXPECT_LT(generated.tile_k, kK);
     const auto by_ukernel = testing::compile(c, plan.config, f.target, /*dump=*/true),
                by_emitter = testing::compile(c, generated, f.target, /*dump=*/true);
     ASSERT_EQ(by_emitter.code, 0) << by_emitter.error;
     EXPECT_THAT(testing::dump_of(by_ukernel, "payload.mlir"),
-                HasSubstr(absl::StrCat("tile_k = ", plan.config.tile_k)));
+                HasSubstr(absl::StrCat("padded_k = ", ukernel.padded_k)));
     // All remaining loops follow the call and store results.
     const std::string &kernel = testing::dump_of(by_ukernel, "kernel.mlir"),
                       &loops = testing::dump_of(by_emitter, "kernel.mlir");
@@ -159,7 +163,7 @@ TEST(GpuUkernel, RanksBelowGeneratedKernels) {
   for_every_plan([&](const UkernelRow& row, const DeviceFacts& f, const ProblemClass& c, const Plan&) {
     const auto ranked = rank_plans(c, f, {1, 0});
     ASSERT_TRUE(ranked.ok()) << ranked.status();
-    EXPECT_NE(name_of(ranked->ranked[0].plan.config.kernel), "ukernel") << f.name << " " << row.function;
+    EXPECT_NE(name_of(ranked->ranked[0].plan.config.kernel()), "ukernel") << f.name << " " << row.function;
   });
 }
 

@@ -33,7 +33,7 @@ class Wgmma : public ::testing::Test {
       const auto number = [&](const char* name) { return c.at(name).get<int>(); };
       if (c.at("kernel") != "wgmma" || !candidate.at("legal").get<bool>()) continue;
       const Key key{number("tile_m"),    number("tile_n"),    number("tile_k"),
-                    number("threads"),   number("cluster_m"), number("swap"),
+                    number("threads"),   number("cluster_m"), number("transposed"),
                     number("cluster_n"), number("split"),     number("persistent") > 0};
       if (seen.insert(key).second) kept.push_back(candidate);
     }

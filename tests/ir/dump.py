@@ -20,7 +20,7 @@ def run(command):
 def rank_of(candidates, form):
     for candidate in candidates:
         fields = {**candidate["config"], "splits": candidate["splits"]}
-        if candidate["legal"] and all(str(fields[name]) == value for name, value in form.items()):
+        if candidate["legal"] and all(str(fields.get(name)) == value for name, value in form.items()):
             return candidate["rank"]
     legal = sum(candidate["legal"] for candidate in candidates)
     sys.exit(f"none of {legal} legal candidates has {form}")

@@ -7,6 +7,7 @@
 #include "core/packed.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul/cpu/shape.h"
+#include "tests/config_field.h"
 #include "tests/kernels/candidates_fixture.h"
 #include "tests/kernels/device_files.h"
 
@@ -63,7 +64,7 @@ TEST(Candidates, AmxRejectionsGiveReasons) {
   const auto reason = [](const ProblemClass& c, absl::string_view kernel) {
     std::string why;
     for (const RankedPlan& r : candidates(c, tiles()))
-      if (name_of(r.plan.config.kernel) == kernel) {
+      if (name_of(r.plan.config.kernel()) == kernel) {
         if (r.rejection.empty()) return std::string();
         if (why.empty()) why = r.rejection;
       }
@@ -74,8 +75,8 @@ TEST(Candidates, AmxRejectionsGiveReasons) {
   EXPECT_EQ(reason(c, "amx_t"), "");
   EXPECT_EQ(reason(c, "amx_packed"), "needs packed B");
   for (const RankedPlan& r : candidates(c, tiles()))  // K is not a multiple of 32
-    if (r.plan.config.kernel == KernelKind::kAmxT && r.rejection.empty())
-      EXPECT_EQ(r.plan.config.copy_rows, 1);
+    if (r.plan.config.kernel() == KernelKind::kAmxT && r.rejection.empty())
+      EXPECT_EQ(field(r.plan.config, "copy_rows"), 1);
   c.packed_b = kColumns16;
   EXPECT_EQ(reason(c, "amx_t"), "does not support packed B");
   EXPECT_EQ(reason(c, "amx_packed"), "K 1000 is not a multiple of 32");
@@ -99,8 +100,8 @@ TEST(Candidates, AvoidsManyRowsInOneL1Set) {
     for (const RankedPlan& r :
          candidates(matmul_class(DType::kF32, DType::kF32, 4096, k, {16, 16}), zen4())) {
       const CompileConfig& c = r.plan.config;
-      if (r.rejection.empty() && c.kernel == KernelKind::kOuter && c.register_m == rows &&
-          c.register_n == columns)
+      if (r.rejection.empty() && c.kernel() == KernelKind::kOuter && field(c, "register_m") == rows &&
+          field(c, "register_n") == columns)
         seconds = std::min(seconds, r.plan.predicted_seconds);
     }
     EXPECT_LT(seconds, 1) << rows;
@@ -117,13 +118,15 @@ TEST(Candidates, PacesLoopsToMemoryRate) {
   free.facts.erase("pace_bytes_per_second");
   for (int64_t m : {1, 2, 3, 4, 5}) {
     const CompileConfig c = cheapest(DType::kF32, m, 6144, 4096, held);
-    EXPECT_GT(c.pace, 0) << m;
-    EXPECT_EQ(c.pace % kPaceLinkCycles, 0) << m;
+    EXPECT_GT(field(c, "pace"), 0) << m;
+    EXPECT_EQ(field(c, "pace") % kPaceLinkCycles, 0) << m;
     // Each turn reads a cache line of every column, and a byte takes 3.55 GHz / 35 GB/s cycles.
-    EXPECT_NEAR(c.pace, c.unroll_k * c.register_n * 64 * 3.55 / 35, kPaceLinkCycles) << m;
-    EXPECT_EQ(cheapest(DType::kF32, m, 6144, 4096, free).pace, 0) << m;
+    EXPECT_NEAR(field(c, "pace"), field(c, "unroll_k") * field(c, "register_n") * 64 * 3.55 / 35,
+                kPaceLinkCycles)
+        << m;
+    EXPECT_EQ(field_or(cheapest(DType::kF32, m, 6144, 4096, free), "pace", 0), 0) << m;
   }
-  EXPECT_EQ(cheapest(DType::kF32, 16, 6144, 4096, held).pace, 0);
+  EXPECT_EQ(field_or(cheapest(DType::kF32, 16, 6144, 4096, held), "pace", 0), 0);
   // A compile request cannot carry a pace above kMostPace, so a slower memory gets kMostPace.
   DeviceFacts slow = held;
   slow.facts["pace_bytes_per_second"].value = 1e6;
@@ -131,7 +134,8 @@ TEST(Candidates, PacesLoopsToMemoryRate) {
   streamed.trans_b = 1;
   for (const int16_t packed : {kNotPacked, kColumns16}) {
     streamed.packed_b = packed;
-    for (const RankedPlan& r : candidates(streamed, slow)) EXPECT_LE(r.plan.config.pace, kMostPace);
+    for (const RankedPlan& r : candidates(streamed, slow))
+      EXPECT_LE(field_or(r.plan.config, "pace", 0), kMostPace);
   }
   ProblemClass blocks = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {1, 1});
   blocks.trans_b = 1;
@@ -139,7 +143,7 @@ TEST(Candidates, PacesLoopsToMemoryRate) {
   int found = 0;
   for (const RankedPlan& r : candidates(blocks, held)) {
     if (!r.rejection.empty()) continue;
-    EXPECT_EQ(r.plan.config.pace, 0);
+    EXPECT_EQ(field_or(r.plan.config, "pace", 0), 0);
     ++found;
   }
   EXPECT_GT(found, 0);
@@ -166,8 +170,9 @@ TEST(Candidates, DividesKIntoEqualBlocks) {
   int found = 0;
   for (const RankedPlan& r : candidates(c, zen4())) {
     const CompileConfig& g = r.plan.config;
-    if (!r.rejection.empty() || g.kernel != KernelKind::kDot || g.tile_k == 0) continue;
-    EXPECT_LT(ceil_div(1024, g.tile_k) * g.tile_k - 1024, 16 * ceil_div(1024, g.tile_k)) << g.tile_k;
+    const int64_t depth = depth_of(g);
+    if (!r.rejection.empty() || g.kernel() != KernelKind::kDot || depth == 0) continue;
+    EXPECT_LT(ceil_div(1024, depth) * depth - 1024, 16 * ceil_div(1024, depth)) << depth;
     ++found;
   }
   EXPECT_GT(found, 0);

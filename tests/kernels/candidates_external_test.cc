@@ -62,7 +62,7 @@ TEST(ExternalRows, EachRowServesAClass) {
       const RankedPlan first =
           ranked(product(row.a, d), facts(device), policy(ExternalUse::kRequire, row.id)).front();
       EXPECT_EQ(first.rejection, "");
-      EXPECT_EQ(name_of(first.plan.config.kernel), "external");
+      EXPECT_EQ(name_of(first.plan.config.kernel()), "external");
       EXPECT_EQ(first.plan.config.external.provider, name_of(row.id));
       EXPECT_EQ(first.plan.config.external.routine, row.routine);
       EXPECT_GT(first.plan.predicted_seconds, 0);

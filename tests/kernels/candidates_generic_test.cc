@@ -4,6 +4,7 @@
 
 #include "core/amd_targets.h"
 #include "core/generic.h"
+#include "tests/config_field.h"
 
 namespace lathe {
 namespace {
@@ -14,12 +15,14 @@ TEST(CandidatesGeneric, PlansEveryGenericClass) {
   for (const Target& target : generic_targets())
     for (const ProblemClass& c : generic_classes(target)) {
       const CompileConfig config = plan_generic(c, target);
-      EXPECT_GE(config.tile_m, 1);
-      EXPECT_GE(config.tile_n, 1);
-      if (target.backend != Backend::kCpu && config.kernel == KernelKind::kSimt)
-        EXPECT_EQ(config.tile_m / config.register_m * (config.tile_n / config.register_n), config.threads);
+      EXPECT_GE(config.tile_m(), 1);
+      EXPECT_GE(config.tile_n(), 1);
+      if (target.backend != Backend::kCpu && config.kernel() == KernelKind::kSimt)
+        EXPECT_EQ(
+            config.tile_m() / field(config, "register_m") * (config.tile_n() / field(config, "register_n")),
+            config.threads());
       if (target.backend == Backend::kRocm)
-        EXPECT_LE(config.split, kMergeStep) << "the ranked plans merge in a second step too";
+        EXPECT_LE(config.split(), kMergeStep) << "the ranked plans merge in a second step too";
     }
 }
 

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/kernel_fields.h"
 #include "kernels/matmul/candidates.h"
+#include "tests/config_field.h"
 #include "tests/kernels/candidates_fixture.h"
 #include "tests/kernels/device_files.h"
 
@@ -35,69 +35,73 @@ std::vector<ProblemClass> sample_classes() {
 
 void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const DeviceFacts& f) {
   const int lanes = vector_lanes(f.target), registers = vector_registers(f.target);
-  EXPECT_EQ(unused_field(c, p.op, f.target.backend), "");
-  EXPECT_EQ(c.lanes, lanes);
-  EXPECT_GE(c.register_m, 1);
-  EXPECT_GE(c.register_n, 1);
-  EXPECT_EQ(c.tile_m % c.register_m, 0);
-  EXPECT_EQ(c.tile_n % c.register_n, 0);
-  if (c.kernel == KernelKind::kDot || c.kernel == KernelKind::kDotT) {
-    EXPECT_LE(c.register_m * c.register_n + std::min(c.register_m, c.register_n) + 1, registers);
+  EXPECT_EQ(refusal_of(c, p.op, f.target.backend), "");
+  EXPECT_EQ(c.lanes(), lanes);
+  EXPECT_GE(field(c, "register_m"), 1);
+  EXPECT_GE(field(c, "register_n"), 1);
+  EXPECT_EQ(c.tile_m() % field(c, "register_m"), 0);
+  EXPECT_EQ(c.tile_n() % field(c, "register_n"), 0);
+  if (c.kernel() == KernelKind::kDot || c.kernel() == KernelKind::kDotT) {
+    EXPECT_LE(field(c, "register_m") * field(c, "register_n") +
+                  std::min(field(c, "register_m"), field(c, "register_n")) + 1,
+              registers);
     EXPECT_EQ(p.trans_b, 1);
     EXPECT_EQ(p.trans_a, 0);
-    EXPECT_EQ(c.group_n > 0, c.tile_k > 0);
-    EXPECT_EQ(c.group_n % c.register_n, 0);
-    if (c.kernel == KernelKind::kDot)
-      EXPECT_GE(c.tile_m, p.m_hi);
+    EXPECT_EQ(field_or(c, "group_n", 0) > 0, field_or(c, "tile_k", 0) > 0);
+    EXPECT_EQ(field_or(c, "group_n", 0) % field(c, "register_n"), 0);
+    if (c.kernel() == KernelKind::kDot)
+      EXPECT_GE(c.tile_m(), p.m_hi);
     else
-      EXPECT_GE(c.tile_n, p.n);
-  } else if (absl::StartsWith(name_of(c.kernel), "amx")) {
-    const int rows = c.register_m / 16, columns = c.register_n / 16;
+      EXPECT_GE(c.tile_n(), p.n);
+  } else if (absl::StartsWith(name_of(c.kernel()), "amx")) {
+    const int rows = field(c, "register_m") / 16, columns = field(c, "register_n") / 16;
     EXPECT_LE(rows * columns + std::min(rows, columns) + 1, 8);
   } else {
     // The kernel reads columns of D as vectors, or rows in the transposed form.
-    const bool transposed = c.kernel == KernelKind::kPanelT || c.kernel == KernelKind::kDirect;
-    const int scalars = transposed ? c.register_n : c.register_m;
-    const int vector_elements = transposed ? c.register_m : c.register_n;
+    const bool transposed = c.kernel() == KernelKind::kPanelT || c.kernel() == KernelKind::kDirect;
+    const int scalars = transposed ? field(c, "register_n") : field(c, "register_m");
+    const int vector_elements = transposed ? field(c, "register_m") : field(c, "register_n");
     ASSERT_EQ(vector_elements % lanes, 0);
     const int vectors = vector_elements / lanes;
     EXPECT_LE(scalars * vectors + vectors + 1, registers);
   }
-  if (c.kernel == KernelKind::kOuter) {
+  if (c.kernel() == KernelKind::kOuter) {
     EXPECT_EQ(p.trans_b, 0);
-    EXPECT_GE(c.tile_m, p.m_hi);
+    EXPECT_GE(c.tile_m(), p.m_hi);
   }
-  if (c.kernel == KernelKind::kPanel || c.kernel == KernelKind::kPanelT) {
-    EXPECT_GT(c.tile_k, 0);
+  if (c.kernel() == KernelKind::kPanel || c.kernel() == KernelKind::kPanelT) {
+    EXPECT_GT(field(c, "tile_k"), 0);
     const bool pairs = p.a == DType::kBF16 && (f.target.has("avx512bf16") || f.target.has("bf16"));
     const int per_lane = p.a == DType::kI8 ? 4 : pairs ? 2 : 1;  // elements in a lane of 4 bytes
-    EXPECT_EQ(c.tile_k % (lanes * per_lane), 0);
-    const int packed = c.kernel == KernelKind::kPanel ? c.tile_n + c.register_m : c.tile_m + c.register_n;
-    EXPECT_LE(packed * c.tile_k * 4.0 / per_lane, 0.75 * f.fact_or("l2_bytes", 0));
+    EXPECT_EQ(field(c, "tile_k") % (lanes * per_lane), 0);
+    const int packed = c.kernel() == KernelKind::kPanel ? c.tile_n() + field(c, "register_m")
+                                                        : c.tile_m() + field(c, "register_n");
+    EXPECT_LE(packed * field(c, "tile_k") * 4.0 / per_lane, 0.75 * f.fact_or("l2_bytes", 0));
   }
 }
 
 // The tile is divided among warps; shared memory holds `stages` blocks of both operands.
 void check_mma_limits(const CompileConfig& c, const ProblemClass& p, const DeviceFacts& f) {
-  const int wave = wave_size(f.target), edge = c.kernel == KernelKind::kMma32 ? 32 : 16;
-  EXPECT_TRUE(f.target.backend == Backend::kRocm || c.kernel == KernelKind::kMma);
-  EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n) * wave, c.threads);
-  EXPECT_EQ(c.tile_m % c.register_m, 0);
-  EXPECT_EQ(c.tile_n % c.register_n, 0);
-  EXPECT_EQ(c.register_m % edge, 0);
-  EXPECT_EQ(c.register_n % edge, 0);
+  const int wave = wave_size(f.target), edge = c.kernel() == KernelKind::kMma32 ? 32 : 16;
+  EXPECT_TRUE(f.target.backend == Backend::kRocm || c.kernel() != KernelKind::kMma32);
+  EXPECT_EQ((c.tile_m() / field(c, "register_m")) * (c.tile_n() / field(c, "register_n")) * wave,
+            c.threads());
+  EXPECT_EQ(c.tile_m() % field(c, "register_m"), 0);
+  EXPECT_EQ(c.tile_n() % field(c, "register_n"), 0);
+  EXPECT_EQ(field(c, "register_m") % edge, 0);
+  EXPECT_EQ(field(c, "register_n") % edge, 0);
   const double element = size_of(p.a);
-  EXPECT_EQ(static_cast<int>(c.tile_k * element) % 32, 0);
-  EXPECT_GE(c.stages, 2);
-  EXPECT_LE(c.stages * (c.tile_m + c.tile_n) * c.tile_k * element, f.fact_or("shared_memory_bytes", 0));
-  EXPECT_LE(c.threads, f.fact_or("max_workgroup_size", 0));
-  EXPECT_LE(c.register_m * c.register_n / wave, 128);
+  EXPECT_EQ(static_cast<int>(depth_of(c) * element) % 32, 0);
+  EXPECT_GE(field(c, "stages"), 2);
+  EXPECT_LE(field(c, "stages") * (c.tile_m() + c.tile_n()) * depth_of(c) * element,
+            f.fact_or("shared_memory_bytes", 0));
+  EXPECT_LE(c.threads(), f.fact_or("max_workgroup_size", 0));
+  EXPECT_LE(field(c, "register_m") * field(c, "register_n") / wave, 128);
 }
 
-// The tile covers the whole K; the micro-kernel stages unroll_k of it at a time.
-void check_ukernel_limits(CompileConfig c, const ProblemClass& p, const DeviceFacts& f) {
-  EXPECT_GE(c.tile_k, p.k);
-  c.kernel = KernelKind::kMma, c.tile_k = c.unroll_k;
+// The tile covers the whole K; the micro-kernel stages stage_k of it at a time.
+void check_ukernel_limits(const CompileConfig& c, const ProblemClass& p, const DeviceFacts& f) {
+  EXPECT_GE(field(c, "padded_k"), p.k);
   check_mma_limits(c, p, f);
 }
 
@@ -109,28 +113,33 @@ void check_xegpu_limits(const CompileConfig& c, const ProblemClass& p, const Dev
   EXPECT_EQ(p.alignment, Alignment::k16);
   EXPECT_GE(std::min(p.k, p.trans_b ? p.k : p.n), 32) << "rows have at least 64 bytes";
   EXPECT_EQ((p.k | (p.trans_b ? p.k : p.n)) % 2, 0) << "rows are multiples of 4 bytes";
-  EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n) * 16, c.threads);
-  EXPECT_EQ(c.tile_m % c.register_m, 0);
-  EXPECT_EQ(c.tile_n % c.register_n, 0);
-  EXPECT_EQ(c.register_m % 8, 0);
-  EXPECT_EQ(c.register_n % 16, 0);
-  EXPECT_EQ(c.tile_k % 16, 0);
-  EXPECT_LE(c.threads, f.fact_or("max_workgroup_size", 0));
+  EXPECT_EQ((c.tile_m() / field(c, "register_m")) * (c.tile_n() / field(c, "register_n")) * 16, c.threads());
+  EXPECT_EQ(c.tile_m() % field(c, "register_m"), 0);
+  EXPECT_EQ(c.tile_n() % field(c, "register_n"), 0);
+  EXPECT_EQ(field(c, "register_m") % 8, 0);
+  EXPECT_EQ(field(c, "register_n") % 16, 0);
+  EXPECT_EQ(field(c, "tile_k") % 16, 0);
+  EXPECT_LE(c.threads(), f.fact_or("max_workgroup_size", 0));
   // The accumulators, and both operands of one step along K.
-  EXPECT_LE((c.register_m * c.register_n + (c.register_m + c.register_n) * 16 / 2) / 16, 128);
+  EXPECT_LE((field(c, "register_m") * field(c, "register_n") +
+             (field(c, "register_m") + field(c, "register_n")) * 16 / 2) /
+                16,
+            128);
 }
 
 void check_simt_limits(const CompileConfig& c, const DeviceFacts& f) {
-  EXPECT_EQ(name_of(c.kernel), "simt");
-  EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n), c.threads);
-  EXPECT_EQ(c.tile_m % c.register_m, 0);
-  EXPECT_EQ(c.tile_n % c.register_n, 0);
-  EXPECT_EQ(c.threads % wave_size(f.target), 0);
-  EXPECT_LE(c.threads, f.fact_or("max_workgroup_size", 0));
+  EXPECT_EQ(name_of(c.kernel()), "simt");
+  EXPECT_EQ((c.tile_m() / field(c, "register_m")) * (c.tile_n() / field(c, "register_n")), c.threads());
+  EXPECT_EQ(c.tile_m() % field(c, "register_m"), 0);
+  EXPECT_EQ(c.tile_n() % field(c, "register_n"), 0);
+  EXPECT_EQ(c.threads() % wave_size(f.target), 0);
+  EXPECT_LE(c.threads(), f.fact_or("max_workgroup_size", 0));
   // Rows are padded by a vector of up to four elements.
-  const double rows = c.tile_m + std::gcd(c.register_m, 4) + c.tile_n + std::gcd(c.register_n, 4);
-  EXPECT_LE(4.0 * c.stages * rows * c.tile_k, f.fact_or("shared_memory_bytes", 0));
-  EXPECT_LE(c.register_m * c.register_n + c.register_m + c.register_n, 255);
+  const double rows = c.tile_m() + std::gcd(field(c, "register_m"), int64_t{4}) + c.tile_n() +
+                      std::gcd(field(c, "register_n"), int64_t{4});
+  EXPECT_LE(4.0 * field(c, "stages") * rows * field(c, "tile_k"), f.fact_or("shared_memory_bytes", 0));
+  EXPECT_LE(field(c, "register_m") * field(c, "register_n") + field(c, "register_m") + field(c, "register_n"),
+            255);
 }
 
 TEST(Candidates, LegalPlansKeepDeviceLimits) {
@@ -140,15 +149,15 @@ TEST(Candidates, LegalPlansKeepDeviceLimits) {
         if (!r.rejection.empty()) continue;
         if (f.target.backend == Backend::kCpu)
           check_cpu_limits(r.plan.config, c, f);
-        else if (r.plan.config.kernel == KernelKind::kMma || r.plan.config.kernel == KernelKind::kMma32)
+        else if (r.plan.config.kernel() == KernelKind::kMma || r.plan.config.kernel() == KernelKind::kMma32)
           check_mma_limits(r.plan.config, c, f);
-        else if (r.plan.config.kernel == KernelKind::kUkernel)
+        else if (r.plan.config.kernel() == KernelKind::kUkernel)
           check_ukernel_limits(r.plan.config, c, f);
-        else if (r.plan.config.kernel == KernelKind::kXegpu)
+        else if (r.plan.config.kernel() == KernelKind::kXegpu)
           check_xegpu_limits(r.plan.config, c, f);
         else
           check_simt_limits(r.plan.config, f);
-        EXPECT_EQ(r.plan.config.split != kNoSplit, r.plan.launch.splits > 1);
+        EXPECT_EQ(r.plan.config.split() != kNoSplit, r.plan.launch.splits > 1);
         EXPECT_GE(r.plan.launch.splits, 1);
         EXPECT_LE(r.plan.launch.splits, c.k);
         EXPECT_FALSE(r.plan.numeric_recipe.empty());
@@ -222,7 +231,7 @@ TEST(Candidates, RejectionsStateLimitAndValue) {
   all.clear();
   for (const RankedPlan& r :
        candidates(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {4, 4}), shipped_facts("x86-64-avx2")))
-    all += std::string(name_of(r.plan.config.kernel)) + ": " + r.rejection + "\n";
+    all += std::string(name_of(r.plan.config.kernel())) + ": " + r.rejection + "\n";
   EXPECT_THAT(
       all,
       HasSubstr("panel: tile needs 31 registers, the target has 16"));  // 14 x 2 accumulators, 2 of B, 1 of A
@@ -251,9 +260,9 @@ TEST(Candidates, PrefersTensorCoresForUnalignedOperands) {
       std::map<std::string, double> best;
       for (const RankedPlan& r : candidates(c, facts)) {
         if (!r.rejection.empty()) continue;
-        const auto [at, fresh] = best.emplace(name_of(r.plan.config.kernel), r.plan.predicted_seconds);
+        const auto [at, fresh] = best.emplace(name_of(r.plan.config.kernel()), r.plan.predicted_seconds);
         at->second = std::min(at->second, r.plan.predicted_seconds);
-        if (r.plan.config.kernel == KernelKind::kMma) EXPECT_EQ(r.plan.config.stages, 2);
+        if (r.plan.config.kernel() == KernelKind::kMma) EXPECT_EQ(field(r.plan.config, "stages"), 2);
       }
       ASSERT_TRUE(best.count("mma") && best.count("simt")) << facts.name;
       EXPECT_LT(best["mma"], best["simt"]) << facts.name << " m " << m;
@@ -290,23 +299,23 @@ TEST(Candidates, ArgmaxSplitsOnlyLongRows) {
           if (!r.rejection.empty()) continue;
           ++legal;
           const CompileConfig& config = r.plan.config;
-          EXPECT_TRUE(config.kernel == KernelKind::kRows || config.kernel == KernelKind::kUkernel);
-          if (row.lo <= 1024) EXPECT_EQ(config.split, kNoSplit);
-          EXPECT_TRUE(r.plan.launch.splits == 1 || config.split != kNoSplit);
-          EXPECT_TRUE(config.tile_m == 1 || config.split == kNoSplit);
+          EXPECT_TRUE(config.kernel() == KernelKind::kRows || config.kernel() == KernelKind::kUkernel);
+          if (row.lo <= 1024) EXPECT_EQ(config.split(), kNoSplit);
+          EXPECT_TRUE(r.plan.launch.splits == 1 || config.split() != kNoSplit);
+          EXPECT_TRUE(config.tile_m() == 1 || config.split() == kNoSplit);
           // CDNA GPUs have several L2 caches. No test on hardware has shown yet that the last workgroup sees the
           // others' partial results, so a second step merges them.
-          if (wave_size(f.target) == 64) EXPECT_LE(config.split, kMergeStep) << f.name;
+          if (wave_size(f.target) == 64) EXPECT_LE(config.split(), kMergeStep) << f.name;
           if (cpu) {
-            EXPECT_EQ(config.split, row.lo > 1024);
-            EXPECT_EQ(config.lanes, vector_lanes(f.target));
-            EXPECT_EQ(config.register_n % vector_lanes(f.target), 0);
+            EXPECT_EQ(config.split(), row.lo > 1024);
+            EXPECT_EQ(config.lanes(), vector_lanes(f.target));
+            EXPECT_EQ(field(config, "register_n") % vector_lanes(f.target), 0);
           } else {
-            EXPECT_LE(config.threads, f.fact_or("max_workgroup_size", 0));
-            EXPECT_EQ(config.threads % config.tile_m, 0);
-            EXPECT_EQ(config.threads / config.tile_m % wave_size(f.target), 0);
-            EXPECT_EQ(config.tile_n, config.threads / config.tile_m * config.register_n);
-            EXPECT_EQ(config.register_n % config.unroll_k, 0);
+            EXPECT_LE(config.threads(), f.fact_or("max_workgroup_size", 0));
+            EXPECT_EQ(config.threads() % config.tile_m(), 0);
+            EXPECT_EQ(config.threads() / config.tile_m() % wave_size(f.target), 0);
+            EXPECT_EQ(config.tile_n(), config.threads() / config.tile_m() * field(config, "register_n"));
+            EXPECT_EQ(field(config, "register_n") % field(config, "loads"), 0);
           }
         }
         EXPECT_GT(legal, 0u) << f.name;
@@ -321,7 +330,7 @@ TEST(Candidates, ArgmaxTakesOneLaunchOnCuda) {
         for (DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
           ProblemClass c = argmax_class(t, row);
           c.alignment = alignment;
-          EXPECT_NE(cheapest(candidates(c, f, 16)).config.split, kMergeStep) << f.name;
+          EXPECT_NE(cheapest(candidates(c, f, 16)).config.split(), kMergeStep) << f.name;
         }
   }
 }

@@ -5,6 +5,7 @@
 #include "core/elementwise.h"
 #include "kernels/candidates.h"
 #include "oracle/oracle.h"
+#include "tests/config_field.h"
 #include "tests/kernels/device_files.h"
 
 namespace lathe {
@@ -44,17 +45,17 @@ TEST(ElementwiseCandidates, LegalPlansAreConsistent) {
         for (size_t i = 0; i < answer->legal; ++i) {
           const Plan& plan = answer->ranked[i].plan;
           const CompileConfig& c = plan.config;
-          EXPECT_EQ(name_of(c.kernel), "rows");
+          EXPECT_EQ(name_of(c.kernel()), "rows");
           EXPECT_EQ(plan.launch.splits, 1);
           EXPECT_GE(plan.predicted_seconds, 2048.0 * 4096 * 3 * element.bytes / rate) << facts.target.arch;
           if (cpu) {
-            EXPECT_EQ(c.register_n % c.lanes, 0);
-            EXPECT_EQ(c.tile_n % c.register_n, 0);
+            EXPECT_EQ(field(c, "register_n") % c.lanes(), 0);
+            EXPECT_EQ(c.tile_n() % field(c, "register_n"), 0);
             continue;
           }
-          EXPECT_EQ(c.tile_n % c.register_n, 0);
-          EXPECT_EQ(c.threads * c.register_m * c.register_n, c.tile_m * c.tile_n);
-          EXPECT_EQ(c.register_n, alignment == Alignment::k16 ? 16 / element.bytes : 1);
+          EXPECT_EQ(c.tile_n() % field(c, "register_n"), 0);
+          EXPECT_EQ(c.threads() * field(c, "register_m") * field(c, "register_n"), c.tile_m() * c.tile_n());
+          EXPECT_EQ(field(c, "register_n"), alignment == Alignment::k16 ? 16 / element.bytes : 1);
         }
       }
 }

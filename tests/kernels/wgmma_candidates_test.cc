@@ -137,11 +137,11 @@ TEST(WgmmaCandidates, LegalPlansKeepDeviceLimits) {
           const std::vector<RankedPlan> all = legal(c, split_k);
           ASSERT_FALSE(all.empty()) << m << " " << n << " " << k << " " << split_k;
           for (const RankedPlan& r : all) {
-            const CompileConfig& f = r.plan.config;
-            SCOPED_TRACE(to_json(c).dump() + to_json(f).dump());
+            SCOPED_TRACE(to_json(c).dump() + to_json(r.plan.config).dump());
+            const auto& f = r.plan.config.as<WgmmaConfig>();
             WgmmaInput in;
             in.tile_m = f.tile_m, in.tile_n = f.tile_n, in.tile_k = f.tile_k, in.stages = f.stages;
-            in.threads = f.threads, in.swap = f.swap != 0;
+            in.threads = f.threads, in.swap = f.transposed != 0;
             in.cluster_m = f.cluster_m, in.cluster_n = f.cluster_n, in.cluster_k = f.cluster_k;
             in.a_k_major = !c.trans_a, in.b_k_major = c.trans_b;
             in.plain_store = f.plain_store != 0;
@@ -167,7 +167,7 @@ TEST(WgmmaCandidates, LegalPlansKeepDeviceLimits) {
             EXPECT_EQ(f.cluster_k, f.split == kMergeCluster ? r.plan.launch.splits : 1);
             // A launch rounds the chunks of K up to whole blocks; the number of splits must not change.
             Recipe recipe;
-            recipe.k_granularity = f.tile_k;
+            recipe.k_granularity = static_cast<int32_t>(f.tile_k);
             EXPECT_EQ(make_launch_config(recipe, c, {m, n, k, 1}, r.plan.launch.splits).splits,
                       r.plan.launch.splits);
             if (HasFailure()) return;
@@ -177,12 +177,13 @@ TEST(WgmmaCandidates, LegalPlansKeepDeviceLimits) {
 
 TEST(WgmmaCandidates, StoreDPlainlyIfTheEpilogueIsCheapAndKIsNotSplit) {
   const auto plain = [](const ProblemClass& c, bool split) {
-    std::set<int32_t> found;
+    std::set<int64_t> found;
     for (const RankedPlan& r : legal(c))
-      if ((r.plan.config.split != kNoSplit) == split) found.insert(r.plan.config.plain_store);
+      if ((r.plan.config.split() != kNoSplit) == split)
+        found.insert(r.plan.config.as<WgmmaConfig>().plain_store);
     return found;
   };
-  const std::set<int32_t> no = {0}, yes = {1};
+  const std::set<int64_t> no = {0}, yes = {1};
   ProblemClass c = aligned_class(16, 4096, 4096);
   EXPECT_EQ(plain(c, false), yes);
   EXPECT_EQ(plain(c, true), no);
@@ -211,7 +212,7 @@ TEST(WgmmaCandidates, RejectionsGiveReasons) {
   EXPECT_THAT(only_reason(c), HasSubstr("batch_invariant"));
   bool too_large = false;
   for (const RankedPlan& r : plans(aligned_class(5000, 4096, 4096)))
-    too_large |= r.rejection == "swap supports M up to 64, not 2048";
+    too_large |= r.rejection == "transposed supports M up to 64, not 2048";
   EXPECT_TRUE(too_large);
 }
 

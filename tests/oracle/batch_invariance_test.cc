@@ -8,6 +8,7 @@
 
 #include "kernels/matmul/mma/shape.h"
 #include "oracle/oracle.h"
+#include "tests/config_field.h"
 #include "tests/kernels/device_files.h"
 
 namespace lathe {
@@ -18,30 +19,30 @@ namespace {
 // tile, the stages and the number of warps do not change this order.
 struct Order {
   std::string kind;
-  int64_t step = 0, splits = 1, split = 0, cluster_k = 1, swap = 0;
+  int64_t step = 0, splits = 1, split = 0, cluster_k = 1, matrix = 0;
   bool operator<(const Order& o) const {
-    return std::tie(kind, step, splits, split, cluster_k, swap) <
-           std::tie(o.kind, o.step, o.splits, o.split, o.cluster_k, o.swap);
+    return std::tie(kind, step, splits, split, cluster_k, matrix) <
+           std::tie(o.kind, o.step, o.splits, o.split, o.cluster_k, o.matrix);
   }
 };
 
 std::ostream& operator<<(std::ostream& out, const Order& o) {
   return out << o.kind << " step " << o.step << " splits " << o.splits << " split " << o.split
-             << " cluster_k " << o.cluster_k << " swap " << o.swap;
+             << " cluster_k " << o.cluster_k << " matrix " << o.matrix;
 }
 
 Order order_of(const Plan& plan, DType type) {
   const CompileConfig& c = plan.config;
   Order order;
   // The micro-kernels of matmul sum in the order of "mma" (tests/conformance/ukernel_test.cc compares the bits).
-  order.kind = std::string(name_of(c.kernel == KernelKind::kUkernel ? KernelKind::kMma : c.kernel));
+  order.kind = std::string(name_of(c.kernel() == KernelKind::kUkernel ? KernelKind::kMma : c.kernel()));
   order.step = order.kind == "mma"    ? kMmaSyncInstruction.step_bytes() / static_cast<int64_t>(size_of(type))
                : order.kind == "simt" ? 1
-                                      : c.tile_k;
+                                      : field_or(c, "tile_k", 0);
   order.splits = plan.launch.splits;
-  order.split = c.split;
-  order.cluster_k = c.cluster_k;
-  order.swap = c.swap;
+  order.split = c.split();
+  order.cluster_k = field_or(c, "cluster_k", 1);
+  order.matrix = field_or(c, "matrix", 0);
   return order;
 }
 

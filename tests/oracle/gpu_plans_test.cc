@@ -5,9 +5,9 @@
 #include <cmath>
 #include <iterator>
 
-#include "core/kernel_fields.h"
 #include "core/recipe.h"
 #include "oracle/oracle.h"
+#include "tests/config_field.h"
 #include "tests/kernels/device_files.h"
 
 namespace lathe {
@@ -15,52 +15,72 @@ namespace {
 
 int version_of(const DeviceFacts& f) { return std::stoi(f.target.arch.substr(3)); }
 
-// The least shared memory in bytes that the tiles of a plan need. The kernel may use more.
-double least_shared_bytes(const ProblemClass& c, const CompileConfig& f) {
-  const double element = f.kernel == KernelKind::kSimt ? 4 : double(size_of(c.a));
-  const double rows = f.tile_m,
-               columns = f.kernel == KernelKind::kSkinny ? 0 : f.tile_n;  // "skinny" holds B in registers
-  return (rows + columns) * f.tile_k * element * f.stages;
-}
+// What the checks need of a plan of any family.
+struct Limits {
+  explicit Limits(const CompileConfig& c)
+      : kernel(c.kernel()),
+        tile_m(c.tile_m()),
+        tile_n(c.tile_n()),
+        tile_k(depth_of(c)),
+        register_m(field_or(c, "register_m", 1)),
+        register_n(field_or(c, "register_n", 1)),
+        threads(c.threads()),
+        stages(field_or(c, "stages", 1)),
+        cluster_m(field_or(c, "cluster_m", 1)),
+        cluster_n(field_or(c, "cluster_n", 1)),
+        cluster_k(field_or(c, "cluster_k", 1)),
+        persistent(c.persistent()),
+        split(c.split()) {
+    if (kernel == KernelKind::kUkernel) kernel = KernelKind::kMma;  // matmul's work like "mma"
+  }
+  KernelKind kernel;
+  int64_t tile_m, tile_n, tile_k, register_m, register_n, threads, stages;
+  int64_t cluster_m, cluster_n, cluster_k, persistent, split;
 
-// The accumulator registers of a thread.
-double sums_of_thread(const CompileConfig& f) {
-  if (f.kernel == KernelKind::kSimt) return double(f.register_m) * f.register_n;
-  if (f.kernel == KernelKind::kMma) return double(f.register_m) * f.register_n / 32;
-  if (f.kernel == KernelKind::kWgmma)
-    return double(f.tile_m) * f.tile_n / (f.threads - 128);  // one warpgroup only copies
-  return 1;
-}
+  // The least shared memory in bytes that the tiles need. The kernel may use more.
+  double least_shared_bytes(const ProblemClass& c) const {
+    const double element = kernel == KernelKind::kSimt ? 4 : double(size_of(c.a));
+    const double columns =
+        kernel == KernelKind::kSkinny ? 0 : double(tile_n);  // "skinny" holds B in registers
+    return (double(tile_m) + columns) * double(tile_k * stages) * element;
+  }
+  // The accumulator registers of a thread.
+  double sums_of_thread() const {
+    if (kernel == KernelKind::kSimt) return double(register_m * register_n);
+    if (kernel == KernelKind::kMma) return double(register_m * register_n) / 32;
+    if (kernel == KernelKind::kWgmma)
+      return double(tile_m * tile_n) / double(threads - 128);  // one warpgroup only copies
+    return 1;
+  }
+};
 
 // Why the device cannot run the plan; "" if it can.
 std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& plan) {
-  CompileConfig f = plan.config;
-  // The micro-kernels of matmul work like "mma", but their tile covers the whole K and stages unroll_k at a time.
-  if (f.kernel == KernelKind::kUkernel) f.kernel = KernelKind::kMma, f.tile_k = f.unroll_k;
+  const Limits f(plan.config);
   const int version = version_of(facts);
-  const double clusters = double(f.cluster_m) * f.cluster_n * f.cluster_k, sums = sums_of_thread(f);
+  const double clusters = double(f.cluster_m * f.cluster_n * f.cluster_k), sums = f.sums_of_thread();
+  const double threads = double(f.threads);
   const bool copies = f.kernel == KernelKind::kWgmma || f.kernel == KernelKind::kSkinny;
   constexpr double kRegistersOfThread = 255, kPortableCluster = 8;  // CUDA C++ Programming Guide
   struct {
     bool wrong;
     const char* what;
   } const checks[] = {
-      {!unused_field(plan.config, c.op, facts.target.backend).empty(),
-       "a field that the kernel does not use"},
+      {!refusal_of(plan.config, c.op, facts.target.backend).empty(), "a config of another family"},
       {f.tile_m < 1 || f.tile_n < 1 || f.tile_k < 1 || f.stages < 1, "empty tile"},
       {f.threads < 32 || f.threads % 32 != 0, "threads are not whole warps"},
-      {f.threads > facts.fact_or("max_workgroup_size", 0), "too many threads for a workgroup"},
-      {f.threads > facts.fact_or("threads_per_unit", 0), "too many threads for a unit"},
-      {least_shared_bytes(c, f) > facts.fact_or("shared_memory_bytes", 0), "too much shared memory"},
+      {threads > facts.fact_or("max_workgroup_size", 0), "too many threads for a workgroup"},
+      {threads > facts.fact_or("threads_per_unit", 0), "too many threads for a unit"},
+      {f.least_shared_bytes(c) > facts.fact_or("shared_memory_bytes", 0), "too much shared memory"},
       {sums + 16 > kRegistersOfThread, "too many registers for a thread"},
-      {sums * f.threads > facts.fact_or("registers_per_unit", 0), "too many registers for a unit"},
+      {sums * threads > facts.fact_or("registers_per_unit", 0), "too many registers for a unit"},
       {f.kernel == KernelKind::kWgmma && facts.target.arch != "sm_90a", "no wgmma instruction"},
       {f.kernel == KernelKind::kWgmma && (f.threads % 128 != 0 || f.threads < 256),
        "threads are not whole warpgroups"},
       {f.kernel == KernelKind::kMma && version < 80, "no asynchronous copies"},
       {f.kernel != KernelKind::kSimt && (is_fnuz(c.a) || (is_f8(c.a) && version < 89)),
        "no matrix instruction for fp8"},
-      {(f.kernel == KernelKind::kSkinny ? f.swap != 0 : f.kernel != KernelKind::kSimt) && c.a == DType::kF32,
+      {field_or(plan.config, "matrix", f.kernel != KernelKind::kSimt) != 0 && c.a == DType::kF32,
        "f32 would be rounded"},
       {copies && c.alignment != Alignment::k16, "copies of 16 bytes need alignment"},
       {f.kernel == KernelKind::kSkinny && (c.m_lo != c.m_hi || c.m_hi > 16),
@@ -68,13 +88,13 @@ std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& 
       {clusters > kPortableCluster, "cluster too large"},
       {clusters > 1 && version < 90, "no clusters on this GPU"},
       {clusters > facts.fact_or("compute_units", 0), "cluster has more workgroups than there are units"},
-      {f.persistent == 0 && std::ceil(double(c.n) / f.tile_n) > 65535, "grid too large"},
+      {f.persistent == 0 && std::ceil(double(c.n) / double(f.tile_n)) > 65535, "grid too large"},
       {(f.split == kNoSplit) != (plan.launch.splits == 1), "number of splits contradicts the merge"},
       {f.split == kMergeCluster && f.cluster_k != plan.launch.splits,
        "cluster_k is not the number of splits"},
       {f.split != kMergeCluster && f.cluster_k != 1, "cluster along K without merge in the cluster"},
       {plan.launch.splits > c.k, "empty splits"},
-      {f.persistent % std::max(1, f.cluster_m * f.cluster_n) != 0,
+      {f.persistent % std::max<int64_t>(1, f.cluster_m * f.cluster_n) != 0,
        "persistent workgroups are not whole clusters"},
       {f.persistent > 0 && (f.split == kMergeLast || f.split == kMergeCluster),
        "persistent workgroups cannot merge splits"},
@@ -108,7 +128,7 @@ TEST(GpuPlans, WgmmaRejectsPlansBeyondDeviceLimits) {
     size_t refused = 0, legal = 0;
     for (size_t i = 0; i < answer->ranked.size(); ++i) {
       const RankedPlan& r = answer->ranked[i];
-      if (r.plan.config.kernel != KernelKind::kWgmma) continue;
+      if (r.plan.config.kernel() != KernelKind::kWgmma) continue;
       legal += i < answer->legal;
       refused += r.rejection == why;
     }
@@ -159,12 +179,13 @@ TEST(GpuPlans, RejectsFormsThatWouldSpill) {
     ASSERT_TRUE(answer.ok()) << answer.status();
     int found = 0;
     for (const RankedPlan& r : answer->ranked) {
-      const CompileConfig& f = r.plan.config;
-      if (f.kernel != form.kernel || f.tile_m != form.tile_m || f.tile_n != form.tile_n ||
-          f.tile_k != form.tile_k || f.register_n != form.register_n)
+      const Limits f(r.plan.config);
+      if (f.kernel != form.kernel || r.plan.config.kernel() == KernelKind::kUkernel ||
+          f.tile_m != form.tile_m || f.tile_n != form.tile_n || f.tile_k != form.tile_k ||
+          f.register_n != form.register_n)
         continue;
       ++found;
-      EXPECT_EQ(r.rejection, form.why) << form.target << " " << to_json(f).dump();
+      EXPECT_EQ(r.rejection, form.why) << form.target << " " << to_json(r.plan.config).dump();
     }
     EXPECT_GT(found, 0) << form.target << " " << name_of(form.type) << " " << form.tile_m << "x"
                         << form.tile_n;

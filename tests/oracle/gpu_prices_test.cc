@@ -61,7 +61,7 @@ std::string text(const std::string& device, const ProblemClass& c, const Plan& p
 }
 
 double workgroups(const ProblemClass& c, const Plan& p) {
-  return std::ceil(double(c.m_hi) / p.config.tile_m) * std::ceil(double(c.n) / p.config.tile_n) *
+  return std::ceil(double(c.m_hi) / p.config.tile_m()) * std::ceil(double(c.n) / p.config.tile_n()) *
          p.launch.splits;
 }
 
@@ -125,7 +125,7 @@ TEST(GpuPrices, LongKTakesLonger) {
 
 // Multiply-adds of the busiest unit for each element of K: its waves of workgroups times the tile.
 double busiest(const ProblemClass& c, const Plan& p, double units) {
-  return std::ceil(workgroups(c, p) / units) * p.config.tile_m * p.config.tile_n / p.launch.splits;
+  return std::ceil(workgroups(c, p) / units) * p.config.tile_m() * p.config.tile_n() / p.launch.splits;
 }
 
 // As N grows, the last wave of a given tile is sometimes full and sometimes nearly empty. The busiest unit of the
@@ -139,7 +139,7 @@ TEST(GpuPrices, ChoosesTilesThatFillTheLastWave) {
       const std::vector<Plan> plans = legal(c, f);
       double least = 1e18;
       for (const Plan& p : plans)
-        if (p.launch.splits == 1 && p.config.tile_m * p.config.tile_n >= 128 * 128)
+        if (p.launch.splits == 1 && p.config.tile_m() * p.config.tile_n() >= 128 * 128)
           least = std::min(least, busiest(c, p, units));
       EXPECT_LE(busiest(c, plans[0], units), 1.25 * least) << text(name, c, plans[0]);
     }
@@ -158,7 +158,7 @@ TEST(GpuPrices, EveryMergePaysForOneLaunch) {
   for (const Plan& p : before) {
     const Plan q = best_that(after, [&](const Plan& x) { return x.config == p.config; });
     EXPECT_NEAR(q.predicted_seconds - p.predicted_seconds, kMore, 0.1 * kMore) << text("h200", c, p);
-    ++seen[p.config.split];
+    ++seen[p.config.split()];
   }
   for (int32_t split : {kMergeStep, kMergeLast, kMergeCluster}) EXPECT_GT(seen[split], 0) << split;
 }
@@ -172,12 +172,12 @@ TEST(GpuPrices, CdnaMergesOnlyInSecondStep) {
   for (const auto& [name, by_the_last] : devices) {
     std::map<int32_t, int> seen;
     for (int64_t m : {1, 64, 512})
-      for (const Plan& p : legal(linear(m, 4096, 16384), device(name), 8)) ++seen[p.config.split];
+      for (const Plan& p : legal(linear(m, 4096, 16384), device(name), 8)) ++seen[p.config.split()];
     EXPECT_GT(seen[kMergeStep], 0) << name;
     EXPECT_EQ(seen[kMergeLast] > 0, by_the_last) << name;
     seen.clear();
     for (const Plan& p : legal(argmax_class(DType::kF32, row_buckets().back()), device(name), 8))
-      ++seen[p.config.split];
+      ++seen[p.config.split()];
     EXPECT_GT(seen[kMergeStep], 0) << name;
     EXPECT_EQ(seen[kMergeLast] > 0, by_the_last) << name;
   }

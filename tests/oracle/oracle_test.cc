@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/recipe.h"
+#include "tests/config_field.h"
 #include "tests/kernels/device_files.h"
 #include "tests/sample.h"
 
@@ -144,7 +145,7 @@ TEST(Oracle, SmallerL2GetsSmallerPanels) {
   const CompileConfig large = rank_plans(c, f, {1, 0})->ranked[0].plan.config;
   f.facts["l2_bytes"].value = 256 << 10;
   const CompileConfig small = rank_plans(c, f, {1, 0})->ranked[0].plan.config;
-  EXPECT_LT(small.tile_n * small.tile_k, large.tile_n * large.tile_k);
+  EXPECT_LT(small.tile_n() * depth_of(small), large.tile_n() * depth_of(large));
 }
 
 // Caches that are smaller than any panel, or absent, make plans slower but never illegal.
@@ -220,7 +221,7 @@ TEST(Oracle, EveryRejectionHasAReason) {
     ASSERT_LT(answer.legal, answer.ranked.size()) << f.name;
     for (size_t i = answer.legal; i < answer.ranked.size(); ++i) {
       EXPECT_FALSE(answer.ranked[i].rejection.empty());
-      EXPECT_NE(answer.ranked[i].plan.config.kernel, KernelKind::kNone);
+      EXPECT_NE(answer.ranked[i].plan.config.kernel(), KernelKind::kNone);
     }
   }
 }
@@ -243,9 +244,9 @@ TEST(Oracle, BatchInvariantRecipeIsSharedByAllBuckets) {
             // All legal plans, because a tuner may choose any of them.
             for (size_t i = 0; i < answer.legal; ++i) {
               invariant.insert(answer.ranked[i].plan.numeric_recipe +
-                               std::to_string(answer.ranked[i].plan.config.tile_k));
+                               std::to_string(depth_of(answer.ranked[i].plan.config)));
               EXPECT_EQ(answer.ranked[i].plan.launch.splits, 1);
-              EXPECT_EQ(answer.ranked[i].plan.config.split, 0);
+              EXPECT_EQ(answer.ranked[i].plan.config.split(), 0);
             }
           }
       EXPECT_EQ(invariant.size(), 1u) << f.name << " " << *invariant.begin() << " | " << *invariant.rbegin();
@@ -285,14 +286,14 @@ TEST(Oracle, NormalizesForcedSplits) {
       for (size_t i = 0; i < answer.legal; ++i) {
         const CompileConfig& config = answer.ranked[i].plan.config;
         int64_t splits = test.splits;
-        if (config.kernel == KernelKind::kMma ||
-            config.kernel == KernelKind::kMma32) {  // splits begin at multiples of 16 bytes
+        if (config.kernel() == KernelKind::kMma ||
+            config.kernel() == KernelKind::kMma32) {  // splits begin at multiples of 16 bytes
           const int64_t chunk = round_up(ceil_div(test.k, test.forced), 4);
           splits = ceil_div(test.k, chunk);
         }
         EXPECT_EQ(answer.ranked[i].plan.launch.splits, splits)
-            << f.name << " " << name_of(config.kernel) << " k=" << test.k;
-        EXPECT_EQ(config.split != kNoSplit, splits > 1);
+            << f.name << " " << name_of(config.kernel()) << " k=" << test.k;
+        EXPECT_EQ(config.split() != kNoSplit, splits > 1);
       }
       const LaunchConfig launch = make_launch_config(Recipe(), c, {123, 456, test.k, 1}, test.splits);
       EXPECT_EQ(launch.splits, test.splits);
@@ -326,11 +327,11 @@ TEST(Oracle, PlansGroupedProductsOnEveryGpu) {
           ASSERT_TRUE(answer.ok()) << facts.name << ": " << answer.status();
           expect_well_formed(*answer);
           for (const RankedPlan& r : answer->ranked) {
-            const KernelKind kernel = r.plan.config.kernel;
+            const KernelKind kernel = r.plan.config.kernel();
             const bool serves = kernel == KernelKind::kSimt || kernel == KernelKind::kMma ||
                                 kernel == KernelKind::kMma32 || kernel == KernelKind::kSkinny;
             if (!serves) EXPECT_THAT(r.rejection, HasSubstr("rows ")) << name_of(kernel);
-            if (r.rejection.empty()) EXPECT_EQ(r.plan.config.split, kNoSplit) << name_of(kernel);
+            if (r.rejection.empty()) EXPECT_EQ(r.plan.config.split(), kNoSplit) << name_of(kernel);
           }
           EXPECT_EQ(rank_plans(c, facts, {1, 4}).status().code(), absl::StatusCode::kUnimplemented);
         }
@@ -348,8 +349,8 @@ TEST(Oracle, LeavesRoomForGroupsAboveTheMean) {
     const auto answer = rank_plans(c, facts, {1, 0});
     ASSERT_TRUE(answer.ok()) << answer.status();
     for (const RankedPlan& r : answer->ranked)
-      if (r.plan.config.kernel == KernelKind::kSkinny && r.rejection.empty())
-        EXPECT_EQ(r.plan.config.tile_m, rows) << m;
+      if (r.plan.config.kernel() == KernelKind::kSkinny && r.rejection.empty())
+        EXPECT_EQ(r.plan.config.tile_m(), rows) << m;
   }
 }
 

@@ -78,7 +78,7 @@ TEST_F(Tune, IgnoresDamagedRecordsAndUnknownCandidates) {
   Host host(options());
   for (const MatmulRequest* each : {&m, &more}) {
     PlanRecord foreign = winner(*host.device, key_of_request(*host.device, each->desc), 1);
-    foreign.config.tile_m = 12345;
+    foreign.config.set("tile_m", 12345);
     ASSERT_TRUE(host.context->cache->write_record(foreign).ok());
   }
   EXPECT_EQ(run(host, m)->by, ChosenBy::kOracle);

@@ -1,6 +1,7 @@
 // Candidates of CPU matmul with AMX tiles, of pairs of bf16 and of bytes. "amx_t": the transposed product,
 // whose rows are B's columns, loaded along K; "amx": the same with A's rows; "amx_packed": A's rows by
 // panels of B packed in advance.
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,13 +43,12 @@ class AmxPricing {
     rows_stored_ = !rows_turn_ && (transposed_ || !rates_.rounds_a);
   }
 
-  void enumerate(std::vector<RankedPlan>* out) const {
+  // Config: an AmxTConfig for the transposed product, else an AmxConfig.
+  template <typename Config>
+  void enumerate(KernelKind kernel, std::vector<RankedPlan>* out) const {
     for (const RegisterTile& t : kTiles)
       for (bool copies : {false, true}) {
-        CompileConfig config;
-        config.kernel = form_ == Form::kPacked ? KernelKind::kAmxPacked
-                        : transposed_          ? KernelKind::kAmxT
-                                               : KernelKind::kAmx;
+        Config config{kernel};
         config.lanes = rates_.lanes;
         config.register_m = (transposed_ ? t.columns : t.rows) * kSide;
         config.register_n = (transposed_ ? t.rows : t.columns) * kSide;
@@ -80,8 +80,8 @@ class AmxPricing {
   double row_bytes() const { return transposed_ ? s_.b_bytes : s_.input_bytes; }
   double column_bytes() const { return transposed_ ? s_.input_bytes : s_.b_bytes; }
   int64_t row_pitch_bytes() const { return s_.k * static_cast<int64_t>(row_bytes()); }
-  void append_tiles(const RegisterTile& t, bool copies, CompileConfig config,
-                    std::vector<RankedPlan>* out) const;
+  template <typename Config>
+  void append_tiles(const RegisterTile& t, bool copies, Config config, std::vector<RankedPlan>* out) const;
   void append(const Shape& p, const CompileConfig& config, std::vector<RankedPlan>* out) const;
   double tile_seconds(const Shape& p, double rows, double columns, double k, double bandwidth) const;
 
@@ -145,15 +145,17 @@ void AmxPricing::append(const Shape& p, const CompileConfig& config, std::vector
   RankedPlan r;
   r.plan.config = config;
   r.plan.predicted_seconds = predicted;
-  r.plan.numeric_recipe = rates_.k_per_lane == 4
-                              ? kExactRecipe
-                              : absl::StrCat(rates_.rounds_a ? "A rounded to bf16, " : "",
-                                             "tiles of 16 bf16 pairs to f32; K ascending in blocks of ",
-                                             config.tile_k, ", summed in order; ", merge_recipe(1));
+  r.plan.numeric_recipe =
+      rates_.k_per_lane == 4
+          ? kExactRecipe
+          : absl::StrCat(rates_.rounds_a ? "A rounded to bf16, " : "",
+                         "tiles of 16 bf16 pairs to f32; K ascending in blocks of ",
+                         p.depth * rates_.k_per_lane, ", summed in order; ", merge_recipe(1));
   out->push_back(std::move(r));
 }
 
-void AmxPricing::append_tiles(const RegisterTile& t, bool copies, CompileConfig config,
+template <typename Config>
+void AmxPricing::append_tiles(const RegisterTile& t, bool copies, Config config,
                               std::vector<RankedPlan>* out) const {
   const int64_t words = round_up(ceil_div(s_.k, int64_t{rates_.k_per_lane}), kSide);
   Shape p{t, copies, 0, 0, 0};
@@ -169,9 +171,9 @@ void AmxPricing::append_tiles(const RegisterTile& t, bool copies, CompileConfig 
       for (int64_t columns : kTileColumns) {
         p.columns = std::min(round_up(columns, t.columns * kSide), round_up(columns_, t.columns * kSide));
         if (p.columns == std::exchange(last_columns, p.columns)) continue;
-        config.tile_m = static_cast<int32_t>(transposed_ ? p.columns : p.rows);
-        config.tile_n = static_cast<int32_t>(transposed_ ? p.rows : p.columns);
-        config.tile_k = static_cast<int32_t>(p.depth * rates_.k_per_lane);
+        config.tile_m = transposed_ ? p.columns : p.rows;
+        config.tile_n = transposed_ ? p.rows : p.columns;
+        config.tile_k = p.depth * rates_.k_per_lane;
         const double panels = double(p.columns) * double(p.depth) * 4;
         if (form_ != Form::kPacked && panels > 0.75 * rates_.l2_bytes) {
           reject(context_, config, out, "packed panels take ", int64_t(panels), " bytes, at most ",
@@ -191,9 +193,9 @@ void AmxPricing::append_tiles(const RegisterTile& t, bool copies, CompileConfig 
           continue;
         }
         config.copy_rows = copies;
-        config.prefetch = static_cast<int32_t>(!copies && one_pass ? CpuFetch::kNone : CpuFetch::kNext);
-        if (transposed_)
-          config.piece = static_cast<int32_t>(finished_piece(p.rows, t.rows * kSide, rates_.lanes));
+        config.prefetch = static_cast<int64_t>(!copies && one_pass ? CpuFetch::kNone : CpuFetch::kNext);
+        if constexpr (std::is_same_v<Config, AmxTConfig>)
+          config.piece = finished_piece(p.rows, t.rows * kSide, rates_.lanes);
         append(p, config, out);
       }
     }
@@ -217,11 +219,7 @@ void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPla
     if (is_f8(c.a)) return operands_refusal(c);
     return forced_split_refusal(context);
   };
-  CompileConfig config;
-  const auto refuse = [&](KernelKind kernel, const std::string& why) {
-    config.kernel = kernel;
-    reject(context, config, out, why);
-  };
+  const auto refuse = [&](KernelKind kernel, const std::string& why) { reject(context, kernel, out, why); };
   const std::string why = !refusal().empty()    ? refusal()
                           : context.split_k > 1 ? absl::StrCat("does not support split_k ", context.split_k)
                           : c.packed_b == kNotPacked ? ""
@@ -229,8 +227,8 @@ void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPla
   if (!why.empty()) {
     refuse(KernelKind::kAmx, why), refuse(KernelKind::kAmxT, why);
   } else {
-    AmxPricing(context, Form::kRowsOfA).enumerate(out);
-    AmxPricing(context, Form::kTransposed).enumerate(out);
+    AmxPricing(context, Form::kRowsOfA).enumerate<AmxConfig>(KernelKind::kAmx, out);
+    AmxPricing(context, Form::kTransposed).enumerate<AmxTConfig>(KernelKind::kAmxT, out);
   }
   const int64_t width = kSide * elements_a_lane(context);
   if (!refusal().empty())
@@ -242,7 +240,7 @@ void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPla
   else if (c.k % width != 0)
     refuse(KernelKind::kAmxPacked, absl::StrCat("K ", c.k, " is not a multiple of ", width));
   else
-    AmxPricing(context, Form::kPacked).enumerate(out);
+    AmxPricing(context, Form::kPacked).enumerate<AmxConfig>(KernelKind::kAmxPacked, out);
 }
 
 }  // namespace lathe

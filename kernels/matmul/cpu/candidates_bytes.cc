@@ -70,8 +70,8 @@ class BytesPricing {
   explicit BytesPricing(const CandidateContext& context)
       : context_(context), rates_(context), s_(context.problem), bytes_(context.facts.target) {}
 
-  void enumerate_vectors(CompileConfig config, std::vector<RankedPlan>* out) const;
-  void enumerate_tiles(CompileConfig config, std::vector<RankedPlan>* out) const;
+  void enumerate_vectors(BytesConfig config, std::vector<RankedPlan>* out) const;
+  void enumerate_tiles(AmxBytesConfig config, std::vector<RankedPlan>* out) const;
 
  private:
   // Cycles to decode kGroup elements of a vector of columns. Packed blocks need no transposition.
@@ -82,12 +82,12 @@ class BytesPricing {
     return cycles * (context_.problem.packed_b ? kPacked : 1);
   }
   // A core that reads fast prefetches the next columns into L1.
-  int32_t fetch() const {
-    return static_cast<int32_t>(rates_.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
+  int64_t fetch() const {
+    return static_cast<int64_t>(rates_.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
   }
   bool has_group_scales() const { return block_elements(context_.problem.b) > kGroup; }
-  // CompileConfig::narrow_passes: M may be any of its bucket.
-  int32_t narrow_passes(int32_t rows) const {
+  // BytesConfig::narrowest_rows: M may be any of its bucket.
+  int64_t narrowest_rows(int64_t rows) const {
     constexpr int32_t kFewest = 4;
     const ProblemClass& c = context_.problem;
     return c.m_lo < c.m_hi && rows > kFewest && rows % kFewest == 0 ? kFewest : 0;
@@ -100,13 +100,14 @@ class BytesPricing {
     const double group = passes * decode_cycles() + rows * bytes_.row_instructions(rows) / rates_.fma_units;
     return std::ceil(n / bytes_.lanes) * k / kGroup * group + rows * k * bytes_.round_cycles();
   }
-  double tile_cycles(const CompileConfig& config, double rows, double n, double k) const;
-  using Cycles = double (BytesPricing::*)(const CompileConfig& config, double rows, double n, double k) const;
-  void append_task(CompileConfig config, Cycles cycles, std::vector<RankedPlan>* out) const;
-  double blocked_vector_cycles(const CompileConfig&, double rows, double n, double k) const {
+  // Cycles of a task.
+  double cycles_of(const AmxBytesConfig& config, double rows, double n, double k) const;
+  double cycles_of(const BytesConfig&, double rows, double n, double k) const {
     const double passes = std::ceil(rows / bytes_.rows);
     return vector_cycles(passes * bytes_.rows, passes, n, k);
   }
+  template <typename Config>
+  void append_task(const Config& config, std::vector<RankedPlan>* out) const;
 
   const CandidateContext& context_;
   const CpuRates rates_;
@@ -118,7 +119,7 @@ class BytesPricing {
 // tiles is stored and scaled; else two products, of both bytes of the scaled weights, are added up over a whole block.
 // Multiplying two turns ahead costs kStart at the beginning of each K block: per tile of rows with scales for groups,
 // else per tile of columns. The deeper a K block, the further away are its decoded columns.
-double BytesPricing::tile_cycles(const CompileConfig& config, double rows, double n, double k) const {
+double BytesPricing::cycles_of(const AmxBytesConfig& config, double rows, double n, double k) const {
   constexpr double kScaledGroup = 65, kPlanesGroup = 60, kDecodePlanes = 9, kDecodeGroup = 1.2;
   constexpr double kStart = 300, kDeeper = 35, kLeastDepth = 256;
   const bool planes = has_group_scales();
@@ -131,14 +132,15 @@ double BytesPricing::tile_cycles(const CompileConfig& config, double rows, doubl
 }
 
 // Tasks of tile_m by tile_n, over all of K.
-void BytesPricing::append_task(CompileConfig config, Cycles cycles, std::vector<RankedPlan>* out) const {
-  const double row_tiles = std::ceil(double(s_.m) / config.tile_m);
-  const double column_tiles = std::ceil(double(s_.n) / config.tile_n);
+template <typename Config>
+void BytesPricing::append_task(const Config& config, std::vector<RankedPlan>* out) const {
+  const double row_tiles = std::ceil(double(s_.m) / double(config.tile_m));
+  const double column_tiles = std::ceil(double(s_.n) / double(config.tile_n));
   const double tasks = row_tiles * column_tiles, bandwidth = rates_.bandwidth(tasks), k = double(s_.k);
   const auto seconds = [&](double rows, double columns) {
     const double memory =
         (columns * k * s_.b_bytes + rows * k * s_.input_bytes + rows * columns * s_.output_bytes) / bandwidth;
-    return CpuRates::overlap((this->*cycles)(config, rows, columns, k) / rates_.clock_hz, memory);
+    return CpuRates::overlap(cycles_of(config, rows, columns, k) / rates_.clock_hz, memory);
   };
   const double largest =
       seconds(std::min<double>(config.tile_m, double(s_.m)), std::min<double>(config.tile_n, double(s_.n)));
@@ -154,52 +156,57 @@ void BytesPricing::append_task(CompileConfig config, Cycles cycles, std::vector<
 
 constexpr int32_t kTileColumns[] = {64, 128, 256, 512, 1024, 2048, 4096};
 
-void BytesPricing::enumerate_vectors(CompileConfig config, std::vector<RankedPlan>* out) const {
+void BytesPricing::enumerate_vectors(BytesConfig config, std::vector<RankedPlan>* out) const {
   config.lanes = bytes_.lanes;
-  config.register_n = context_.problem.packed_b ? static_cast<int32_t>(kPackedColumns) : bytes_.lanes;
+  config.register_n = context_.problem.packed_b ? kPackedColumns : bytes_.lanes;
   config.prefetch = fetch();
   if (s_.m <= kStreamedMaxM) {
     const auto passes = static_cast<int32_t>(ceil_div(s_.m, bytes_.rows));
     config.register_m = bytes_.whole_rows(ceil_div(s_.m, passes));
-    config.narrow_passes = narrow_passes(config.register_m);
+    config.narrowest_rows = narrowest_rows(config.register_m);
     const double rows = double(config.register_m) * passes;
     return streamed::append_streamed(
-        context_, rates_, s_, config, {}, recipe(),
-        [&](double n, double k) { return vector_cycles(rows, passes, n, k); }, out);
+        context_, rates_, s_, config.register_m, config.register_n, {}, recipe(),
+        [&](double n, double k) { return vector_cycles(rows, passes, n, k); },
+        [&](const streamed::StreamedTask& task) -> CompileConfig {
+          config.tile_m = task.rows, config.tile_n = task.columns, config.split = task.is_split;
+          return config;
+        },
+        out);
   }
   if (context_.split_k > 1)
     return reject(context_, config, out, "does not support split_k ", context_.split_k);
   config.register_m = bytes_.rows;
-  config.narrow_passes = narrow_passes(config.register_m);
+  config.narrowest_rows = narrowest_rows(config.register_m);
   for (int32_t rows : {64, 128}) {
     for (int32_t columns : kTileColumns) {
-      config.tile_m = static_cast<int32_t>(std::min(int64_t{rows}, round_up(s_.m, config.register_m)));
-      config.tile_n = static_cast<int32_t>(std::min(int64_t{columns}, round_up(s_.n, kSide)));
-      append_task(config, &BytesPricing::blocked_vector_cycles, out);
+      config.tile_m = std::min(int64_t{rows}, round_up(s_.m, config.register_m));
+      config.tile_n = std::min(int64_t{columns}, round_up(s_.n, kSide));
+      append_task(config, out);
       if (config.tile_n >= s_.n) break;
     }
     if (config.tile_m >= s_.m) break;
   }
 }
 
-void BytesPricing::enumerate_tiles(CompileConfig config, std::vector<RankedPlan>* out) const {
+void BytesPricing::enumerate_tiles(AmxBytesConfig config, std::vector<RankedPlan>* out) const {
   constexpr int32_t kTileRows[] = {64, 128, 256, 512, 1024};
   config.lanes = config.register_m = kSide;
   config.prefetch = fetch();
   config.register_n = has_group_scales() ? 2 * kSide : kSide;
   for (int32_t depth : {256, 512, 1024, 2048}) {
-    config.tile_k = static_cast<int32_t>(std::min(int64_t{depth}, s_.k));
+    config.tile_k = std::min(int64_t{depth}, s_.k);
     for (int32_t rows : kTileRows) {
-      config.tile_m = static_cast<int32_t>(std::min(int64_t{rows}, round_up(s_.m, config.register_m)));
+      config.tile_m = std::min(int64_t{rows}, round_up(s_.m, config.register_m));
       // Rows of A and decoded columns stay in L2.
-      const int64_t held = int64_t{config.tile_k} * (config.tile_m + 2 * kSide);
+      const int64_t held = config.tile_k * (config.tile_m + 2 * kSide);
       if (held > static_cast<int64_t>(0.75 * rates_.l2_bytes)) {
         reject(context_, config, out, "a K block takes ", held, " bytes, more than 3/4 of L2");
         break;
       }
       for (int32_t columns : kTileColumns) {
-        config.tile_n = static_cast<int32_t>(std::min(int64_t{columns}, round_up(s_.n, config.register_n)));
-        append_task(config, &BytesPricing::tile_cycles, out);
+        config.tile_n = std::min(int64_t{columns}, round_up(s_.n, config.register_n));
+        append_task(config, out);
         if (config.tile_n >= s_.n) break;
       }
       if (config.tile_m >= s_.m) break;
@@ -215,20 +222,16 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
   const Target& target = context.facts.target;
   const std::string why = refusal(c, target);
   const auto enumerate = [&](KernelKind kind, bool packed, bool tiles) {
-    CompileConfig config;
-    config.kernel = kind;
-    if (!why.empty()) return reject(context, config, out, why);
+    if (!why.empty()) return reject(context, kind, out, why);
     if (packed != (c.packed_b == kColumns16))
-      return reject(context, config, out, packed ? "needs packed B" : "does not support packed B");
-    if (!tiles) return BytesPricing(context).enumerate_vectors(config, out);
+      return reject(context, kind, out, packed ? "needs packed B" : "does not support packed B");
+    if (!tiles) return BytesPricing(context).enumerate_vectors({kind}, out);
     if (!target.has("amx-int8") || !target.has("avx512bw"))
-      return reject(context, config, out, "target has no amx-int8 with AVX-512");
+      return reject(context, kind, out, "target has no amx-int8 with AVX-512");
     if (c.m_hi <= kSide / 2)
-      return reject(context, config, out, "M ", c.m_hi, " fills less than half of a tile of ", kSide,
-                    " rows");
-    if (context.split_k > 1)
-      return reject(context, config, out, "does not support split_k ", context.split_k);
-    BytesPricing(context).enumerate_tiles(config, out);
+      return reject(context, kind, out, "M ", c.m_hi, " fills less than half of a tile of ", kSide, " rows");
+    if (context.split_k > 1) return reject(context, kind, out, "does not support split_k ", context.split_k);
+    BytesPricing(context).enumerate_tiles({kind}, out);
   };
   enumerate(KernelKind::kBytes, false, false);
   enumerate(KernelKind::kBytesPacked, true, false);

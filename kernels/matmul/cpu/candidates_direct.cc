@@ -4,6 +4,7 @@
 // advance, converted to f32. The few lines of the other operand (A's rows, B's columns) are packed into
 // panels that stay in L2. A line in place gives one scalar per step, which an FMA reads from memory.
 #include <functional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,25 +51,23 @@ class DirectPricing {
         invariant_(s_.batch_invariant && !exact_),
         tiny_(is_tiny(rates_, s_)),
         of_a_(of_a),
-        kernel_(!of_a                                    ? KernelKind::kDirect
-                : context.problem.packed_b != kNotPacked ? KernelKind::kDirectPacked
-                                                         : KernelKind::kDirectA),
         lines_(of_a ? s_.m : s_.n),
         packed_(of_a ? s_.n : s_.m),
         most_packed_(of_a && packs_runs(context.problem, rates_) ? kTaskAcross : kTaskPacked),
         latency_(rates_.k_per_lane == 2 ? kPairLatency : kFmaLatency) {}
 
+  // Config: that of "direct", "direct_a" or "direct_packed".
+  template <typename Config>
   void enumerate(std::vector<RankedPlan>* out) const {
     for (const RegisterTile& t : kTiles) {
-      CompileConfig config;
-      config.kernel = kernel_;
+      Config config;
       config.lanes = rates_.lanes;
       const int32_t width = t.vectors * rates_.lanes;
       config.register_m = of_a_ ? t.lines : width, config.register_n = of_a_ ? width : t.lines;
       const int32_t sums = t.lines * t.vectors;
-      config.chains = static_cast<int32_t>(direct_chains(sums));
-      config.unroll_k = static_cast<int32_t>(direct_unroll(sums));
-      const int32_t need = sums * config.chains + t.vectors + 1;
+      config.chains = direct_chains(sums);
+      config.unroll_k = direct_unroll(sums);
+      const int64_t need = sums * config.chains + t.vectors + 1;
       if (need > rates_.registers)
         reject(context_, config, out, "tile needs ", need, " registers, the target has ", rates_.registers);
       else if (context_.problem.packed_b != kNotPacked && width % kPackedColumns != 0)
@@ -92,12 +91,15 @@ class DirectPricing {
   struct Shape {
     RegisterTile tile;
     int64_t lines, packed, depth;
-    CpuFetch fetch;  // CompileConfig::prefetch
+    CpuFetch fetch;  // `prefetch` of the config
     bool narrow;     // the last pass may be narrow
   };
-  void append_depths(const RegisterTile& t, const CompileConfig& config, std::vector<RankedPlan>* out) const;
-  void append_splits(const Shape& shape, const CompileConfig& config, std::vector<RankedPlan>* out) const;
-  CompileConfig config_of(const Shape& shape, CompileConfig config) const;
+  template <typename Config>
+  void append_depths(const RegisterTile& t, const Config& config, std::vector<RankedPlan>* out) const;
+  template <typename Config>
+  void append_splits(const Shape& shape, Config config, std::vector<RankedPlan>* out) const;
+  template <typename Config>
+  Config config_of(const Shape& shape, Config config) const;
   double tile_seconds(const Shape& shape, double lines, double k, double bandwidth) const;
   double lone_line_cycles(const Shape& shape, double k) const;
   double pass_cycles(const Shape& shape, int64_t vectors, double lines, double k) const;
@@ -114,7 +116,6 @@ class DirectPricing {
   const bool exact_, invariant_;  // sums of i8 do not depend on the order
   const bool tiny_;
   const bool of_a_;
-  const KernelKind kernel_;
   const int64_t lines_, packed_;  // of the problem: lines in place, packed lines
   const int64_t most_packed_;     // packed lines of a task, at most
   const double latency_;          // cycles from one product of a chain to the next
@@ -155,18 +156,19 @@ double DirectPricing::passed_lines(const Shape& shape) const {
   return double(round_up(packed_, rates_.lanes)) / double(ceil_div(packed_, shape.packed));
 }
 
-CompileConfig DirectPricing::config_of(const Shape& shape, CompileConfig config) const {
-  config.tile_m = static_cast<int32_t>(of_a_ ? shape.lines : shape.packed);
-  config.tile_n = static_cast<int32_t>(of_a_ ? shape.packed : shape.lines);
-  config.tile_k = static_cast<int32_t>(shape.depth);
-  config.prefetch = static_cast<int32_t>(shape.fetch);
+template <typename Config>
+Config DirectPricing::config_of(const Shape& shape, Config config) const {
+  config.tile_m = of_a_ ? shape.lines : shape.packed;
+  config.tile_n = of_a_ ? shape.packed : shape.lines;
+  config.tile_k = shape.depth;
+  config.prefetch = static_cast<int64_t>(shape.fetch);
   if (shape.narrow) {
     const int64_t width = of_a_ ? config.register_n : config.register_m;
     const int64_t least = of_a_ ? 1 : least_rows(context_.problem, config.tile_m);
-    config.narrow_passes = static_cast<int32_t>(least_narrow_pass(shape.packed, width, least, rates_.lanes));
+    config.narrow_passes = least_narrow_pass(shape.packed, width, least, rates_.lanes);
   }
-  if (kernel_ == KernelKind::kDirect)
-    config.piece = static_cast<int32_t>(finished_piece(shape.lines, shape.tile.lines, rates_.lanes));
+  if constexpr (std::is_same_v<Config, DirectConfig>)
+    config.piece = finished_piece(shape.lines, shape.tile.lines, rates_.lanes);
   return config;
 }
 
@@ -257,8 +259,8 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   return std::max(compute, memory) + exposed * std::min(compute, memory) + waits;
 }
 
-void DirectPricing::append_splits(const Shape& shape, const CompileConfig& config,
-                                  std::vector<RankedPlan>* out) const {
+template <typename Config>
+void DirectPricing::append_splits(const Shape& shape, Config config, std::vector<RankedPlan>* out) const {
   const double packed_tiles = std::ceil(double(packed_) / double(shape.packed));
   const double line_tiles = std::ceil(double(lines_) / double(shape.lines));
   const double tiles = packed_tiles * line_tiles;
@@ -275,10 +277,10 @@ void DirectPricing::append_splits(const Shape& shape, const CompileConfig& confi
                              (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
     if (!context_.wants(predicted)) continue;
     RankedPlan r;
+    config.split = splits > 1;
+    if constexpr (std::is_same_v<Config, DirectAConfig>)
+      config.store_directly = shape.depth >= s_.k && (splits > 1 || has_short_epilogue(context_.problem));
     r.plan.config = config;
-    r.plan.config.split = splits > 1;
-    r.plan.config.store_directly = kernel_ == KernelKind::kDirectA && shape.depth >= s_.k &&
-                                   (splits > 1 || has_short_epilogue(context_.problem));
     r.plan.launch.splits = splits;
     r.plan.predicted_seconds = predicted;
     r.plan.numeric_recipe =
@@ -291,7 +293,8 @@ void DirectPricing::append_splits(const Shape& shape, const CompileConfig& confi
   }
 }
 
-void DirectPricing::append_depths(const RegisterTile& t, const CompileConfig& config,
+template <typename Config>
+void DirectPricing::append_depths(const RegisterTile& t, const Config& config,
                                   std::vector<RankedPlan>* out) const {
   const int64_t width = static_cast<int64_t>(t.vectors) * rates_.lanes;
   const int64_t most = std::max<int64_t>(most_packed_ / width, 1) * width;
@@ -324,9 +327,7 @@ void DirectPricing::append_depths(const RegisterTile& t, const CompileConfig& co
 void enumerate_unpacked(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   const CpuRates rates(context);
-  CompileConfig config;
-  config.kernel = KernelKind::kDirectPacked;
-  const auto refuse = [&](const std::string& why) { reject(context, config, out, why); };
+  const auto refuse = [&](const std::string& why) { reject(context, KernelKind::kDirectPacked, out, why); };
   if (c.packed_b != kColumns16) return refuse("needs packed B");
   if (is_blocks(c.b)) return refuse("does not support B in blocks");
   if (c.a != DType::kF32 || rates.k_per_lane > 1) return refuse("needs operands that are multiplied as f32");
@@ -336,20 +337,16 @@ void enumerate_unpacked(const CandidateContext& context, std::vector<RankedPlan>
     return refuse(
         absl::StrCat("slower than 'packed' up to M ", kMostAsTheyCome, "; M is ", MatmulSizes(c).m));
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty()) return refuse(refusal);
-  DirectPricing(context, /*of_a=*/true).enumerate(out);
+  DirectPricing(context, /*of_a=*/true).enumerate<DirectPackedConfig>(out);
 }
 
 }  // namespace
 
 void enumerate_matmul_direct(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
-  CompileConfig config;
   enumerate_unpacked(context, out);
   const auto refuse = [&](const std::string& why) {
-    for (KernelKind kernel : {KernelKind::kDirect, KernelKind::kDirectA}) {
-      config.kernel = kernel;
-      reject(context, config, out, why);
-    }
+    for (KernelKind kernel : {KernelKind::kDirect, KernelKind::kDirectA}) reject(context, kernel, out, why);
   };
   if (!operands_refusal(c).empty()) return refuse(operands_refusal(c));
   const int32_t per_lane = elements_a_lane(context);
@@ -361,22 +358,20 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
     return refuse("target has no instruction that multiplies bytes");
   if (c.k % per_lane != 0) return refuse(absl::StrCat("K ", c.k, " is not a multiple of ", per_lane));
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty()) return refuse(refusal);
-  config.kernel = KernelKind::kDirect;
   if (c.trans_b == 0)
-    reject(context, config, out, "B is not K-contiguous");
+    reject(context, KernelKind::kDirect, out, "B is not K-contiguous");
   else
-    DirectPricing(context, /*of_a=*/false).enumerate(out);
-  config.kernel = KernelKind::kDirectA;
+    DirectPricing(context, /*of_a=*/false).enumerate<DirectConfig>(out);
   if (bytes)
-    reject(context, config, out, "for i8 it is no faster than 'direct'");
+    reject(context, KernelKind::kDirectA, out, "for i8 it is no faster than 'direct'");
   else if (c.a != c.b)
-    reject(context, config, out, "A is rounded to bf16, so it cannot be read in place");
+    reject(context, KernelKind::kDirectA, out, "A is rounded to bf16, so it cannot be read in place");
   else if (c.trans_a != 0)
-    reject(context, config, out, "A is not K-contiguous");
+    reject(context, KernelKind::kDirectA, out, "A is not K-contiguous");
   else if (c.n > kDirectAMaxN && !packs_runs(c, CpuRates(context)))
-    reject(context, config, out, "slower than 'panel' above N ", kDirectAMaxN, "; N is ", c.n);
+    reject(context, KernelKind::kDirectA, out, "slower than 'panel' above N ", kDirectAMaxN, "; N is ", c.n);
   else
-    DirectPricing(context, /*of_a=*/true).enumerate(out);
+    DirectPricing(context, /*of_a=*/true).enumerate<DirectAConfig>(out);
 }
 
 }  // namespace lathe

@@ -12,8 +12,8 @@
 namespace lathe {
 namespace {
 
-using streamed::RegisterTile, streamed::Stream, streamed::append_streamed, streamed::fits, streamed::pace_of,
-    streamed::unroll_of;
+using streamed::RegisterTile, streamed::Stream, streamed::StreamedTask, streamed::append_streamed,
+    streamed::fits, streamed::pace_of, streamed::unroll_of;
 
 constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kTurnedDotMaxN = 32;
 
@@ -183,7 +183,7 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
   return 1 / (1 + lost);
 }
 
-// KernelConfig::copy_rows of tasks without K blocks.
+// DotConfig::copy_rows of tasks without K blocks.
 bool copies_a(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
   return !s.blocks &&
          dot_copies_a(t.rows * t.columns, static_cast<int64_t>(s.k * s.b_bytes),
@@ -249,42 +249,76 @@ double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const Reg
   return std::ceil(n / t.columns) * passes * (vectors * (step + a_cycles) + carry + reduce) + pack;
 }
 
+// A side of the problem to stream, and what all its tiles share.
+struct Streamed {
+  const CandidateContext& context;
+  const CpuRates& rates;
+  const MatmulSizes& s;
+  bool transposed;  // "dot_t", for which the caller has swapped the sides of `s` and `rates`
+  double cached;    // how many times faster than from memory the streamed operand arrives
+  bool is_small;    // L2 holds it
+};
+
+// The plan's config: that of "dot", or of "dot_t" with the sides swapped back.
+CompileConfig config_of(const Streamed& d, const DotConfig& c) {
+  if (!d.transposed) return c;
+  DotTConfig turned;
+  turned.tile_m = c.tile_n, turned.tile_n = c.tile_m;
+  turned.register_m = c.register_n, turned.register_n = c.register_m;
+  turned.unroll_k = c.unroll_k, turned.lanes = c.lanes;
+  turned.prefetch = c.prefetch, turned.copy_rows = c.copy_rows;
+  turned.split = c.split, turned.pace = c.pace;
+  return turned;
+}
+
+std::string recipe_of(const Streamed& d, int64_t lanes) {
+  if (!is_float(d.context.problem.a)) return kExactRecipe;
+  return absl::StrCat(d.rates.product_recipe(), " in ", lanes,
+                      " lanes; K ascending, lanes summed at the end");
+}
+
+// Appends the config for every task width and split.
+void append(const Streamed& d, const DotConfig& config, Stream stream,
+            absl::FunctionRef<double(double n, double k)> cycles, std::vector<RankedPlan>* out) {
+  stream.whole_tiles = config.pace > 0;
+  append_streamed(
+      d.context, d.rates, d.s, config.register_m, config.register_n, stream, recipe_of(d, config.lanes),
+      cycles,
+      [&](const StreamedTask& task) {
+        DotConfig c = config;
+        c.tile_m = task.rows, c.tile_n = task.columns, c.split = task.is_split;
+        return config_of(d, c);
+      },
+      out);
+}
+
 // One row of A with rows of B that are converted, one column after the other in vectors of kWideVectors, so
 // that as many chains of sums hide the latency of an FMA. Read in memory order and prefetched far ahead,
 // this is faster on a core that reads fast than several columns side by side. A row of A that L1 does not
 // hold comes from L2 for each column.
 constexpr int32_t kWideVectors = 4;
-void append_wide(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                 CompileConfig config, const std::string& recipe, std::vector<RankedPlan>* out) {
+void append_wide(const Streamed& d, DotConfig config, std::vector<RankedPlan>* out) {
   constexpr double kRate = 0.9, kRateFromL2 = 0.65, kMost = 0.75;
+  const CpuRates& rates = d.rates;
+  const MatmulSizes& s = d.s;
   config.register_m = config.register_n = config.unroll_k = 1;
   config.lanes = kWideVectors * rates.lanes;
   config.prefetch = static_cast<int32_t>(CpuFetch::kFar);
   config.copy_rows = copies_a(rates, s, {1, 1});
   Stream stream{s.k * 4 <= kMost * rates.l1d_bytes ? kRate : kRateFromL2, /*paced=*/true};
   stream.short_tasks = stream.rows_cached = true;
-  append_streamed(
-      context, rates, s, config, stream, recipe,
+  append(
+      d, config, stream,
       [&](double n, double k) {
-        return n * (std::ceil(k / config.lanes) *
+        return n * (std::ceil(k / double(config.lanes)) *
                         rates.step_cycles(kWideVectors, 2 * kWideVectors, kWideVectors) +
-                    std::log2(config.lanes) + 1);
+                    std::log2(double(config.lanes)) + 1);
       },
       out);
 }
 
-// A side of the problem to stream, and what all its tiles share.
-struct Streamed {
-  const CandidateContext& context;
-  const CpuRates& rates;
-  const MatmulSizes& s;
-  double cached;  // how many times faster than from memory the streamed operand arrives
-  bool is_small;  // L2 holds it
-  std::string recipe;
-};
-
 // The plans of a tile without K blocks.
-void append_whole_rows(const Streamed& d, const RegisterTile& t, CompileConfig config,
+void append_whole_rows(const Streamed& d, const RegisterTile& t, DotConfig config,
                        std::vector<RankedPlan>* out) {
   const CpuRates& rates = d.rates;
   const MatmulSizes& s = d.s;
@@ -309,8 +343,8 @@ void append_whole_rows(const Streamed& d, const RegisterTile& t, CompileConfig c
       rates.reads_fast() && !d.is_small && d.cached == 1 && (few_copied || config.copy_rows == 0);
   if (stream.short_tasks) stream.rows_cached = true;  // all tasks but the first find A in L2
   const bool in_cache = d.cached > 1 || d.is_small;
-  append_streamed(
-      d.context, rates, s, config, stream, d.recipe,
+  append(
+      d, config, stream,
       [&](double n, double k) {
         return dot_cycles(rates, s, t, in_cache, d.is_small, config.copy_rows, n, k);
       },
@@ -318,51 +352,47 @@ void append_whole_rows(const Streamed& d, const RegisterTile& t, CompileConfig c
 }
 
 // The plans of a tile with K blocks. They do not pay for weights of few columns, nor for a single paced row.
-void append_blocks(const Streamed& d, const RegisterTile& t, CompileConfig config,
-                   std::vector<RankedPlan>* out) {
+void append_blocks(const Streamed& d, const RegisterTile& t, DotConfig config, std::vector<RankedPlan>* out) {
   const ProblemClass& c = d.context.problem;
   const CpuRates& rates = d.rates;
   const MatmulSizes& s = d.s;
   const CpuFetch fetch = fetch_of(rates, t, s, d.is_small, /*in_blocks=*/true);
   const bool spread = fetch == CpuFetch::kSpread;
   const int32_t depth = block_depth(rates, t, s, spread, static_cast<int32_t>(block_elements(c.b)));
-  if (depth == 0 || c.zero_a != 0 || config.kernel != KernelKind::kDot ||
-      (d.is_small && s.m <= kWholeDotMaxM) || (s.m == 1 && rates.pace_bytes_per_second != 0))
+  if (depth == 0 || c.zero_a != 0 || d.transposed || (d.is_small && s.m <= kWholeDotMaxM) ||
+      (s.m == 1 && rates.pace_bytes_per_second != 0))
     return;
   config.tile_k = depth;
   config.prefetch = static_cast<int32_t>(fetch);
-  config.group_n = static_cast<int32_t>(round_up(dot_group_columns(fetch), t.columns));
+  config.group_n = round_up(dot_group_columns(fetch), t.columns);
   if (spread) config.pace = pace_of(rates, s, t, config.unroll_k);
   // Rows in only two blocks gain little.
   constexpr double kTwoParts = 0.9;
   const double parts = rates.reads_fast() && s.k <= 2.0 * depth ? kTwoParts : 1;
   const double efficiency =
       parts * (spread ? spread_efficiency(s, t, config.pace > 0) : blocked_efficiency(t, fetch));
-  append_streamed(
-      d.context, rates, s, config, {efficiency, config.pace > 0 || fetch == CpuFetch::kBoth}, d.recipe,
+  append(
+      d, config, {efficiency, config.pace > 0 || fetch == CpuFetch::kBoth},
       [&](double n, double k) { return blocked_dot_cycles(rates, s, t, fetch, depth, n, k); }, out);
 }
 
 // Every tile of "dot"; or of "dot_t", for which the caller has swapped the sides of `s` and `rates`. `cached`:
 // how many times faster than from memory the streamed operand arrives.
 void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                   double cached, CompileConfig config, std::vector<RankedPlan>* out) {
+                   double cached, bool transposed, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
-  const auto recipe_of = [&](int32_t lanes) -> std::string {
-    if (!is_float(c.a)) return kExactRecipe;
-    return absl::StrCat(rates.product_recipe(), " in ", lanes,
-                        " lanes; K ascending, lanes summed at the end");
-  };
   const bool is_small = cached == 1 && double(s.n) * double(s.k) * s.b_bytes <= rates.l2_bytes;
-  const Streamed side{context, rates, s, cached, is_small, recipe_of(rates.lanes)};
+  const Streamed side{context, rates, s, transposed, cached, is_small};
+  DotConfig config;
+  config.lanes = rates.lanes;
   if (s.m == 1 && rates.converts_b && rates.reads_fast() && !is_small && cached == 1)
-    append_wide(context, rates, s, config, recipe_of(kWideVectors * rates.lanes), out);
+    append_wide(side, config, out);
   for (const RegisterTile& t : kDotTiles) {
     config.register_m = t.rows;
     config.register_n = t.columns;
     // Registers beside the sums: the vectors of the shorter side, unless B needs more than its products.
     const int32_t held = s.blocks ? 3 * t.columns : c.zero_a ? 2 * t.columns : std::min(t.rows, t.columns);
-    if (!fits(context, rates, s, t, config, out, held)) continue;
+    if (!fits(context, rates, s, t, config_of(side, config), out, held)) continue;
     config.unroll_k =
         s.blocks ? std::max<int32_t>(1, kUnrolledElements / static_cast<int32_t>(block_elements(c.b)))
                  : dot_unroll_of(rates, s, t);
@@ -388,14 +418,8 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   const ProblemClass& c = context.problem;
   CpuRates rates(context);
   MatmulSizes s(c);
-  CompileConfig config;
-  config.kernel = KernelKind::kDot;
-  config.lanes = rates.lanes;
   const auto both = [&](auto... reason) {
-    for (KernelKind kernel : {KernelKind::kDot, KernelKind::kDotT}) {
-      config.kernel = kernel;
-      reject(context, config, out, reason...);
-    }
+    for (KernelKind kernel : {KernelKind::kDot, KernelKind::kDotT}) reject(context, kernel, out, reason...);
   };
   if (!operands_refusal(c).empty()) return both(operands_refusal(c));
   if (c.trans_b == 0) return both("B is not K-contiguous");
@@ -403,20 +427,20 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   if (s.batch_invariant && is_float(c.a))
     return both("batch_invariant needs the numeric recipe of 'panel' for every M");
   if (c.m_hi > kDotMaxM) {
-    reject(context, config, out, "supports M up to ", kDotMaxM, ", not ", c.m_hi);
+    reject(context, KernelKind::kDot, out, "supports M up to ", kDotMaxM, ", not ", c.m_hi);
   } else {
     MatmulSizes copied = s;
     if (rates.rounds_a) copied.input_bytes = copied.b_bytes;
-    enumerate_dot(context, rates, copied, 1, config, out);
+    enumerate_dot(context, rates, copied, 1, /*transposed=*/false, out);
   }
 
-  config.kernel = KernelKind::kDotT;
   if (s.blocks || c.zero_a != 0)
-    return reject(context, config, out, "does not support B in blocks or a zero point of A");
+    return reject(context, KernelKind::kDotT, out, "does not support B in blocks or a zero point of A");
   if (c.n > kTurnedDotMaxN)
-    return reject(context, config, out, "supports N up to ", kTurnedDotMaxN, ", not ", c.n);
+    return reject(context, KernelKind::kDotT, out, "supports N up to ", kTurnedDotMaxN, ", not ", c.n);
   if (s.m <= c.n)
-    return reject(context, config, out, "gains only if A is larger than B, but M ", s.m, " <= N ", c.n);
+    return reject(context, KernelKind::kDotT, out, "gains only if A is larger than B, but M ", s.m, " <= N ",
+                  c.n);
   std::swap(s.m, s.n);
   std::swap(s.input_bytes, s.b_bytes);
   std::swap(s.narrow_a, s.narrow_b);
@@ -425,7 +449,7 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   // Activations were just written, so they come from L3 if it holds them.
   const double l3_rate = kL3BytesPerCycle * rates.clock_hz / rates.core_bytes_per_second;
   const bool in_l3 = double(s.n) * double(s.k) * s.b_bytes <= rates.l3_bytes / 2;
-  enumerate_dot(context, rates, s, in_l3 ? std::max(1.0, l3_rate) : 1, config, out);
+  enumerate_dot(context, rates, s, in_l3 ? std::max(1.0, l3_rate) : 1, /*transposed=*/true, out);
 }
 
 }  // namespace lathe

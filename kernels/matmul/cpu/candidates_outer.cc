@@ -11,8 +11,8 @@
 namespace lathe {
 namespace {
 
-using streamed::RegisterTile, streamed::Stream, streamed::append_streamed, streamed::fits, streamed::pace_of,
-    streamed::unroll_of;
+using streamed::RegisterTile, streamed::Stream, streamed::StreamedTask, streamed::append_streamed,
+    streamed::fits, streamed::pace_of, streamed::unroll_of;
 
 constexpr int64_t kOuterMaxM = 16, kBlockedOuterMaxM = 256, kSmallOuterMaxM = 128;
 constexpr int64_t kFewRows = 64;  // K blocks are legal up to this M with any L2
@@ -121,9 +121,24 @@ std::string outer_refusal(const ProblemClass& c, const CpuRates& rates, const Ma
 // Cycles of the passes over columns n and depth k, if all passes take `depth` rows of B before the next ones.
 using OuterCycles = std::function<double(double depth, double n, double k)>;
 
+void append(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s, OuterConfig config,
+            const Stream& stream, absl::FunctionRef<double(double n, double k)> cycles,
+            std::vector<RankedPlan>* out) {
+  append_streamed(
+      context, rates, s, config.register_m, config.register_n, stream, "fma f32; K ascending", cycles,
+      [&](const StreamedTask& task) -> CompileConfig {
+        OuterConfig c = config;
+        c.tile_m = task.rows, c.tile_n = task.columns, c.split = task.is_split;
+        // The partial sums of a split pass through no epilogue.
+        if (task.is_split) c.store_directly = c.tile_k == 0;
+        return c;
+      },
+      out);
+}
+
 // Without K blocks: a pass takes all of K.
 void append_whole(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                  const OuterReads& reads, CompileConfig config, const OuterCycles& cycles,
+                  const OuterReads& reads, OuterConfig config, const OuterCycles& cycles,
                   std::vector<RankedPlan>* out) {
   // Each k reads another row of B, which costs nothing in L1.
   const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
@@ -131,14 +146,13 @@ void append_whole(const CandidateContext& context, const CpuRates& rates, const 
                             : reads.is_small ? CpuRates::run_efficiency(run)
                                              : CpuRates::page_efficiency(run, kPageBytes);
   config.store_directly = has_short_epilogue(context.problem);
-  append_streamed(
-      context, rates, s, config, {efficiency}, "fma f32; K ascending",
-      [&](double n, double k) { return cycles(k, n, k); }, out);
+  append(
+      context, rates, s, config, {efficiency}, [&](double n, double k) { return cycles(k, n, k); }, out);
 }
 
 // With K blocks: all passes take a block of B before the next one.
 void append_blocked(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                    const OuterReads& reads, const RegisterTile& t, CompileConfig config,
+                    const OuterReads& reads, const RegisterTile& t, OuterConfig config,
                     const OuterCycles& cycles, std::vector<RankedPlan>* out) {
   const CpuFetch fetch = outer_fetch(rates, s);
   const int32_t few = fetch == CpuFetch::kNear ? 16 : 8;
@@ -149,13 +163,16 @@ void append_blocked(const CandidateContext& context, const CpuRates& rates, cons
   // Two to four rows gain by a pace; a single row loses.
   if (s.m > 1 && s.m <= 4 && s.n >= config.register_n && reads.b_bytes > rates.l2_bytes)
     config.pace = pace_of(rates, s, t, config.unroll_k);
-  append_streamed(
-      context, rates, s, config, stream, "fma f32; K ascending",
+  // All of a K block's rows of B are read in runs of a task's columns.
+  if (s.m <= 4 && rates.workers == 1) stream.tasks_a_worker = 1;
+  stream.whole_tiles = config.pace > 0;
+  append(
+      context, rates, s, config, stream,
       [&](double n, double k) {
         // For few rows the price without K blocks ranks the tiles as measured.
-        const double depth = s.m > kOuterMaxM ? config.tile_k : k;
+        const double depth = s.m > kOuterMaxM ? double(config.tile_k) : k;
         const double share = s.m > kOuterMaxM ? block_share(rates, s, t, depth) : 1;
-        return share * cycles(depth, n, k) + carry_cycles(rates, s, t, config.tile_k, n, k);
+        return share * cycles(depth, n, k) + carry_cycles(rates, s, t, double(config.tile_k), n, k);
       },
       out);
 }
@@ -166,8 +183,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   const ProblemClass& c = context.problem;
   const CpuRates rates(context);
   const MatmulSizes s(c);
-  CompileConfig config;
-  config.kernel = KernelKind::kOuter;
+  OuterConfig config;
   config.lanes = rates.lanes;
   const OuterReads reads(rates, s);
   if (std::string why = outer_refusal(c, rates, s, reads); !why.empty())

@@ -28,7 +28,7 @@ constexpr int64_t kTileColumns[] = {128, 256, 512, 1024};
 struct Shape {
   int32_t tile_rows, tile_columns, depth;  // depth: elements
   RegisterTile tile;
-  int64_t prefetch_lines;  // CompileConfig::prefetch_lines
+  int64_t prefetch_lines;  // PackedConfig::prefetch_lines
 };
 
 class PackedPricing {
@@ -38,8 +38,7 @@ class PackedPricing {
 
   void enumerate(std::vector<RankedPlan>* out) const {
     for (const RegisterTile& t : kTiles) {
-      CompileConfig config;
-      config.kernel = KernelKind::kPacked;
+      PackedConfig config;
       config.lanes = rates_.lanes;
       config.register_m = t.rows, config.register_n = t.vectors * rates_.lanes;
       const int32_t need = t.rows * t.vectors + t.vectors + 1;
@@ -56,8 +55,8 @@ class PackedPricing {
   }
 
  private:
-  void append(const RegisterTile& t, CompileConfig config, std::vector<RankedPlan>* out) const;
-  void append_splits(const Shape& p, const CompileConfig& config, std::vector<RankedPlan>* out) const;
+  void append(const RegisterTile& t, PackedConfig config, std::vector<RankedPlan>* out) const;
+  void append_splits(const Shape& p, PackedConfig config, std::vector<RankedPlan>* out) const;
   double tile_seconds(const Shape& p, double rows, double columns, double k, double bandwidth) const;
   int32_t pace_of(const RegisterTile& t) const;
   bool copies_ahead(const Shape& p) const;
@@ -67,7 +66,7 @@ class PackedPricing {
   const MatmulSizes s_;
 };
 
-// KernelConfig::copy_ahead. Pairs of words per step leave no step for each line.
+// PackedConfig::copy_ahead. Pairs of words per step leave no step for each line.
 bool PackedPricing::copies_ahead(const Shape& p) const {
   const ProblemClass& c = context_.problem;
   if (c.trans_a != 0 || packed_word(c.b) > rates_.k_per_lane) return false;
@@ -105,8 +104,7 @@ double PackedPricing::tile_seconds(const Shape& p, double rows, double columns, 
   return passes > 1 ? compute + memory : CpuRates::overlap(compute, memory);
 }
 
-void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
-                                  std::vector<RankedPlan>* out) const {
+void PackedPricing::append_splits(const Shape& p, PackedConfig config, std::vector<RankedPlan>* out) const {
   const double row_tiles = std::ceil(double(s_.m) / p.tile_rows);
   const double column_tiles = std::ceil(double(s_.n) / p.tile_columns), tiles = row_tiles * column_tiles;
   for (int32_t splits : split_options(context_, s_.k, tiles, rates_.workers, 2 * 256)) {
@@ -121,9 +119,9 @@ void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
                              (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
     if (!context_.wants(predicted)) continue;
     RankedPlan r;
+    config.split = splits > 1;
+    config.copy_ahead = splits == 1 && copies_ahead(p);
     r.plan.config = config;
-    r.plan.config.split = splits > 1;
-    r.plan.config.copy_ahead = splits == 1 && copies_ahead(p);
     r.plan.launch.splits = splits;
     r.plan.predicted_seconds = predicted;
     r.plan.numeric_recipe = rates_.k_per_lane == 4
@@ -134,7 +132,7 @@ void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
   }
 }
 
-// KernelConfig::pace, in half links of the dependency chain (kernels/matmul/cpu/shape.h). Only one pass of
+// PackedConfig::pace, in half links of the dependency chain (kernels/matmul/cpu/shape.h). Only one pass of
 // one or two rows gains: more rows do not wait for memory alone, and a core that reads fast has better
 // hardware prefetchers.
 int32_t PackedPricing::pace_of(const RegisterTile& t) const {
@@ -146,9 +144,9 @@ int32_t PackedPricing::pace_of(const RegisterTile& t) const {
   return static_cast<int32_t>(std::lround(cycles / kPaceHalfLinkCycles) * kPaceHalfLinkCycles);
 }
 
-void PackedPricing::append(const RegisterTile& t, CompileConfig config, std::vector<RankedPlan>* out) const {
+void PackedPricing::append(const RegisterTile& t, PackedConfig config, std::vector<RankedPlan>* out) const {
   config.pace = pace_of(t);
-  config.prefetch_lines = static_cast<int32_t>(packed_prefetch_lines(t.rows, config.pace));
+  config.prefetch_lines = packed_prefetch_lines(t.rows, config.pace);
   const auto cut = [](int64_t size, int64_t problem, int64_t step) {
     return static_cast<int32_t>(std::min(round_up(size, step), round_up(problem, step)));
   };
@@ -179,12 +177,10 @@ void PackedPricing::append(const RegisterTile& t, CompileConfig config, std::vec
 
 void enumerate_matmul_packed(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
-  CompileConfig config;
-  config.kernel = KernelKind::kPacked;
-  if (c.packed_b != kColumns16) return reject(context, config, out, "needs packed B");
-  if (is_blocks(c.b)) return reject(context, config, out, "does not support B in blocks");
-  if (const std::string refusal = forced_split_refusal(context); !refusal.empty())
-    return reject(context, config, out, refusal);
+  const auto refuse = [&](const std::string& why) { reject(context, KernelKind::kPacked, out, why); };
+  if (c.packed_b != kColumns16) return refuse("needs packed B");
+  if (is_blocks(c.b)) return refuse("does not support B in blocks");
+  if (const std::string refusal = forced_split_refusal(context); !refusal.empty()) return refuse(refusal);
   PackedPricing(context).enumerate(out);
 }
 

@@ -36,7 +36,7 @@ constexpr double kPackedShare = 0.75;
 struct PanelShape {
   int64_t m, n;                     // extents of the problem along rows and columns
   int32_t tile_rows, tile_columns;  // tile of a task
-  int32_t register_rows, register_columns;
+  int64_t register_rows, register_columns;
   int32_t depth, k_per_lane;
   bool whole = false;  // panels as deep as K, for a micro-kernel in C
   double packed_bytes() const { return (double(tile_columns) + register_rows) * depth * 4 / k_per_lane; }
@@ -63,7 +63,7 @@ class PanelPricing {
   const CpuRates& rates() const { return rates_; }
   int64_t rows() const { return transposed_ ? s_.n : s_.m; }
   int64_t columns() const { return transposed_ ? s_.m : s_.n; }
-  // CompileConfig::copy_ahead of a plan that does not split K.
+  // PanelConfig::copy_ahead of a plan that does not split K.
   bool can_copy_ahead(const PanelShape& p) const;
   // Whether the passes over a K block prefetch the columns of the next one, which L2 must hold beside it.
   bool fetches_block(const PanelShape& p) const {
@@ -71,11 +71,11 @@ class PanelPricing {
     return !turn_columns_ && !p.whole && p.depth < s_.k &&
            double(p.tile_columns) * p.depth * (4 / p.k_per_lane + column_bytes()) <= kHeld * rates_.l2_bytes;
   }
-  // CompileConfig::store_directly.
-  bool stores_directly(const PanelShape& p, int32_t splits) const {
+  // PanelConfig::store_directly.
+  bool stores_directly(const PanelShape& p, bool is_split) const {
     const ProblemClass& c = context_.problem;
     return !transposed_ && !p.whole && p.depth >= s_.k && c.zero_b == Scale::kNone &&
-           (splits > 1 || has_short_epilogue(c));
+           (is_split || has_short_epilogue(c));
   }
   // The estimate of the cost model, which ignores that splits of K and short K blocks do not copy ahead.
   bool copies_ahead(const PanelShape& p) const {
@@ -83,16 +83,23 @@ class PanelPricing {
     return !p.whole && !turn_rows_ && p.tile_rows > p.register_rows && p.register_rows <= kLineWords;
   }
 
+  // A config with only a register tile.
+  CompileConfig register_tile(int32_t register_rows, int32_t register_columns) const {
+    const PanelShape p{0, 0, 0, 0, register_rows, register_columns, 0, rates_.k_per_lane};
+    return transposed_ ? CompileConfig(fill<PanelTConfig>(p)) : CompileConfig(fill<PanelConfig>(p));
+  }
   // Appends every task tile for this register tile: the listed sizes, rounded to the register tile and cut
   // to the problem, whose panels fit L2.
   void append(int32_t register_rows, int32_t register_columns, std::vector<RankedPlan>* out) const;
   // The same with panels as deep as K, for a micro-kernel in C: K is neither tiled nor split.
-  void append_whole(const CompileConfig& config, std::vector<RankedPlan>* out) const;
+  void append_whole(const CompileConfig& ukernel, std::vector<RankedPlan>* out) const;
 
  private:
   void append_tiles(PanelShape p, std::vector<RankedPlan>* out) const;
   void append_splits(const PanelShape& p, std::vector<RankedPlan>* out) const;
-  CompileConfig config_of(const PanelShape& p) const;
+  template <typename Config>
+  Config fill(const PanelShape& p) const;
+  CompileConfig config_of(const PanelShape& p, bool is_split) const;
   double compute_seconds(const PanelShape& p, double rows, double columns, double k) const;
   double pack_seconds(const PanelShape& p, double rows, double columns, double k, double bandwidth) const;
   double pack_cycles(int32_t width, bool transposes, bool across, bool converts) const;
@@ -112,22 +119,39 @@ class PanelPricing {
   bool turn_rows_, turn_columns_;
 };
 
-CompileConfig PanelPricing::config_of(const PanelShape& p) const {
-  CompileConfig c;
-  c.kernel = transposed_ ? KernelKind::kPanelT : KernelKind::kPanel;
+// The numbers that all kernels with panels have.
+template <typename Config>
+Config PanelPricing::fill(const PanelShape& p) const {
+  Config c;
   c.lanes = rates_.lanes;
   c.tile_k = p.depth;
   c.tile_m = transposed_ ? p.tile_columns : p.tile_rows;
   c.tile_n = transposed_ ? p.tile_rows : p.tile_columns;
   c.register_m = transposed_ ? p.register_columns : p.register_rows;
   c.register_n = transposed_ ? p.register_rows : p.register_columns;
-  if (!p.whole) c.prefetch_lines = kPanelLines;
-  if (fetches_block(p)) c.prefetch = static_cast<int32_t>(CpuFetch::kSpread);
-  if (transposed_ && has_narrow_passes(p.register_columns / rates_.lanes, CpuFetch::kNoChoice)) {
-    const int64_t least = least_rows(context_.problem, c.tile_m);
-    c.narrow_passes = static_cast<int32_t>(least_narrow_pass(c.tile_m, c.register_m, least, rates_.lanes));
-  }
   return c;
+}
+
+CompileConfig PanelPricing::config_of(const PanelShape& p, bool is_split) const {
+  const auto finish = [&](auto c) -> CompileConfig {
+    c.split = is_split;
+    c.prefetch_lines = kPanelLines;
+    if (fetches_block(p)) c.prefetch = static_cast<int64_t>(CpuFetch::kSpread);
+    c.copy_ahead = !is_split && can_copy_ahead(p);
+    return c;
+  };
+  if (p.whole) return fill<PanelUkernelConfig>(p);
+  if (!transposed_) {
+    auto c = fill<PanelConfig>(p);
+    c.store_directly = stores_directly(p, is_split);
+    return finish(c);
+  }
+  auto c = fill<PanelTConfig>(p);
+  if (has_narrow_passes(p.register_columns / rates_.lanes, CpuFetch::kNoChoice)) {
+    const int64_t least = least_rows(context_.problem, c.tile_m);
+    c.narrow_passes = least_narrow_pass(c.tile_m, c.register_m, least, rates_.lanes);
+  }
+  return finish(c);
 }
 
 bool PanelPricing::can_copy_ahead(const PanelShape& p) const {
@@ -156,7 +180,8 @@ double PanelPricing::compute_seconds(const PanelShape& p, double rows, double co
   const double fetched = fetches_block(p) ? double(p.tile_columns) * p.depth * column_bytes() : 0;
   const double sums_rate =
       p.packed_bytes() + fetched + sums <= rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
-  const double keep = stores_directly(p, 1) ? 0 : 2.0 * p.register_rows * p.register_columns * 4 / sums_rate;
+  const double keep =
+      stores_directly(p, false) ? 0 : 2.0 * p.register_rows * p.register_columns * 4 / sums_rate;
   constexpr double kTileCycles = 20;  // cycles to enter and leave the loop over k
   const double row_panels = std::ceil(rows / p.register_rows);
   const double tiles = row_panels * std::ceil(columns / p.register_columns);
@@ -262,10 +287,7 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
                              (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
     if (!context_.wants(predicted)) continue;
     RankedPlan r;
-    r.plan.config = config_of(p);
-    r.plan.config.split = splits > 1;
-    r.plan.config.copy_ahead = splits == 1 && can_copy_ahead(p);
-    r.plan.config.store_directly = stores_directly(p, splits);
+    r.plan.config = config_of(p, splits > 1);
     r.plan.launch.splits = splits;
     r.plan.predicted_seconds = predicted;
     r.plan.numeric_recipe = rates_.k_per_lane == 4
@@ -286,17 +308,15 @@ void PanelPricing::append(int32_t register_rows, int32_t register_columns,
   }
 }
 
-void PanelPricing::append_whole(const CompileConfig& config, std::vector<RankedPlan>* out) const {
+void PanelPricing::append_whole(const CompileConfig& ukernel, std::vector<RankedPlan>* out) const {
+  const auto& config = ukernel.as<PanelUkernelConfig>();
   constexpr int64_t kTooDeep = 1 << 30;  // deeper than any L2 allows
   const auto depth =
       static_cast<int32_t>(std::min(round_up(s_.k, rates_.lanes * rates_.k_per_lane), kTooDeep));
   const size_t first = out->size();
   append_tiles(
       {rows(), columns(), 0, 0, config.register_m, config.register_n, depth, rates_.k_per_lane, true}, out);
-  for (size_t i = first; i < out->size(); ++i) {
-    (*out)[i].plan.config.kernel = config.kernel;
-    (*out)[i].plan.config.ukernel = config.ukernel;
-  }
+  for (size_t i = first; i < out->size(); ++i) (*out)[i].plan.config.ukernel = ukernel.ukernel;
 }
 
 // Appends every task tile of a shape: the listed sizes, rounded to the register tile and cut to the
@@ -321,9 +341,9 @@ void PanelPricing::append_tiles(PanelShape p, std::vector<RankedPlan>* out) cons
       if (p.packed_bytes() <= limit || smallest)
         append_splits(p, out);
       else if (context_.wants_rejected())
-        out->push_back(rejected(
-            config_of(p), absl::StrCat("packed panels take ", int64_t(p.packed_bytes()), " bytes, at most ",
-                                       int64_t(limit), " bytes of L2 are used")));
+        out->push_back(rejected(config_of(p, false),
+                                absl::StrCat("packed panels take ", int64_t(p.packed_bytes()),
+                                             " bytes, at most ", int64_t(limit), " bytes of L2 are used")));
     }
   }
 }
@@ -332,12 +352,8 @@ void PanelPricing::append_tiles(PanelShape p, std::vector<RankedPlan>* out) cons
 void enumerate_form(const CandidateContext& context, bool transposed, std::vector<RankedPlan>* out) {
   const PanelPricing pricing(context, transposed);
   for (const RegisterTile& t : kTiles) {
-    CompileConfig config;
-    config.kernel = transposed ? KernelKind::kPanelT : KernelKind::kPanel;
-    config.lanes = pricing.rates().lanes;
-    const int32_t columns = t.vectors * config.lanes;
-    config.register_m = transposed ? columns : t.rows;
-    config.register_n = transposed ? t.rows : columns;
+    const int32_t columns = t.vectors * pricing.rates().lanes;
+    const CompileConfig config = pricing.register_tile(t.rows, columns);
     const int32_t need = t.rows * t.vectors + t.vectors + 1;
     if (need > pricing.rates().registers)
       reject(context, config, out, "tile needs ", need, " registers, the target has ",
@@ -366,19 +382,17 @@ void append_whole_panels(const CandidateContext& context, const CompileConfig& c
 
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const MatmulSizes s(context.problem);
-  CompileConfig config;
-  config.kernel = KernelKind::kPanel;
+  const auto refuse = [&](KernelKind kernel, const auto&... why) { reject(context, kernel, out, why...); };
   if (!operands_refusal(context.problem).empty())
-    return reject(context, config, out, operands_refusal(context.problem));
+    return refuse(KernelKind::kPanel, operands_refusal(context.problem));
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty())
-    return reject(context, config, out, refusal);
+    return refuse(KernelKind::kPanel, refusal);
   if (context.problem.zero_a != 0)
-    reject(context, config, out, "does not support a zero point of A, 'panel_t' does");
+    refuse(KernelKind::kPanel, "does not support a zero point of A, 'panel_t' does");
   else
     enumerate_form(context, false, out);
-  config.kernel = KernelKind::kPanelT;
   if (s.blocks)
-    reject(context, config, out, "does not support B in ", name_of(context.problem.b), ", 'panel' does");
+    refuse(KernelKind::kPanelT, "does not support B in ", name_of(context.problem.b), ", 'panel' does");
   else
     enumerate_form(context, true, out);
 }

@@ -34,12 +34,6 @@ absl::InlinedVector<int32_t, 3> task_columns(const CpuRates& rates, const Matmul
   return columns;
 }
 
-// Swaps rows and columns.
-void turn(CompileConfig& c) {
-  std::swap(c.tile_m, c.tile_n);
-  std::swap(c.register_m, c.register_n);
-}
-
 // The share of the smaller of computing and reading that a paced loop does not hide; CpuRates::overlap()
 // assumes a quarter.
 constexpr double kPacedWaits = 0.05;
@@ -112,9 +106,9 @@ double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_secon
 }
 
 bool streamed::fits(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                    const RegisterTile& t, CompileConfig config, std::vector<RankedPlan>* out, int32_t held) {
-  const bool transposed = config.kernel == KernelKind::kDotT;
-  if (transposed) std::swap(config.register_m, config.register_n);
+                    const RegisterTile& t, const CompileConfig& config, std::vector<RankedPlan>* out,
+                    int32_t held) {
+  const bool transposed = config.kernel() == KernelKind::kDotT;
   const int32_t need = t.rows * t.columns + held + 1;
   if (need > rates.registers)
     reject(context, config, out, "tile needs ", need, " registers, the target has ", rates.registers);
@@ -127,22 +121,20 @@ bool streamed::fits(const CandidateContext& context, const CpuRates& rates, cons
 }
 
 void streamed::append_streamed(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                               const CompileConfig& config, const Stream& stream, const std::string& recipe,
+                               int64_t register_m, int64_t register_n, const Stream& stream,
+                               const std::string& recipe,
                                absl::FunctionRef<double(double n, double k)> cycles,
+                               absl::FunctionRef<CompileConfig(const StreamedTask& task)> config_of,
                                std::vector<RankedPlan>* out) {
-  // "outer" reads a K block in runs of a task's columns.
-  const int64_t tasks_a_worker =
-      config.kernel == KernelKind::kOuter && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
   for (int32_t columns :
-       task_columns(rates, s, config.register_n, tasks_a_worker, stream.most_columns, stream.short_tasks)) {
+       task_columns(rates, s, register_n, stream.tasks_a_worker, stream.most_columns, stream.short_tasks)) {
     const double tiles = ceil_div(s.n, columns);
     const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.b_bytes));
     for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
       const double tasks = tiles * splits, k = std::ceil(double(s.k) / splits);
       const double bandwidth = rates.bandwidth(tasks) * stream.efficiency;
       const auto seconds = [&](double n) {
-        // A pace counts the columns of whole tiles.
-        const double read = config.pace > 0 ? std::ceil(n / config.register_n) * config.register_n : n;
+        const double width = double(register_n), read = stream.whole_tiles ? std::ceil(n / width) * width : n;
         const double a_bytes = stream.rows_cached ? 0 : s.m * s.input_bytes;
         const double bytes = (read * s.b_bytes + a_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
         const double compute = cycles(n, k) / rates.clock_hz, memory = bytes / bandwidth;
@@ -157,14 +149,7 @@ void streamed::append_streamed(const CandidateContext& context, const CpuRates& 
           (splits > 1 ? merge_seconds(s, splits, rates.bandwidth(rates.workers)) : 0);
       if (!context.wants(predicted)) continue;
       RankedPlan r;
-      r.plan.config = config;
-      r.plan.config.tile_m = static_cast<int32_t>(round_up(s.m, config.register_m));
-      r.plan.config.tile_n = columns;
-      if (config.kernel == KernelKind::kDotT) turn(r.plan.config);
-      r.plan.config.split = splits > 1;
-      // The partial sums of a split pass through no epilogue.
-      if (splits > 1 && config.kernel == KernelKind::kOuter)
-        r.plan.config.store_directly = config.tile_k == 0;
+      r.plan.config = config_of({round_up(s.m, register_m), columns, splits > 1});
       r.plan.launch.splits = splits;
       r.plan.predicted_seconds = predicted;
       r.plan.numeric_recipe =

@@ -21,7 +21,7 @@ std::string refusal(const CandidateContext& context) {
 
 template <int rows, int vectors>
 CompileConfig register_tile(const CandidateContext& context) {
-  CompileConfig config;
+  PanelUkernelConfig config;
   config.lanes = vector_lanes(context.facts.target);
   config.register_m = rows, config.register_n = vectors * config.lanes;
   return config;
@@ -29,16 +29,17 @@ CompileConfig register_tile(const CandidateContext& context) {
 
 // Priced like "panel", which has the same instructions, with two differences that the model knows: sums
 // stay in registers over all of K, and panels of A are not copied beside the FMAs.
-void price(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
+void price(const CandidateContext& context, const CompileConfig& ukernel, std::vector<RankedPlan>* out) {
+  const auto& config = ukernel.as<PanelUkernelConfig>();
   const CpuRates rates(context);
-  const int32_t vectors = config.register_n / config.lanes, need = config.register_m * vectors + vectors + 1;
+  const int64_t vectors = config.register_n / config.lanes, need = config.register_m * vectors + vectors + 1;
   const MatmulSizes s(context.problem);
   if (need > rates.registers)
-    reject(context, config, out, "tile needs ", need, " registers, the target has ", rates.registers);
+    reject(context, ukernel, out, "tile needs ", need, " registers, the target has ", rates.registers);
   else if (config.register_m > s.m)
-    reject(context, config, out, "register tile has too many rows: ", config.register_m, " for M ", s.m);
+    reject(context, ukernel, out, "register tile has too many rows: ", config.register_m, " for M ", s.m);
   else
-    append_whole_panels(context, config, out);
+    append_whole_panels(context, ukernel, out);
 }
 
 constexpr char kInlined[] = "alwaysinline nounwind";

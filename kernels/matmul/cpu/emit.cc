@@ -85,13 +85,23 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.tile_rows = config.tile_m(), t.tile_columns = config.tile_n();
   if (auto least = op->getAttrOfType<IntegerAttr>(kLeastM)) t.least_rows = least.getInt();
   t.most_depth = p.k;
-  t.register_rows = config.register_m(), t.register_columns = config.register_n();
-  t.tile_k = config.tile_k(), t.unroll_k = config.unroll_k(), t.lanes = config.lanes();
-  t.fetch = static_cast<CpuFetch>(config.prefetch());
-  t.pace = config.pace();
-  t.prefetch_lines = config.prefetch_lines(), t.chains = config.chains(), t.piece = config.piece();
-  t.copy_rows = config.copy_rows() != 0, t.copy_ahead = config.copy_ahead() != 0;
-  t.narrow_passes = config.narrow_passes(), t.group_columns = config.group_n();
+  const KernelConfig& c = config.getConfig();
+  t.register_rows = LATHE_READ_FIELD(c, register_m, 0);
+  t.register_columns = LATHE_READ_FIELD(c, register_n, 0);
+  t.tile_k = LATHE_READ_FIELD(c, tile_k, 0);
+  t.unroll_k = LATHE_READ_FIELD(c, unroll_k, 1);
+  t.lanes = c.lanes();
+  t.fetch = static_cast<CpuFetch>(LATHE_READ_FIELD(c, prefetch, 0));
+  t.pace = LATHE_READ_FIELD(c, pace, 0);
+  t.prefetch_lines = LATHE_READ_FIELD(c, prefetch_lines, 0);
+  t.chains = LATHE_READ_FIELD(c, chains, 1);
+  t.piece = LATHE_READ_FIELD(c, piece, 0);
+  t.copy_rows = LATHE_READ_FIELD(c, copy_rows, 0) != 0;
+  t.copy_ahead = LATHE_READ_FIELD(c, copy_ahead, 0) != 0;
+  t.store_directly = LATHE_READ_FIELD(c, store_directly, 0) != 0;
+  t.narrow_passes = LATHE_READ_FIELD(c, narrow_passes, 0);
+  t.narrowest_rows = LATHE_READ_FIELD(c, narrowest_rows, 0);
+  t.group_columns = LATHE_READ_FIELD(c, group_n, 0);
   t.a_in_place = kernel.has(kReadsInPlace) || (is_amx(kernel.kind) && !t.copy_rows);
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
   if (kernel.has(kTakesPackedB)) {
@@ -142,7 +152,7 @@ void transpose_tile(Emit& e, const TransposedSums& from, const CpuProducts& to, 
   });
 }
 
-// Sets up KernelConfig::piece: each piece's products are transposed into `products`, and written to D part
+// Sets up CpuTile::piece: each piece's products are transposed into `products`, and written to D part
 // by part between the FMAs of the next piece, which continue while the stores wait for memory.
 void finish_in_pieces(Emit& e, const TileProgram& p, const ProductsSink& sink, const CpuProducts& products,
                       CpuTile* t) {
@@ -164,7 +174,7 @@ void finish_in_pieces(Emit& e, const TileProgram& p, const ProductsSink& sink, c
   };
 }
 
-// How a kernel is emitted. The fields that it uses are in src/core/kernel_fields.cc.
+// How a kernel is emitted.
 struct CpuForm {
   KernelKind kind;
   std::string (*refusal)(const CpuTile& t);
@@ -200,14 +210,14 @@ const CpuForm* form_of(KernelKind kind) {
 
 // Why the form cannot follow the config, "" if it can. `b`: of the payload; `has_sink`: whether products may go
 // somewhere else than to scratch.
-std::string refusal(const CpuForm& form, const KernelRow& kernel, ir::KernelConfigAttr config,
-                    const CpuTile& t, const View& b, bool has_sink) {
+std::string refusal(const CpuForm& form, const KernelRow& kernel, const CpuTile& t, const View& b,
+                    bool has_sink) {
   if (CpuBlocks::holds(b) && !kernel.has(kTakesBlocks)) return "does not support B in blocks";
   if (t.a.k_contiguous && !kernel.has(kTakesOpenLayout))
     return "does not support layouts that are known only at launch";
   if (t.zero_point && (!kernel.has(kTakesZeroPoint) || (kernel.kind == KernelKind::kDot && t.tile_k > 0)))
     return "does not support a zero point of A";
-  if (config.store_directly() &&
+  if (t.store_directly &&
       !(has_sink && (kernel.kind == KernelKind::kOuter ? t.tile_k == 0 : t.is_one_block())))
     return "store_directly needs one K block and products that are stored to D";
   if (t.piece && (!has_sink || t.piece % t.register_rows != 0 || t.piece % t.lanes != 0))
@@ -349,27 +359,27 @@ Value Pace::next(Emit& e, Value late) const {
 llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p,
                                            const ProductsSink& sink) {
   auto config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
-  if (config.register_m() < 1 || config.register_n() < 1)
-    return p.contraction.emitError("kernel_config: register_m and register_n must be at least 1");
   // A ukernel replaces the micro-kernel of "panel".
   const bool ukernel = config.kernel() == KernelKind::kUkernel;
   const KernelRow& kernel = row_of(ukernel ? KernelKind::kPanel : config.kernel());
   const CpuForm* form = form_of(config.kernel());
   if (!form) return p.contraction.emitError("no CPU matmul kernel is named '") << kernel.name << "'";
   CpuTile t = describe_tile(e, p, config, kernel);
+  if (t.register_rows < 1 || t.register_columns < 1)
+    return p.contraction.emitError("kernel_config: register_m and register_n must be at least 1");
   if (p.contraction->hasAttr(kZeroPoint))
     t.zero_point = e.load(memory_at(e, arguments.get("zero_a"), e.b.getI32Type()), e.idx(0));
   const View& b = p.views.find(p.contraction.getDpsInputs()[1])->second;
-  if (const std::string why = refusal(*form, kernel, config, t, b, bool(sink)); !why.empty())
+  if (const std::string why = refusal(*form, kernel, t, b, bool(sink)); !why.empty())
     return p.contraction.emitError("CPU matmul kernel '") << kernel.name << "': " << why;
-  if (config.store_directly() && p.contraction->hasAttr(kZeroPointsOfB))
+  if (t.store_directly && p.contraction->hasAttr(kZeroPointsOfB))
     return p.contraction.emitError("CPU matmul kernel '")
            << kernel.name << "': store_directly does not subtract zero points of B";
 
   // Scratch memory: accumulators, the tile they are transposed into, what the form packs.
   Scratch scratch(e, arguments.get("scratch"));
   const auto zero_b = store_zero_points_of_b(e, arguments, p, t, config, scratch);
-  if (config.store_directly()) t.sink = sink;
+  if (t.store_directly) t.sink = sink;
   const int64_t rows_kept = t.piece && t.is_one_block() ? t.piece : padded(t.tile_rows, t.register_rows);
   if (!t.sink) t.accumulators = scratch.take(padded(rows_kept, t.lanes) * t.ld);
   CpuProducts products{t.words, t.accumulators, t.ld, 0, zero_b};

@@ -34,9 +34,9 @@ struct CpuTile {
   bool vnni = false;        // vectors have products of four bytes (AVX512-VNNI, AVX-VNNI)
   bool dotprod = false;     // AArch64: the same, of signed bytes (sdot)
   bool i8mm = false;        // AArch64: products of two rows by two columns of eight bytes (smmla)
-  // These fields are those of KernelConfig.
-  bool copy_rows = false, copy_ahead = false;
-  int64_t narrow_passes = 0, prefetch_lines = 0, chains = 1;
+  // These fields are those of the config, if its family has them.
+  bool copy_rows = false, copy_ahead = false, store_directly = false;
+  int64_t narrow_passes = 0, narrowest_rows = 0, prefetch_lines = 0, chains = 1;
   int64_t group_columns = 0;  // group_n
   // If not 0: B was packed in advance, in words of so many elements of K. Word w of column j is at element
   // b.offset + j / 16 * 16 * packed_depth + (w * 16 + j % 16) * packed_word.
@@ -48,8 +48,8 @@ struct CpuTile {
   int64_t most_depth;                         // upper bound of depth
   int64_t register_rows, register_columns;    // the register tile
   int64_t tile_k, unroll_k, lanes;
-  CpuFetch fetch;      // KernelConfig::prefetch
-  int64_t pace;        // KernelConfig::pace
+  CpuFetch fetch;      // `prefetch` of the config
+  int64_t pace;        // of the config
   Value accumulators;  // memref<?xf32>, 64-byte aligned, of CpuWords::to_scratch of sums
   int64_t ld;
   Value packing;  // memref<?xf32>, 64-byte aligned: the rest of the scratch memory
@@ -57,9 +57,9 @@ struct CpuTile {
   // (the product's A), "dot" to rows, if K is not in blocks.
   Value zero_point;
   ir::UkernelAttr ukernel;  // "panel": the micro-kernel in C, over all of K; null: the generated one
-  // Where sums go instead of `accumulators`, if given (KernelConfig::store_directly).
+  // Where sums go instead of `accumulators`, if given (`store_directly`).
   ProductsSink sink;
-  // KernelConfig::piece. `turn` transposes `count` finished rows, the first of which is row `at` of the
+  // `piece` of the config. `turn` transposes `count` finished rows, the first of which is row `at` of the
   // accumulators. `write` writes part number `part` of the rows from row i on to D; there are as many parts
   // as a piece has register tiles.
   int64_t piece = 0;
@@ -68,7 +68,7 @@ struct CpuTile {
   bool is_one_block() const { return tile_k >= most_depth; }  // all of K in one block
 };
 
-// Enforces KernelConfig::pace on a loop: next() adds 0 to the loop counter through a chain of dependent
+// Enforces CpuTile::pace on a loop: next() adds 0 to the loop counter through a chain of dependent
 // instructions (kernels/matmul/cpu/shape.h).
 struct Pace {
   Pace(Emit& e, const CpuTile& t);
@@ -153,7 +153,7 @@ struct CpuProducts {
   }
 };
 // Emits a contraction's step up to the products, by the kernel that its config names. With
-// KernelConfig::store_directly or ::piece the products go to `sink`, and the result has no memory.
+// `store_directly` or `piece` in the config the products go to `sink`, and the result has no memory.
 llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p,
                                            const ProductsSink& sink = {});
 // Applies the epilogue to the products from (i, j) on, `left` of them if given; returns them unchanged if

@@ -45,11 +45,11 @@ class Bytes : ByteArithmetic {
  private:
   // After the passes of `rows` rows come passes of this many; 0: there are none.
   int64_t narrower(int64_t rows) const {
-    return t.narrow_passes > 0 && rows / 2 >= t.narrow_passes ? rows / 2 : 0;
+    return t.narrowest_rows > 0 && rows / 2 >= t.narrowest_rows ? rows / 2 : 0;
   }
   // Emits passes of `rm` rows, from row `from` to the first row for which a narrower pass is enough. Returns that row.
   Value passes(Value from, Value j, const BlockColumns& columns, Value blocks) {
-    const int64_t padding = narrower(rm) > 0 ? t.narrow_passes - 1 : rm - 1;
+    const int64_t padding = narrower(rm) > 0 ? t.narrowest_rows - 1 : rm - 1;
     Value count = e.div(e.add(e.sub(t.rows, from), padding), e.idx(rm));
     Value to = e.add(from, e.mul(count, rm));
     e.loop(from, to, rm, [&](Value i) {
@@ -315,8 +315,8 @@ std::string bytes_refusal(const CpuTile& t) {
   if (t.packed_word && t.tile_columns % kPackedColumns != 0)
     return "tile_n is not a multiple of the columns of a packed panel";
   if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";
-  if (t.narrow_passes > 0 && t.register_rows % t.narrow_passes != 0)
-    return "register_m is not a multiple of narrow_passes";
+  if (t.narrowest_rows > 0 && t.register_rows % t.narrowest_rows != 0)
+    return "register_m is not a multiple of narrowest_rows";
   return "";
 }
 

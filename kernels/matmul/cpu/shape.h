@@ -9,7 +9,7 @@
 
 namespace lathe {
 
-// CompileConfig::prefetch: what software prefetches for every cache line read, beside the hardware. It is the
+// `prefetch` of the CPU's configs: what software prefetches for every cache line read, beside the hardware. It is the
 // choice of "dot", "dot_t", "outer" in blocks, "panel", "direct*", "bytes" and "amx*".
 enum class CpuFetch : int32_t {
   kNoChoice = 0,  // the kernel prefetches nothing, or in one way only
@@ -32,42 +32,42 @@ constexpr int64_t bytes_ahead(CpuFetch f) {
   return f == CpuFetch::kFar ? 5120 : fetches_near(f) || f == CpuFetch::kAhead ? 2048 : 0;
 }
 
-// CompileConfig::group_n of "dot" in K blocks, before it is rounded up to whole register tiles. With kSpread every
+// DotConfig::group_n in K blocks, before it is rounded up to whole register tiles. With kSpread every
 // pass reads a tile's columns before the next tile, so the group can be larger than L1 or L2 allow otherwise, and
 // its sums come from L2. Without it B's block of the group stays in L2 until all rows have used it.
 constexpr int64_t dot_group_columns(CpuFetch f) { return f == CpuFetch::kSpread ? 132 : 48; }
 constexpr int64_t kColumnsOn = 6;  // the prefetch distance of "dot" with kSpread, in columns
 constexpr int64_t kTilesOn = 4;    // the prefetch distance of "outer", in register tiles
 
-// CompileConfig::pace is a minimum number of cycles per iteration of the loop over K. A loop that could run
+// `pace` of the CPU's configs is a minimum number of cycles per iteration of the loop over K. A loop that could run
 // faster than memory keeps all line fill buffers busy, and loads that hit L2 queue behind them; at 1.3 times
 // the memory rate it reads faster than without a limit. A chain of dependent instructions, from one
 // iteration's addresses to the next, enforces it. Latencies on x86-64 since Skylake and Zen:
 constexpr int64_t kPaceLinkCycles = 4;      // a multiplication and an "or"
 constexpr int64_t kPaceHalfLinkCycles = 2;  // an addition and an "or"
 
-// CompileConfig::prefetch_lines of "packed". A single pass of few rows waits for memory anyway and loses by
+// PackedConfig::prefetch_lines. A single pass of few rows waits for memory anyway and loses by
 // prefetching, unless its loop is paced.
 constexpr int64_t kPackedLines = 64, kPacedLines = 16;
 constexpr int64_t packed_prefetch_lines(int64_t register_rows, int64_t pace) {
   return pace > 0 ? kPacedLines : register_rows > 5 ? kPackedLines : 0;
 }
 
-// CompileConfig::prefetch_lines of "panel" and "panel_t": how far ahead a pass prefetches its packed columns, from
+// PanelConfig::prefetch_lines, PanelTConfig's too: how far ahead a pass prefetches its packed columns, from
 // L2 into L1.
 constexpr int32_t kPanelLines = 16;
 
-// CompileConfig::chains of "direct*": with fewer than eight accumulators an FMA would wait for the one before
+// `chains` of "direct*": with fewer than eight accumulators an FMA would wait for the one before
 // it, so even and odd K are summed apart.
 constexpr int64_t direct_chains(int64_t register_sums) { return register_sums < 8 ? 2 : 1; }
-// CompileConfig::unroll_k of "direct*": few accumulators leave room for two steps.
+// `unroll_k` of "direct*": few accumulators leave room for two steps.
 constexpr int64_t direct_unroll(int64_t register_sums) { return register_sums <= 12 ? 2 : 1; }
 
 // Whether the last pass may be narrow. Not if all passes share the prefetching, which assumes equal passes.
 constexpr bool has_narrow_passes(int64_t vectors, CpuFetch f) {
   return vectors > 1 && f != CpuFetch::kSpread;
 }
-// The fewest vectors that a narrow pass can have: CompileConfig::narrow_passes of such a kernel. `tile` and
+// The fewest vectors that a narrow pass can have: `narrow_passes` of such a kernel. `tile` and
 // `register_width`: packed lines of a task and of a pass; `least`: packed lines of a task, at least.
 constexpr int64_t least_narrow_pass(int64_t tile, int64_t register_width, int64_t least, int64_t lanes) {
   return tile > register_width ? 1 : (least + lanes - 1) / lanes;
@@ -81,7 +81,7 @@ constexpr int64_t least_rows(const ProblemClass& c, int64_t tile_m) {
 // "amx_bytes": columns whose sums stay in L2 while all K blocks are added to them.
 constexpr int64_t kAmxBytesColumns = 256;
 
-// CompileConfig::piece: whole register tiles and whole blocks of the transposition, few enough that L1 holds
+// `piece` of "direct" and "amx_t": whole register tiles and whole blocks of the transposition, few enough that L1 holds
 // them on their way to D.
 constexpr int64_t finished_piece(int64_t tile_rows, int64_t register_rows, int64_t lanes) {
   constexpr int64_t kRows = 48, kMost = int64_t{1} << 24;
@@ -92,7 +92,7 @@ constexpr int64_t finished_piece(int64_t tile_rows, int64_t register_rows, int64
 // Addresses this far apart share a set of L1.
 constexpr int64_t kWayBytes = 4096;
 
-// CompileConfig::copy_rows of "dot" without K blocks. Rows of B that lie a multiple of a quarter of a way apart
+// DotConfig::copy_rows without K blocks. Rows of B that lie a multiple of a quarter of a way apart
 // leave sets of L1 free, into which A is copied, so that A and B do not evict each other; tiles with few sums
 // wait for memory either way. A that is rounded (`rounds`) is copied so that it is rounded once.
 // `row_bytes`: of a row of B; `a_bytes`: of the copy.
@@ -115,7 +115,7 @@ struct PanelRows {
     return register_rows <= line_words() &&
            register_rows * up(depth, line_elements()) <= up(depth, k_per_lane);
   }
-  // CompileConfig::copy_ahead: worthwhile if there is a next panel, possible if every K block can copy.
+  // `copy_ahead`: worthwhile if there is a next panel, possible if every K block can copy.
   constexpr bool copy_ahead(int64_t tile_k, int64_t k) const {
     return tile_rows > register_rows && can_copy(std::min(tile_k, k)) && can_copy((k - 1) % tile_k + 1);
   }

@@ -10,9 +10,9 @@ namespace lathe {
 namespace {
 
 struct Row {
-  int32_t tile_m, tile_n;
-  int32_t depth;  // bytes of K in a stage
-  int32_t warp_m, warp_n;
+  int64_t tile_m, tile_n;
+  int64_t depth;  // bytes of K in a stage
+  int64_t warp_m, warp_n;
 };
 constexpr Row kRows[] = {
     {256, 128, 64, 64, 64},
@@ -250,21 +250,20 @@ std::string recipe_of(const ProblemClass& c, int32_t splits) {
 }
 
 // Appends a plan for every split worth pricing, or one rejected plan with the reason. `r` and `shape`
-// describe the tile of `config`; `slower` scales the predicted time.
-void append_tile(const CandidateContext& context, const Row& r, const MmaShape& shape, CompileConfig config,
-                 double slower, std::vector<RankedPlan>* out) {
+// describe the tile of `config`, an MmaConfig or an MmaUkernelConfig.
+template <typename Config>
+void append_tile(const CandidateContext& context, const Row& r, const MmaShape& shape, Config config,
+                 const UkernelRef& ukernel, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   const GpuRates rates(context.facts);
   const MatmulSizes s(c);
   config.raster = raster_of(c, r, rates.units * resident_of(rates, shape));
   std::string reason = check(rates, s, r, shape);
   if (reason.empty()) reason = spill_refusal(context, r, shape);
-  if (!reason.empty()) {
-    config.split = kNoSplit;
-    return out->push_back(rejected(config, std::move(reason)));
-  }
+  if (!reason.empty()) return out->push_back(rejected({config, ukernel}, std::move(reason)));
+  const double slower = ukernel.function.empty() ? 1 : kUkernelSeconds;
   Plan plan;
-  plan.config = config;
+  plan.config = {config, ukernel};
   plan.resident = static_cast<int32_t>(resident_of(rates, shape));
   append_mma_splits(
       context, s, shape, std::move(plan),
@@ -277,8 +276,7 @@ void append_tile(const CandidateContext& context, const Row& r, const MmaShape& 
 }  // namespace
 
 void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPlan>* out) {
-  CompileConfig config;
-  config.kernel = KernelKind::kMma;
+  MmaConfig config;
   if (std::string reason = refusal(context); !reason.empty()) {
     out->push_back(rejected(config, std::move(reason)));
     return;
@@ -290,21 +288,22 @@ void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPla
       const MmaShape shape = fill(context.problem, r, rates, resident);
       if (shape.stages == stages_before) continue;  // same plan as for fewer resident workgroups
       stages_before = shape.stages;
-      config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = static_cast<int32_t>(shape.tile_k);
+      config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = shape.tile_k;
       config.register_m = r.warp_m, config.register_n = r.warp_n;
-      config.threads = static_cast<int32_t>(shape.threads());
-      config.stages = static_cast<int32_t>(shape.stages);
-      append_tile(context, r, shape, config, 1, out);
+      config.threads = shape.threads();
+      config.stages = shape.stages;
+      append_tile(context, r, shape, config, {}, out);
     }
   }
 }
 
-void append_mma_ukernel(const CandidateContext& context, const CompileConfig& config,
+void append_mma_ukernel(const CandidateContext& context, const CompileConfig& ukernel,
                         std::vector<RankedPlan>* out) {
-  const auto element_bytes = static_cast<int32_t>(size_of(context.problem.a));
-  const Row row = {config.tile_m, config.tile_n, config.unroll_k * element_bytes, config.register_m,
+  const auto& config = ukernel.as<MmaUkernelConfig>();
+  const auto element_bytes = static_cast<int64_t>(size_of(context.problem.a));
+  const Row row = {config.tile_m, config.tile_n, config.stage_k * element_bytes, config.register_m,
                    config.register_n};
-  append_tile(context, row, shape_of(context.problem, row, config.stages), config, kUkernelSeconds, out);
+  append_tile(context, row, shape_of(context.problem, row, config.stages), config, ukernel.ukernel, out);
 }
 
 }  // namespace lathe

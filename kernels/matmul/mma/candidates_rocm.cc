@@ -9,8 +9,8 @@ namespace lathe {
 namespace {
 
 struct Row {
-  int32_t tile_m, tile_n;
-  int32_t warp_m, warp_n;
+  int64_t tile_m, tile_n;
+  int64_t warp_m, warp_n;
 };
 // A wave of 64 lanes holds twice the accumulators of a wave of 32 with the same registers per lane.
 constexpr Row kWave64[] = {
@@ -199,20 +199,21 @@ std::string recipe_of(const ProblemClass& c, const MatrixInstruction& t, int32_t
 }
 
 // Appends a plan for every split worth pricing, or one rejected plan with the reason. `r` and `shape`
-// describe the tile of `config`; `slower` scales the predicted time.
-void append_tile(const CandidateContext& context, const Row& r, const MmaShape& shape, CompileConfig config,
-                 double slower, std::vector<RankedPlan>* out) {
+// describe the tile of `config`, an MmaConfig or an MmaUkernelConfig.
+template <typename Config>
+void append_tile(const CandidateContext& context, const Row& r, const MmaShape& shape, Config config,
+                 const UkernelRef& ukernel, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   const GpuRates rates(context.facts);
   const MatmulSizes s(c);
-  config.split = kNoSplit;
   if (std::string reason = check(context.facts.target, rates, s, r, shape); !reason.empty())
-    return out->push_back(rejected(config, std::move(reason)));
-  config.threads = static_cast<int32_t>(shape.threads());
+    return out->push_back(rejected({config, ukernel}, std::move(reason)));
+  const double slower = ukernel.function.empty() ? 1 : kUkernelSeconds;
+  config.threads = shape.threads();
   Plan plan;
   plan.resident = resident_of(rates, shape);
   config.raster = raster_of(c, r, rates.units * plan.resident);
-  plan.config = config;
+  plan.config = {config, ukernel};
   append_mma_splits(
       context, s, shape, std::move(plan),
       [&](int32_t splits, int32_t split) {
@@ -224,8 +225,7 @@ void append_tile(const CandidateContext& context, const Row& r, const MmaShape& 
 void enumerate(const CandidateContext& context, KernelKind kernel, int64_t edge,
                std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
-  CompileConfig config;
-  config.kernel = kernel;
+  MmaConfig config{kernel};
   const MatrixInstruction* t = find_amd_instruction(context.facts.target.arch, c.a, edge);
   if (std::string reason = refusal(context, t, kernel, edge); !reason.empty()) {
     out->push_back(rejected(config, std::move(reason)));
@@ -237,10 +237,10 @@ void enumerate(const CandidateContext& context, KernelKind kernel, int64_t edge,
     for (int64_t depth : kDepths) {
       const Row& r = rows[i];
       const MmaShape shape = shape_of(c, *t, r, depth);
-      config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = static_cast<int32_t>(shape.tile_k);
+      config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = shape.tile_k;
       config.register_m = r.warp_m, config.register_n = r.warp_n;
       config.stages = kStages;
-      append_tile(context, r, shape, config, 1, out);
+      append_tile(context, r, shape, config, {}, out);
     }
 }
 
@@ -251,15 +251,16 @@ void enumerate_matmul_mma_rocm(const CandidateContext& context, std::vector<Rank
   enumerate(context, KernelKind::kMma32, 32, out);
 }
 
-void append_mfma_ukernel(const CandidateContext& context, const CompileConfig& config,
+void append_mfma_ukernel(const CandidateContext& context, const CompileConfig& ukernel,
                          std::vector<RankedPlan>* out) {
+  const auto& config = ukernel.as<MmaUkernelConfig>();
   const ProblemClass& c = context.problem;
   const MatrixInstruction* t = find_amd_instruction(context.facts.target.arch, c.a, 16);
   if (std::string reason = refusal(context, t, KernelKind::kMma, 16); !reason.empty())
-    return out->push_back(rejected(config, std::move(reason)));
+    return out->push_back(rejected(ukernel, std::move(reason)));
   const Row row = {config.tile_m, config.tile_n, config.register_m, config.register_n};
-  const int64_t depth = config.unroll_k * static_cast<int64_t>(size_of(c.a));
-  append_tile(context, row, shape_of(c, *t, row, depth), config, kUkernelSeconds, out);
+  const int64_t depth = config.stage_k * static_cast<int64_t>(size_of(c.a));
+  append_tile(context, row, shape_of(c, *t, row, depth), config, ukernel.ukernel, out);
 }
 
 }  // namespace lathe

@@ -1,5 +1,5 @@
 // matmul by a ukernel on GPUs: the ukernel is the multi-MMA inner kernel with the whole loop over K
-// (ukernel/multi_mma.h). Its tile therefore spans all of K (tile_k); unroll_k is the depth of its stages.
+// (ukernel/multi_mma.h). Its tile therefore spans all of K (padded_k); stage_k is the depth of its stages.
 #include "absl/strings/str_cat.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul/mma/shape.h"
@@ -36,11 +36,11 @@ constexpr int32_t kDepth = 64, kCudaStages = 4, kRocmStages = 2;
 template <int32_t tile_m, int32_t tile_n, int32_t warp_m, int32_t warp_n>
 CompileConfig tile_of(const CandidateContext& context) {
   const bool rocm = context.facts.target.backend == Backend::kRocm;
-  CompileConfig config;
+  MmaUkernelConfig config;
   config.tile_m = tile_m, config.tile_n = tile_n;
   config.register_m = warp_m, config.register_n = warp_n;
-  config.unroll_k = kDepth / static_cast<int32_t>(size_of(context.problem.a));
-  config.tile_k = static_cast<int32_t>(round_up(context.problem.k, config.unroll_k));
+  config.stage_k = kDepth / size_of(context.problem.a);
+  config.padded_k = round_up(context.problem.k, config.stage_k);
   config.stages = rocm ? kRocmStages : kCudaStages;
   config.threads = tile_m / warp_m * (tile_n / warp_n) * wave_size(context.facts.target);
   return config;

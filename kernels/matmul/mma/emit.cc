@@ -218,13 +218,16 @@ LogicalResult choose_instruction(const GpuKernel& kernel, TileProgram& p, MmaSha
 }
 
 MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
-  ir::KernelConfigAttr c = kernel.config();
   MmaShape shape;
-  shape.tile_m = c.tile_m(), shape.tile_n = c.tile_n();
-  // A ukernel's tile_k is all of K; the depth of its stages is unroll_k.
-  shape.tile_k = ukernel_of(p) ? c.unroll_k() : c.tile_k();
-  shape.warp_m = c.register_m(), shape.warp_n = c.register_n();
-  shape.stages = c.stages();
+  const auto place = [&](const auto& c, int64_t depth) {
+    shape.tile_m = c.tile_m, shape.tile_n = c.tile_n, shape.tile_k = depth;
+    shape.warp_m = c.register_m, shape.warp_n = c.register_n;
+    shape.stages = c.stages;
+  };
+  if (const auto* ukernel = kernel.config().getConfig().find<MmaUkernelConfig>())
+    place(*ukernel, ukernel->stage_k);
+  else
+    place(kernel.config<MmaConfig>(), kernel.config<MmaConfig>().tile_k);
   shape.element_bytes = element_of(p).getIntOrFloatBitWidth() / 8;
   shape.a_k_contiguous = k_contiguous(p.contraction, 0),
   shape.b_k_contiguous = k_contiguous(p.contraction, 1);
@@ -236,7 +239,7 @@ MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
 // band along M first, so that workgroups that run together share rows of both operands in L2.
 GridPosition place_of(Emit& e, const GpuKernel& kernel, const GpuStep& step) {
   GridPosition block = step.block(e);
-  const int64_t raster = kernel.config().raster();
+  const int64_t raster = LATHE_READ_FIELD(kernel.config().getConfig(), raster, 0);
   if (raster == 0 || step.is_grouped()) return block;
   GridPosition tiles = step.tiles(e);
   Value rows = e.to_i32(tiles.x), columns = e.to_i32(tiles.y);

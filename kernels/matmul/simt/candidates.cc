@@ -122,8 +122,7 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
   const GpuRates rates(context.facts);
   const MatmulSizes s(context.problem);
   for (const Row& r : kRows) {
-    CompileConfig config;
-    config.kernel = KernelKind::kSimt;
+    SimtConfig config;
     config.tile_m = r.tile_m;
     config.tile_n = r.tile_n;
     config.tile_k = r.tile_k;

@@ -127,24 +127,25 @@ class SimtTile {
         kernel_(kernel),
         p_(p),
         sum_type_(view(0).element.isInteger() ? Type(e.b.getI32Type()) : e.f32()),
-        rm_(kernel.config().register_m()),
-        rn_(kernel.config().register_n()),
-        places_m_(kernel.config().tile_m() / rm_),
-        places_n_(kernel.config().tile_n() / rn_),
+        rm_(kernel.config<SimtConfig>().register_m),
+        rn_(kernel.config<SimtConfig>().register_n),
+        places_m_(kernel.config<SimtConfig>().tile_m / rm_),
+        places_n_(kernel.config<SimtConfig>().tile_n / rn_),
         place_m_(e.div(kernel.thread(), e.idx(places_n_))),
         place_n_(e.rem(kernel.thread(), e.idx(places_n_))),
-        a_(make_staged(e, kernel,
-                       {view(0), k_contiguous(p.contraction, 0), kernel.config().tile_m(), rm_, p.rows})),
-        b_(make_staged(e, kernel,
-                       {view(1), k_contiguous(p.contraction, 1), kernel.config().tile_n(), rn_, p.columns})) {
-  }
+        a_(make_staged(
+            e, kernel,
+            {view(0), k_contiguous(p.contraction, 0), kernel.config<SimtConfig>().tile_m, rm_, p.rows})),
+        b_(make_staged(
+            e, kernel,
+            {view(1), k_contiguous(p.contraction, 1), kernel.config<SimtConfig>().tile_n, rn_, p.columns})) {}
 
   void emit(OutputSink& sink) {
     // B's part starts at a multiple of kVector. A's part ends at a multiple of A's vector, which may be narrower.
     constexpr int64_t kVector = StagedOperand::kVector;
     b_offset_ = (a_->shared_elements() + kVector - 1) / kVector * kVector;
     shared_ = kernel_.shared(sum_type_, b_offset_ + b_->shared_elements());
-    const int64_t depth = kernel_.config().tile_k();
+    const int64_t depth = kernel_.config<SimtConfig>().tile_k;
     const size_t sums = rm_ * rn_;
     Values carried(sums, e_.zero(sum_type_));
     append(carried, a_->load(e_.idx(0), p_.depth));
@@ -202,7 +203,7 @@ class SimtTile {
 
   // Adds the products of the staged block.
   Values multiply(const Values& sums) {
-    const int64_t depth = kernel_.config().tile_k();
+    const int64_t depth = kernel_.config<SimtConfig>().tile_k;
     const int64_t most = kernel_.rocm() && sum_type_.isInteger() ? kIntegersPerBody : kFmasPerBody;
     const int64_t unroll = std::gcd(depth, std::clamp<int64_t>(most / (rm_ * rn_), 1, kStepsPerBody));
     return e_.loop(e_.idx(0), e_.idx(depth), unroll, sums, [&](Value k, const Values& in) {
@@ -244,10 +245,9 @@ class SimtTile {
 };
 
 LogicalResult check(GpuKernel& kernel, TileProgram& p) {
-  ir::KernelConfigAttr c = kernel.config();
-  if (c.register_m() < 1 || c.register_n() < 1 || c.tile_k() < 1 || c.tile_m() % c.register_m() != 0 ||
-      c.tile_n() % c.register_n() != 0 ||
-      c.tile_m() / c.register_m() * (c.tile_n() / c.register_n()) != c.threads())
+  const auto& c = kernel.config<SimtConfig>();
+  if (c.register_m < 1 || c.register_n < 1 || c.tile_k < 1 || c.tile_m % c.register_m != 0 ||
+      c.tile_n % c.register_n != 0 || c.tile_m / c.register_m * (c.tile_n / c.register_n) != c.threads)
     return p.contraction.emitError(
         "kernel_config: the register tiles of all threads do not fill the tile exactly");
   const View& b = p.views.find(p.contraction.getDpsInputs()[1])->second;
@@ -255,7 +255,7 @@ LogicalResult check(GpuKernel& kernel, TileProgram& p) {
     return p.contraction.emitError(
         "kernel_config: tile_k does not divide a block of B, or its runs are not shared evenly by the "
         "threads");
-  if (c.stages() != 1) return p.contraction.emitError("matmul kernel 'simt' needs stages 1");
+  if (c.stages != 1) return p.contraction.emitError("matmul kernel 'simt' needs stages 1");
   return success();
 }
 
@@ -263,9 +263,9 @@ LogicalResult check(GpuKernel& kernel, TileProgram& p) {
 // spills to reach it. These limits cause no spills in any row, dtype and split on sm_75 to sm_120. 64
 // accumulators take up to 250 registers; more than 32 staged elements per thread, with their addresses or
 // conversions, more than 128.
-int64_t least_workgroups(ir::KernelConfigAttr c) {
-  const int64_t sums = c.register_m() * c.register_n(), threads = c.threads();
-  const int64_t staged = ceil_div((c.tile_m() + c.tile_n()) * c.tile_k(), threads);  // per thread
+int64_t least_workgroups(const SimtConfig& c) {
+  const int64_t sums = c.register_m * c.register_n, threads = c.threads;
+  const int64_t staged = ceil_div((c.tile_m + c.tile_n) * c.tile_k, threads);  // per thread
   const bool many = threads > 128 || (sums <= 4 && staged <= 32);
   const int64_t resident = sums >= 64 ? 256 : many ? 512 : 384;  // threads on an SM
   return std::max<int64_t>(resident / threads, 1);
@@ -277,8 +277,8 @@ LogicalResult emit_simt(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   GridPosition block = step.block(e);
   FailureOr<TileProgram> program = step.at(e, block);
   if (failed(program) || failed(check(kernel, *program))) return failure();
-  kernel.facts.function_attributes.emplace_back("nvvm.minctasm",
-                                                std::to_string(least_workgroups(kernel.config())));
+  kernel.facts.function_attributes.emplace_back(
+      "nvvm.minctasm", std::to_string(least_workgroups(kernel.config<SimtConfig>())));
   std::unique_ptr<OutputSink> sink = make_sink(e, kernel, step, *program, block);
   SimtTile(e, kernel, *program).emit(*sink);
   return sink->done();

@@ -81,9 +81,9 @@ class StagedBlocks : public StagedOperand {
 
 }  // namespace
 
-bool can_stage_blocks(ir::KernelConfigAttr config, DType blocks) {
-  return config.tile_k() % kRun == 0 && block_elements(blocks) % config.tile_k() == 0 &&
-         config.tile_n() * config.tile_k() % (kRun * config.threads()) == 0;
+bool can_stage_blocks(const SimtConfig& config, DType blocks) {
+  return config.tile_k % kRun == 0 && block_elements(blocks) % config.tile_k == 0 &&
+         config.tile_n * config.tile_k % (kRun * config.threads) == 0;
 }
 
 std::unique_ptr<StagedOperand> stage_blocks(Emit& e, const GpuKernel& kernel, const StagedPart& part) {

@@ -23,7 +23,7 @@ class StagedOperand {
       : e_(e),
         view_(part.view),
         width_(part.width),
-        depth_(kernel.config().tile_k()),
+        depth_(kernel.config<SimtConfig>().tile_k),
         threads_(kernel.threads()),
         vector_(std::gcd(part.register_size, kVector)),
         last_(e.sub(part.limit, e.idx(1))) {}
@@ -56,6 +56,6 @@ class StagedOperand {
 // B in quantised blocks, which are decoded on the way.
 std::unique_ptr<StagedOperand> stage_blocks(Emit& e, const GpuKernel& kernel, const StagedPart& part);
 // Whether tile_k divides a block and the threads share the runs evenly.
-bool can_stage_blocks(ir::KernelConfigAttr config, DType blocks);
+bool can_stage_blocks(const SimtConfig& config, DType blocks);
 
 }  // namespace lathe::emit

@@ -342,19 +342,16 @@ std::string check_choice(const GpuRates& rates, const Choice& c) {
   return "";
 }
 
-CompileConfig config_of(const Choice& c) {
+SkinnyConfig config_of(const Choice& c) {
   const SkinnyInput& in = c.shape.in;
-  CompileConfig config;
-  config.kernel = KernelKind::kSkinny;
-  config.tile_m = config.register_m = static_cast<int32_t>(in.rows);
-  config.tile_n = static_cast<int32_t>(in.tile_n);
-  config.tile_k = static_cast<int32_t>(in.tile_k);
-  config.register_n = static_cast<int32_t>(in.group);
-  config.unroll_k = static_cast<int32_t>(in.unroll_k);
-  config.threads = static_cast<int32_t>(in.threads);
-  config.swap = in.matrix;
+  SkinnyConfig config;
+  config.tile_m = in.rows, config.tile_n = in.tile_n, config.chunk_k = in.tile_k;
+  config.columns = in.group;
+  config.loads = in.unroll_k;
+  config.threads = in.threads;
+  config.matrix = in.matrix;
   config.split = c.split;
-  if (c.split == kMergeCluster) config.cluster_k = static_cast<int32_t>(c.splits);
+  if (c.split == kMergeCluster) config.cluster_k = c.splits;
   return config;
 }
 
@@ -375,7 +372,7 @@ void append_row(const CandidateContext& context, const GpuRates& rates, const Ma
         // rounds, the plan is the same again.
         if (rounds > 1 && splits > 1) continue;
         if (rounds > 1 && choice.workgroups <= slots_of(rates, choice) * (rounds / 2)) continue;
-        const CompileConfig config = config_of(choice);
+        const SkinnyConfig config = config_of(choice);
         if (std::string reason = check_choice(rates, choice); !reason.empty()) {
           out->push_back(rejected(config, std::move(reason)));
           continue;
@@ -407,9 +404,8 @@ void enumerate_amd(const CandidateContext& context, const GpuRates& rates, const
       form.lanes = find_lane_product(arch, c.a);
     const std::string reason = matrix ? check_instruction(c, arch, form) : check_lanes(c, arch, form);
     if (!reason.empty()) {
-      CompileConfig config;
-      config.kernel = KernelKind::kSkinny;
-      config.swap = matrix;
+      SkinnyConfig config;
+      config.matrix = matrix;
       out->push_back(rejected(config, reason));
       continue;
     }
@@ -423,9 +419,7 @@ void enumerate_matmul_skinny(const CandidateContext& context, std::vector<Ranked
   const GpuRates rates(context.facts);
   const MatmulSizes sizes(context.problem);
   if (std::string reason = check_class(context); !reason.empty()) {
-    CompileConfig config;
-    config.kernel = KernelKind::kSkinny;
-    out->push_back(rejected(config, std::move(reason)));
+    out->push_back(rejected(SkinnyConfig(), std::move(reason)));
     return;
   }
   if (context.facts.target.backend == Backend::kRocm) return enumerate_amd(context, rates, sizes, out);

@@ -38,7 +38,7 @@ AmdProducts products_of(const GpuKernel& kernel, TileProgram& p) {
   const DType type = dtype_of(multiplied_type(p));
   const absl::string_view arch(kernel.arch().data(), kernel.arch().size());
   AmdProducts products;
-  if (kernel.config().swap() != 0)
+  if (kernel.config<SkinnyConfig>().matrix != 0)
     products.instruction = find_amd_instruction(arch, type, 16);
   else
     products.lanes = find_lane_product(arch, type);
@@ -46,7 +46,7 @@ AmdProducts products_of(const GpuKernel& kernel, TileProgram& p) {
 }
 
 FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p, const AmdProducts& amd) {
-  ir::KernelConfigAttr c = kernel.config();
+  const auto& c = kernel.config<SkinnyConfig>();
   SkinnyInput in;
   if (kernel.rocm()) {
     if (!amd.instruction && !amd.lanes)
@@ -58,15 +58,15 @@ FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p, const AmdProd
   }
   in.k_major = k_contiguous(p.contraction, 1);
   const int64_t m = rows_of(p);
-  in.rows = ShapedType::isDynamic(m) ? c.tile_m() : m, in.k = p.k, in.n = p.n;
-  in.tile_n = c.tile_n(), in.tile_k = c.tile_k(), in.group = c.register_n();
-  in.unroll_k = c.unroll_k(), in.threads = c.threads();
+  in.rows = ShapedType::isDynamic(m) ? c.tile_m : m, in.k = p.k, in.n = p.n;
+  in.tile_n = c.tile_n, in.tile_k = c.chunk_k, in.group = c.columns;
+  in.unroll_k = c.loads, in.threads = c.threads;
   in.element_bytes = multiplied_type(p).getIntOrFloatBitWidth() / 8;
-  in.matrix = c.swap() != 0;
+  in.matrix = c.matrix != 0;
   SkinnyShape s(in);
   if (std::string defect = s.defect(); !defect.empty())
     return p.contraction.emitError("kernel_config: ") << defect;
-  if (in.rows != c.tile_m() || !k_contiguous(p.contraction, 0) || kernel.alignment() != Alignment::k16)
+  if (in.rows != c.tile_m || !k_contiguous(p.contraction, 0) || kernel.alignment() != Alignment::k16)
     return p.contraction.emitError(
         "matmul kernel 'skinny' needs M equal to tile_m, A contiguous along K, and rows aligned to 16 bytes");
   return s;
@@ -134,7 +134,7 @@ std::unique_ptr<SkinnyProducts> make_products(SkinnyTile& t) {
 LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   Sharing sharing;
   if (kernel.config().split() == kMergeCluster) {
-    sharing = {kernel.config().cluster_k(), cluster_rank(e)};
+    sharing = {kernel.config<SkinnyConfig>().cluster_k, cluster_rank(e)};
     kernel.facts.cluster = {1, 1, sharing.count};
   }
   const GridPosition position = step.place_in_cluster(e, step.block(e), sharing.count);

@@ -2,8 +2,7 @@
 // used by the candidate table and by the emitter.
 //
 // A workgroup computes tile_n columns of D for all rows of A, over the K of its split (at most tile_k). It
-// goes through the columns in groups of register_n. Its warps form a grid of warps_n along N by warps_k along
-// K. They load weights from global memory straight to registers, in units of 16 registers per lane (2 KB per
+// goes through the columns in groups. Its warps form a grid of warps_n along N by warps_k along K. They load weights from global memory straight to registers, in units of 16 registers per lane (2 KB per
 // warp of 32, 4 KB per wave of 64), with unroll_k units in flight; the loads run ahead across groups. The
 // sums of the warps along K are added through shared memory, and the tile's sums stay there until the end.
 //
@@ -26,12 +25,12 @@ namespace lathe {
 struct SkinnyInput {
   int64_t rows = 0;                           // rows of A
   int64_t k = 0, n = 0;                       // of the whole product
-  int64_t tile_n = 0, tile_k = 0, group = 0;  // group: register_n
-  int64_t unroll_k = 0, threads = 0;
+  int64_t tile_n = 0, tile_k = 0, group = 0;  // SkinnyConfig: chunk_k, columns
+  int64_t unroll_k = 0, threads = 0;          // unroll_k: SkinnyConfig::loads
   int64_t element_bytes = 2;
   bool k_major = true;  // weights are contiguous along K, else along N
   bool blocks = false;  // weights are in quantised blocks
-  bool matrix = true;   // swap: matrix instructions, with D's columns along their rows; else FMAs
+  bool matrix = true;   // matrix instructions, with D's columns along their rows; else FMAs
   // AMD: lanes of a wave, and the groups of lanes over which matrix instructions spread K.
   bool amd = false;
   int64_t wave = 32, lane_groups = 4;

@@ -161,8 +161,10 @@ std::string check(const ProblemClass& c, const GpuRates& rates, const MatmulSize
   if (double(cluster) > rates.units)
     return absl::StrCat("cluster size ", cluster, " > compute units ", int64_t(rates.units));
   if (shape.in.stages < kLeastStages) return absl::StrCat("stages ", shape.in.stages, " < ", kLeastStages);
-  if (r.swap && s.m > kSwapRows) return absl::StrCat("swap supports M up to ", kSwapRows, ", not ", s.m);
-  if (r.swap && s.m > r.tile_m) return absl::StrCat("swap supports M up to tile_m ", r.tile_m, ", not ", s.m);
+  if (r.swap && s.m > kSwapRows)
+    return absl::StrCat("transposed supports M up to ", kSwapRows, ", not ", s.m);
+  if (r.swap && s.m > r.tile_m)
+    return absl::StrCat("transposed supports M up to tile_m ", r.tile_m, ", not ", s.m);
   if (r.tile_m > std::max<int64_t>(r.swap ? 8 : 64, 2 * s.m))
     return absl::StrCat("tile_m ", r.tile_m, " > 2 * M ", s.m);
   return "";
@@ -223,19 +225,16 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
          gpu_merge_seconds(rates, s, choice.splits, choice.split, tiles_m * tiles_n);
 }
 
-CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& shape, const GpuRates& rates,
-                        const MatmulSizes& s, bool open) {
-  CompileConfig config;
-  config.kernel = KernelKind::kWgmma;
-  config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = static_cast<int32_t>(shape.in.tile_k);
-  config.register_m = static_cast<int32_t>(shape.register_m());
-  config.register_n = static_cast<int32_t>(shape.register_n());
-  config.threads = static_cast<int32_t>(shape.in.threads);
-  config.stages = static_cast<int32_t>(shape.in.stages);
+WgmmaConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& shape, const GpuRates& rates,
+                      const MatmulSizes& s, bool open) {
+  WgmmaConfig config;
+  config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = shape.in.tile_k;
+  config.register_m = shape.register_m(), config.register_n = shape.register_n();
+  config.threads = shape.in.threads, config.stages = shape.in.stages;
   config.split = choice.split;
   config.cluster_m = choice.cluster_m, config.cluster_n = choice.cluster_n;
-  config.cluster_k = static_cast<int32_t>(shape.in.cluster_k);
-  config.swap = r.swap;
+  config.cluster_k = shape.in.cluster_k;
+  config.transposed = r.swap;
   config.plain_store = shape.in.plain_store;
   // A persistent workgroup loads its next tile while it stores the last; one that merges takes a single tile.
   // The grid fills the device because the class does not know the batch; idle workgroups end at once.
@@ -297,10 +296,8 @@ Choices choices_of(const CandidateContext& context, const GpuRates& rates, const
 }  // namespace
 
 void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedPlan>* out) {
-  CompileConfig family;
-  family.kernel = KernelKind::kWgmma;
   if (std::string reason = refusal(context); !reason.empty()) {
-    out->push_back(rejected(family, std::move(reason)));
+    out->push_back(rejected(WgmmaConfig(), std::move(reason)));
     return;
   }
   const ProblemClass& c = context.problem;

@@ -9,7 +9,7 @@ using namespace mlir;
 
 namespace {
 
-// Whether KernelConfig::plain_store is possible: D has 2-byte elements and a cheap epilogue that reads no operand of
+// Whether WgmmaConfig::plain_store is possible: D has 2-byte elements and a cheap epilogue that reads no operand of
 // D's size.
 bool stores_plainly(TileProgram& program) {
   if (!program.epilogue || program.output.element.getIntOrFloatBitWidth() != 16) return false;
@@ -20,17 +20,17 @@ bool stores_plainly(TileProgram& program) {
                        [](Operation& op) { return isa<math::MathDialect>(op.getDialect()); });
 }
 
-WgmmaInput input_of(ir::KernelConfigAttr c, TileProgram& program) {
+WgmmaInput input_of(const WgmmaConfig& c, TileProgram& program) {
   WgmmaInput in;
-  in.tile_m = c.tile_m(), in.tile_n = c.tile_n(), in.tile_k = c.tile_k();
-  in.stages = c.stages(), in.threads = c.threads();
-  in.cluster_m = c.cluster_m(), in.cluster_n = c.cluster_n(), in.cluster_k = c.cluster_k();
-  in.swap = c.swap() != 0;
+  in.tile_m = c.tile_m, in.tile_n = c.tile_n, in.tile_k = c.tile_k;
+  in.stages = c.stages, in.threads = c.threads;
+  in.cluster_m = c.cluster_m, in.cluster_n = c.cluster_n, in.cluster_k = c.cluster_k;
+  in.swap = c.transposed != 0;
   Type element = getElementTypeOrSelf(program.contraction.getDpsInputs()[0].getType());
   in.element_bytes = element.getIntOrFloatBitWidth() / 8;
   in.promotes = in.element_bytes == 1 && isa<FloatType>(element);
   in.compares = program.argmax != nullptr;
-  in.plain_store = c.plain_store() != 0;
+  in.plain_store = c.plain_store != 0;
   in.a_k_major = k_contiguous(program.contraction, 0);
   in.b_k_major = k_contiguous(program.contraction, 1);
   return in;
@@ -38,7 +38,7 @@ WgmmaInput input_of(ir::KernelConfigAttr c, TileProgram& program) {
 
 // Why the emitter does not support the plan, "" if it does.
 std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& shape) {
-  ir::KernelConfigAttr c = kernel.config();
+  const auto& c = kernel.config<WgmmaConfig>();
   if (kernel.arch() != "sm_90a") return absl::StrCat(kernel.arch().str(), " has no wgmma");
   if (kernel.alignment() != Alignment::k16) return "rows are not aligned to 16 bytes";
   Type elements[2];
@@ -46,21 +46,20 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
     elements[i] = getElementTypeOrSelf(program.contraction.getDpsInputs()[i].getType());
   if (!multiplies_in_warpgroup(elements[0], elements[1])) return "wgmma does not support these operand types";
   if (!shape.defect().empty()) return shape.defect();
-  if (c.register_m() != shape.register_m() || c.register_n() != shape.register_n())
+  if (c.register_m != shape.register_m() || c.register_n != shape.register_n())
     return absl::StrCat("a warpgroup computes ", shape.register_m(), " x ", shape.register_n(), " of D, not ",
-                        c.register_m(), " x ", c.register_n());
-  if (c.plain_store() && (shape.in.compares || c.split() != kNoSplit || !stores_plainly(program)))
+                        c.register_m, " x ", c.register_n);
+  if (c.plain_store && (shape.in.compares || c.split != kNoSplit || !stores_plainly(program)))
     return "plain_store needs 2-byte elements of D, a cheap epilogue without an operand of D's size, and one "
            "split";
-  const bool merges = c.split() == kMergeCluster || (c.split() == kMergeLast && !shape.in.compares);
-  if (c.persistent() && merges) return "a persistent kernel cannot merge splits";
-  if (c.cluster_m() * c.cluster_n() > 1 && !c.persistent())
+  const bool merges = c.split == kMergeCluster || (c.split == kMergeLast && !shape.in.compares);
+  if (c.persistent && merges) return "a persistent kernel cannot merge splits";
+  if (c.cluster_m * c.cluster_n > 1 && !c.persistent)
     return "a cluster along M or N needs a persistent kernel";
-  if ((c.split() == kMergeCluster) != (c.cluster_k() > 1))
+  if ((c.split == kMergeCluster) != (c.cluster_k > 1))
     return "cluster_k must be greater than 1 if splits are merged in the cluster, and 1 otherwise";
-  if (c.cluster_m() > 1 && c.cluster_n() > 1) return "cluster_m and cluster_n cannot both be greater than 1";
-  if (c.cluster_k() > 1 && c.cluster_m() * c.cluster_n() > 1)
-    return "a cluster along K cannot extend along M or N";
+  if (c.cluster_m > 1 && c.cluster_n > 1) return "cluster_m and cluster_n cannot both be greater than 1";
+  if (c.cluster_k > 1 && c.cluster_m * c.cluster_n > 1) return "a cluster along K cannot extend along M or N";
   return "";
 }
 
@@ -185,7 +184,7 @@ WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
   GridPosition tiles = step_.tiles(e_);
   Value tiles_x = e_.to_i32(tiles.x), tiles_y = e_.to_i32(tiles.y);
   Value x = e_.ceil_div(tiles_x, e_.i32(cm)), y = e_.ceil_div(tiles_y, e_.i32(cn));
-  Value raster = e_.i32(std::max<int64_t>(kernel_.config().raster(), 1));
+  Value raster = e_.i32(std::max<int64_t>(kernel_.config<WgmmaConfig>().raster, 1));
   Value plane = e_.mul(x, y), z = e_.div(linear, plane), in_plane = e_.rem(linear, plane);
   Value band = e_.mul(raster, y), first = e_.mul(e_.div(in_plane, band), raster),
         in_band = e_.rem(in_plane, band);
@@ -205,7 +204,7 @@ WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
 PipelineState WgmmaKernel::for_each_tile(
     const std::function<PipelineState(const Tile&, PipelineState)>& body) {
   const PipelineState fresh = {e_.i32(0), e_.i32(0)};
-  const int64_t workgroups = kernel_.config().persistent();
+  const int64_t workgroups = kernel_.config<WgmmaConfig>().persistent;
   if (!workgroups) return body({own_tile(), nullptr}, fresh);
   GridPosition tiles = step_.tiles(e_);
   Value x = e_.ceil_div(e_.to_i32(tiles.x), e_.i32(shape_.in.cluster_m));
@@ -221,7 +220,7 @@ PipelineState WgmmaKernel::for_each_tile(
 LogicalResult emit_wgmma(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   FailureOr<TileProgram> program = step.at(e, step.block(e));
   if (failed(program)) return failure();
-  const WgmmaShape shape(input_of(kernel.config(), *program));
+  const WgmmaShape shape(input_of(kernel.config<WgmmaConfig>(), *program));
   const std::string reason = refusal(kernel, *program, shape);
   if (!reason.empty()) return program->contraction.emitError("matmul kernel 'wgmma': ") << reason;
   return WgmmaKernel(e, kernel, step, *program, shape).emit();

@@ -2,7 +2,7 @@
 // arithmetic, used by the candidate table and by the emitter.
 //
 // The instruction multiplies 64 rows of one operand (P) by up to 256 columns of the other (Q). P is A and Q
-// is B; with `swap` P is B and Q is A. Both lie in shared memory in rows of 128 bytes with the 128-byte
+// is B; with `swap` (WgmmaConfig::transposed) P is B and Q is A. Both lie in shared memory in rows of 128 bytes with the 128-byte
 // swizzle: along K if the operand is K-contiguous, else along M or N in columns of 64 elements.
 #pragma once
 
@@ -30,7 +30,7 @@ struct WgmmaInput {
   int64_t element_bytes = 2;
   // fp8: each block of K is accumulated separately and added in f32, because its sums have fewer bits.
   bool promotes = false;
-  bool plain_store = false;  // KernelConfig::plain_store
+  bool plain_store = false;  // WgmmaConfig::plain_store
   bool compares = false;     // matmul_argmax: accumulators are compared, not stored
 };
 

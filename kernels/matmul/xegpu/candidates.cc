@@ -82,8 +82,7 @@ void enumerate_matmul_xegpu(const CandidateContext& context, std::vector<RankedP
   const std::string refusal = operands_refusal_of(context);
   for (const Row& r : kRows) {
     Plan plan;
-    CompileConfig& config = plan.config;
-    config.kernel = KernelKind::kXegpu;
+    XegpuConfig config;
     config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = r.tile_k;
     config.register_m = r.register_m, config.register_n = r.register_n;
     config.threads = threads_of(r);
@@ -92,13 +91,14 @@ void enumerate_matmul_xegpu(const CandidateContext& context, std::vector<RankedP
       out->push_back(rejected(config, std::move(reason)));
       continue;
     }
-    plan.resident = std::max(1, static_cast<int32_t>(rates.threads_per_unit) / config.threads);
+    plan.resident = std::max(1, static_cast<int32_t>(rates.threads_per_unit) / threads_of(r));
     const double tiles = double(ceil_div(s.m, r.tile_m)) * ceil_div(s.n, r.tile_n);
     for (int32_t wanted :
          split_options(context, s.k, tiles, rates.units * plan.resident, 4 * int64_t{r.tile_k})) {
       const int32_t splits = normalize_splits(s.k, wanted, XegpuShape::kSplitMultiple);
       for (int32_t split : splits_of(context.facts.target, splits)) {
         config.split = split;
+        plan.config = config;
         plan.launch.splits = splits;
         plan.predicted_seconds = predict(context, s, r, plan.resident, splits, split);
         plan.numeric_recipe =

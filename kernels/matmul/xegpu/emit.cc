@@ -46,14 +46,14 @@ class XegpuTile {
         a_(p.views.find(p.contraction.getDpsInputs()[0])->second),
         b_(p.views.find(p.contraction.getDpsInputs()[1])->second),
         b_along_k_(k_contiguous(p.contraction, 1)),
-        blocks_m_(kernel.config().register_m() / kRows),
-        blocks_n_(kernel.config().register_n() / kColumns),
-        tile_k_(kernel.config().tile_k()) {
-    const int64_t places = kernel.config().tile_n() / kernel.config().register_n();
+        blocks_m_(kernel.config<XegpuConfig>().register_m / kRows),
+        blocks_n_(kernel.config<XegpuConfig>().register_n / kColumns),
+        tile_k_(kernel.config<XegpuConfig>().tile_k) {
+    const int64_t places = kernel.config<XegpuConfig>().tile_n / kernel.config<XegpuConfig>().register_n;
     Value subgroup = gpu::SubgroupIdOp::create(e.b, e.loc, e.index(), /*upper_bound=*/IntegerAttr());
     lane_ = gpu::LaneIdOp::create(e.b, e.loc, e.index(), /*upper_bound=*/IntegerAttr());
-    row_ = e.mul(e.div(subgroup, e.idx(places)), kernel.config().register_m());
-    column_ = e.mul(e.rem(subgroup, e.idx(places)), kernel.config().register_n());
+    row_ = e.mul(e.div(subgroup, e.idx(places)), kernel.config<XegpuConfig>().register_m);
+    column_ = e.mul(e.rem(subgroup, e.idx(places)), kernel.config<XegpuConfig>().register_n);
 
     // The descriptors cover the whole operands, but K ends where this split ends.
     Value end = e.add(p.depth0, p.depth), n = step.arguments().get("n");
@@ -126,11 +126,11 @@ class XegpuTile {
 };
 
 LogicalResult check(GpuKernel& kernel, TileProgram& p) {
-  ir::KernelConfigAttr c = kernel.config();
-  if (c.register_m() % kRows != 0 || c.register_n() % kColumns != 0 || c.tile_k() % kDepth != 0 ||
-      c.register_m() < 1 || c.register_n() < 1 || c.tile_k() < 1 || c.tile_m() % c.register_m() != 0 ||
-      c.tile_n() % c.register_n() != 0 ||
-      c.tile_m() / c.register_m() * (c.tile_n() / c.register_n()) * kLanes != c.threads())
+  const auto& c = kernel.config<XegpuConfig>();
+  if (c.register_m % kRows != 0 || c.register_n % kColumns != 0 || c.tile_k % kDepth != 0 ||
+      c.register_m < 1 || c.register_n < 1 || c.tile_k < 1 || c.tile_m % c.register_m != 0 ||
+      c.tile_n % c.register_n != 0 ||
+      c.tile_m / c.register_m * (c.tile_n / c.register_n) * kLanes != c.threads)
     return p.contraction.emitError("kernel_config: the blocks of all subgroups do not fill the tile exactly");
   const Type element = getElementTypeOrSelf(p.contraction.getDpsInputs()[0].getType());
   if (!element.isF16() && !element.isBF16())
