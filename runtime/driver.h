@@ -67,6 +67,9 @@ struct MemberLaunch {
   LaunchConfig config;
   Dims dims;
   ArgumentBlock args;  // m, n, k, batch, splits and k_chunk are set
+  // Null, or a launch with as many tasks: task i of `before` runs on the same worker directly before task i of this one.
+  // Both have one step and no workspace.
+  const MemberLaunch* before = nullptr;
   std::array<int64_t, kMaxSteps> first_task;
 };
 // Host code that runs before or after the launches: body(context, index) for index in [0, count), in parallel.

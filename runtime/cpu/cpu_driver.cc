@@ -122,6 +122,7 @@ class CpuDriver final : public Driver {
 
  private:
   absl::Status check(const Launch& launch) const;
+  absl::Status check_member(const MemberLaunch& member) const;
   absl::Status check_workspace(const Launch& launch, size_t needed) const;
   absl::Status run_parallel(const Launch& launch, const CpuKernel& kernel, const int64_t* counts,
                             const ArgumentBlock& args, size_t scratch_stride);
@@ -276,16 +277,25 @@ absl::Status CpuDriver::run_tasks(const TaskSet& tasks) {
   return absl::OkStatus();
 }
 
+absl::Status CpuDriver::check_member(const MemberLaunch& member) const {
+  Launch one;
+  one.kernel = member.kernel;
+  one.args = const_cast<ArgumentBlock*>(&member.args);  // check() only reads
+  one.dims = member.dims;
+  LATHE_RETURN_IF_ERROR(check(one));
+  for (const CpuKernel::CompiledStep& step : static_cast<const CpuKernel*>(member.kernel)->steps())
+    if (step.external != nullptr) return refusal(one, "an external library cannot join other launches");
+  return absl::OkStatus();
+}
+
 absl::Status CpuDriver::launch_jointly(const JointLaunch& launch) {
   for (int64_t i = 0; i < launch.count; ++i) {
-    MemberLaunch& member = launch.members[i];
-    Launch one;
-    one.kernel = member.kernel;
-    one.args = &member.args;
-    one.dims = member.dims;
-    LATHE_RETURN_IF_ERROR(check(one));
-    for (const CpuKernel::CompiledStep& step : static_cast<const CpuKernel*>(member.kernel)->steps())
-      if (step.external != nullptr) return refusal(one, "an external library cannot join other launches");
+    const MemberLaunch& member = launch.members[i];
+    LATHE_RETURN_IF_ERROR(check_member(member));
+    if (member.before == nullptr) continue;
+    LATHE_RETURN_IF_ERROR(check_member(*member.before));
+    if (!has_tasks_of(member, *member.before))
+      return absl::InvalidArgumentError("cpu: two launches of different tasks cannot run task by task");
   }
   const JointTasks tasks = count_joint_tasks(launch);
   if (tasks.most > WorkerPool::kMaxTasks)

@@ -31,6 +31,9 @@ JointTasks count_joint_tasks(const JointLaunch& launch) {
     tasks.shared_bytes += whole_lines(member.config.workspace_bytes);
     tasks.scratch_stride =
         std::max(tasks.scratch_stride, whole_lines(member.config.scratch_bytes_per_worker));
+    if (member.before != nullptr)
+      tasks.scratch_stride =
+          std::max(tasks.scratch_stride, whole_lines(member.before->config.scratch_bytes_per_worker));
   }
   tasks.most = std::max(launch.before.count, launch.after.count);
   for (const int64_t count : tasks.counts) tasks.most = std::max(tasks.most, count);
@@ -47,6 +50,25 @@ void share_workspace(const JointLaunch& launch, char* memory) {
   }
 }
 
+bool has_tasks_of(const MemberLaunch& member, const MemberLaunch& before) {
+  const auto& kernel = static_cast<const CpuKernel&>(*member.kernel);
+  const auto& earlier = static_cast<const CpuKernel&>(*before.kernel);
+  return kernel.steps().size() == 1 && earlier.steps().size() == 1 && member.config.workspace_bytes == 0 &&
+         before.config.workspace_bytes == 0 &&
+         kernel.count(0, var_values(member.dims, member.config)) ==
+             earlier.count(0, var_values(before.dims, before.config));
+}
+
+namespace {
+
+void run_task(const MemberLaunch& member, size_t step, void* scratch, int64_t index) {
+  ArgumentBlock args = member.args;
+  args.scratch = scratch;
+  static_cast<const CpuKernel*>(member.kernel)->steps()[step].task(&args, index);
+}
+
+}  // namespace
+
 void JointStep::run(const ArgumentBlock* args, int64_t index) {
   const auto& [tasks, step] = *static_cast<const JointStep*>(args->workspace);
   const MemberLaunch* const end = tasks->members + tasks->members_count;
@@ -54,9 +76,9 @@ void JointStep::run(const ArgumentBlock* args, int64_t index) {
       tasks->members, end, index,
       [s = step](int64_t task, const MemberLaunch& member) { return task < member.first_task[s]; });
   const MemberLaunch& member = after[-1];
-  ArgumentBlock own = member.args;
-  own.scratch = args->scratch;
-  static_cast<const CpuKernel*>(member.kernel)->steps()[step].task(&own, index - member.first_task[step]);
+  const int64_t own = index - member.first_task[step];
+  if (member.before != nullptr) run_task(*member.before, step, args->scratch, own);
+  run_task(member, step, args->scratch, own);
 }
 
 void HostTasks::run(const ArgumentBlock* args, int64_t index) {

@@ -24,6 +24,8 @@ struct JointTasks {
 
 // Counts the tasks of each member and fills its first_task.
 JointTasks count_joint_tasks(const JointLaunch& launch);
+// Whether the two launches are as MemberLaunch::before demands.
+bool has_tasks_of(const MemberLaunch& member, const MemberLaunch& before);
 // Gives each member its part of `memory`, which has shared_bytes.
 void share_workspace(const JointLaunch& launch, char* memory);
 

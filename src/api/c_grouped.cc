@@ -4,6 +4,7 @@
 #include "api/c_arguments.h"
 #include "api/manifest_call.h"
 #include "dispatch/grouped.h"
+#include "dispatch/grouped_gpu.h"
 #include "lathe/lathe.h"
 
 using lathe::at_boundary;
@@ -27,9 +28,11 @@ lathe_status lathe_manifest_add_grouped_matmul(lathe_manifest* manifest, const c
     lathe::GroupedRequest weight;
     LATHE_RETURN_IF_ERROR(
         lathe::read_grouped_matmul(desc, lathe::Purpose::kWarm, lathe::kAnyDevice, nullptr, &weight));
-    LATHE_RETURN_IF_ERROR(lathe::add_weight(kCall, weight.product.request, m_max, name, &manifest->manifest));
+    const lathe::GroupedSizes sizes = lathe::sizes_of(weight);
+    LATHE_RETURN_IF_ERROR(
+        lathe::add_weight(kCall, weight.product.request, m_max, name, &manifest->manifest, sizes));
     if (!weight.up) return absl::OkStatus();
-    return lathe::add_weight(kCall, weight.up->request, m_max, name, &manifest->manifest);
+    return lathe::add_weight(kCall, weight.up->request, m_max, name, &manifest->manifest, sizes);
   });
 }
 

@@ -12,13 +12,14 @@ inline constexpr RequestContext kAnyDevice = {"any device", /*is_cpu=*/true, Mis
 
 // Adds every class of the weight for M up to `m_max`; kMaxDim if the op's rows are open. `name` may be null.
 inline absl::Status add_weight(absl::string_view call, const Request& weight, int64_t m_max, const char* name,
-                               Manifest* manifest) {
+                               Manifest* manifest, const GroupedSizes& grouped = {}) {
   if (m_max < 1 || m_max > kMaxDim) {
     return absl::InvalidArgumentError(
         absl::StrCat(call, ": ", describe(weight), ": m_max ", m_max, " is not in [1, ", kMaxDim, "]"));
   }
   if (multiplies(weight.key.problem.op) && weight.dims.n == 0) return absl::OkStatus();
-  const ManifestEntry entry = entry_of(weight, m_max, name == nullptr ? "" : name);
+  ManifestEntry entry = entry_of(weight, m_max, name == nullptr ? "" : name);
+  entry.grouped = grouped;
   LATHE_RETURN_IF_ERROR(check_class(entry.problem));
   manifest->add(entry);
   return absl::OkStatus();

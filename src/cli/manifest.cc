@@ -82,7 +82,7 @@ lathe_gate gate_of(models::Gate gate) {
 absl::Status add_experts(const models::ModelLayer& layer, const lathe_matmul_desc& product, int64_t m_max,
                          lathe_manifest* manifest) {
   lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
-  desc.m = 1, desc.n = layer.n, desc.k = layer.k, desc.groups = layer.experts;
+  desc.m = 1, desc.n = layer.n, desc.k = layer.k, desc.groups = layer.experts, desc.used = layer.used;
   desc.grouping = LATHE_GROUPING_INDEXED;
   desc.a = product.a;
   desc.b = product.b;

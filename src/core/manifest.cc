@@ -23,6 +23,9 @@ constexpr const char* kMMax = "m_max";
 constexpr const char* kName = "name";
 constexpr const char* kSplitK = "split_k";
 constexpr const char* kCandidate = "candidate";
+constexpr const char* kGroups = "groups";
+constexpr const char* kSlots = "slots";
+constexpr const char* kKept = "kept";
 constexpr const char* kText = "text";      // the program of an elementwise op
 constexpr const char* kDigest = "digest";  // a field of the manifest, not of an entry
 // The fields that an entry with "m_max" must not have, because it covers all their values.
@@ -135,6 +138,15 @@ void fill_covered(ProblemClass* c) {
 }
 
 // Throws.
+void check_grouped(const ManifestEntry& entry) {
+  if (!is_grouped(entry.problem.rows) || entry.m_max == 0)
+    throw std::invalid_argument(absl::StrCat("\"", kGroups, "\", \"", kSlots, "\" and \"", kKept,
+                                             "\" are for entries of grouped products with \"m_max\""));
+  if (entry.grouped.groups == 0 || entry.grouped.slots == 0)
+    throw std::invalid_argument(absl::StrCat("\"", kGroups, "\" and \"", kSlots, "\" need each other"));
+}
+
+// Throws.
 ManifestEntry read_entry(const Json& json) {
   if (!json.is_object()) throw std::invalid_argument("not an object");
   ManifestEntry entry;
@@ -155,6 +167,12 @@ ManifestEntry read_entry(const Json& json) {
       entry.split_k = static_cast<int32_t>(int_field(json, kSplitK, 0, kMostSplits));
     } else if (name == kCandidate) {
       entry.candidate = static_cast<int32_t>(int_field(json, kCandidate, 0, INT32_MAX));
+    } else if (name == kGroups) {
+      entry.grouped.groups = int_field(json, kGroups, 1, INT32_MAX);
+    } else if (name == kSlots) {
+      entry.grouped.slots = int_field(json, kSlots, 1, INT32_MAX);
+    } else if (name == kKept) {
+      entry.grouped.kept = int_field(json, kKept, 1, INT32_MAX);
     } else if (default_fields().contains(name) || name == "rows") {
       fields[name] = value;
     } else {
@@ -172,6 +190,7 @@ ManifestEntry read_entry(const Json& json) {
             absl::StrCat("\"", field, "\" must be absent: \"m_max\" covers all its values"));
     fill_covered(&entry.problem);
   }
+  if (!(entry.grouped == GroupedSizes())) check_grouped(entry);
   const absl::Status status = check_class(entry.problem);
   if (!status.ok()) throw std::invalid_argument(std::string(status.message()));
   const bool elementwise = has_program(entry.problem.op);
@@ -183,7 +202,13 @@ ManifestEntry read_entry(const Json& json) {
 }
 
 uint64_t hash_of(const ManifestEntry& e) {
-  const int64_t words[] = {static_cast<int64_t>(hash_of(e.problem)), e.m_max, e.split_k, e.candidate};
+  const int64_t words[] = {static_cast<int64_t>(hash_of(e.problem)),
+                           e.m_max,
+                           e.split_k,
+                           e.candidate,
+                           e.grouped.groups,
+                           e.grouped.slots,
+                           e.grouped.kept};
   return XXH3_64bits(words, sizeof(words));
 }
 
@@ -293,6 +318,9 @@ std::string manifest_line(const ManifestEntry& entry) {
   if (!entry.name.empty()) json[kName] = entry.name;
   if (entry.split_k > 0) json[kSplitK] = entry.split_k;
   if (entry.candidate > 0) json[kCandidate] = entry.candidate;
+  if (entry.grouped.groups > 0) json[kGroups] = entry.grouped.groups;
+  if (entry.grouped.slots > 0) json[kSlots] = entry.grouped.slots;
+  if (entry.grouped.kept > 0) json[kKept] = entry.grouped.kept;
   return canonical_text(json);
 }
 

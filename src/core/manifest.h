@@ -19,6 +19,8 @@
 //   - With "m_max" the entry is a weight: all its classes with M from 1 to m_max, in every alignment
 //     (argmax: all row lengths). A warm-up on any device can use it.
 //   - Without "m_max" the entry is exactly one class, as recorded on one device.
+// The entry of a grouped product may say how large its calls are: "groups", "slots" (rows of D for each of M) and
+// "kept" (columns of f32 that a GPU keeps for each slot, beside the class's own workspace).
 // The entry of an elementwise op has its program in "text"; "program" is the digest of that text. "split_k"
 // and "candidate" have the meaning of lathe_tuning's fields. "k": 0 is legal.
 #pragma once
@@ -36,16 +38,29 @@
 
 namespace lathe {
 
+// The launch memory of a grouped product on a GPU: that of its class's workspace for slots * M rows in `groups` groups,
+// and `kept` columns of f32 for each row. The device shares it among all classes of a warm-up.
+struct GroupedSizes {
+  int64_t groups = 0;  // 0: unknown, or no grouped product
+  int64_t slots = 0, kept = 0;
+
+  bool operator==(const GroupedSizes& o) const {
+    return groups == o.groups && slots == o.slots && kept == o.kept;
+  }
+};
+
 struct ManifestEntry {
   std::string name;  // for people: "llama3-8b qkv"
   ProblemClass problem;
   int64_t m_max = 0;  // 0: exactly this class
   int32_t split_k = 0, candidate = 0;
   std::shared_ptr<const ElementwiseProgram> program;  // null unless the op is elementwise
+  GroupedSizes grouped = {};
 
   // Ignores the name. The program is compared through its digest in the class.
   bool operator==(const ManifestEntry& o) const {
-    return problem == o.problem && m_max == o.m_max && split_k == o.split_k && candidate == o.candidate;
+    return problem == o.problem && m_max == o.m_max && split_k == o.split_k && candidate == o.candidate &&
+           grouped == o.grouped;
   }
 };
 

@@ -151,11 +151,13 @@ struct Memory {
     if (r.product.request.scaled && !plain_scales(r).is_stored_so())
       plain_at = take(static_cast<size_t>(routing.count) * whole_lines(plain_scales(r).bytes()));
     if (!r.up) return;
+    ups_at = take(static_cast<size_t>(routing.count) * sizeof(MemberLaunch));
+    up_entries_at = take(static_cast<size_t>(routing.count) * sizeof(const DispatchEntry*));
     up_at = take(n * columns * sizeof(float));
-    bias_at = take(static_cast<size_t>(routing.count) * columns * size_of(c.bias));
+    bias_at = take(2 * static_cast<size_t>(routing.count) * columns * size_of(c.bias));
   }
-  size_t a_slots_at = 0, d_slots_at = 0, scales_at = 0, a_at = 0, d_at = 0, plain_at = 0, up_at = 0,
-         bias_at = 0, bytes = 0;
+  size_t a_slots_at = 0, d_slots_at = 0, scales_at = 0, a_at = 0, d_at = 0, plain_at = 0, ups_at = 0,
+         up_entries_at = 0, up_at = 0, bias_at = 0, bytes = 0;
 };
 
 // Finds the kernel for groups of `rows` rows; on a miss the policy decides.
@@ -165,6 +167,15 @@ absl::StatusOr<const DispatchEntry*> find_entry(lathe_device& device, Request& m
   member.key.problem.m_lo = bucket.lo;
   member.key.problem.m_hi = bucket.hi;
   return find_or_prepare(device, member, Purpose::kRun);
+}
+
+// Whether task i of the gate's kernel reads only elements of u that task i of the other kernel writes: both divide the
+// same rows and columns in the same way. Generic kernels are not compared.
+bool have_same_tasks(const DispatchEntry* gate, const DispatchEntry* up) {
+  const auto is_simple = [](const DispatchEntry& entry) {
+    return entry.kernel->recipe().steps.size() == 1 && entry.key.problem.generic == 0;
+  };
+  return is_simple(*gate) && is_simple(*up) && gate->plan.config == up->plan.config;
 }
 
 // The index of the scale of A that a slot uses.
@@ -192,6 +203,8 @@ class GroupedLaunch {
       run_.plain.to = base + memory.plain_at;
       if (memory.plain_at != 0) run_.plain_tasks = routing_.count * run_.plain.tasks();
     }
+    ups_ = reinterpret_cast<MemberLaunch*>(base + memory.ups_at);
+    up_entries_ = reinterpret_cast<const DispatchEntry**>(base + memory.up_entries_at);
     up_ = reinterpret_cast<float*>(base + memory.up_at);
     bias_ = base + memory.bias_at;
     if (!r_.is_summed()) return;
@@ -200,35 +213,47 @@ class GroupedLaunch {
   }
 
   absl::Status run() {
-    for (int64_t i = 0; i < routing_.count; ++i)
+    for (int64_t i = 0; i < routing_.count; ++i) {
       place_a(routing_.groups[i], &(new (members_ + i) MemberLaunch)->args);
+      if (r_.up) (new (ups_ + i) MemberLaunch)->args = members_[i].args;
+    }
     HostStep gather;
     const int64_t tasks = run_.plain_tasks + tasks_of(run_.gathered.count);
     if (tasks > 0) gather = {GroupedRun::gather, &run_, tasks};
+    bool in_pairs = r_.up.has_value() && !r_.product.request.empty_product;
     if (r_.up) {
       float* row = up_;
-      LATHE_RETURN_IF_ERROR(prepare(*r_.up, [&](const RoutedGroup& group, ArgumentBlock* args) {
-        args->d = row;
-        args->ldd = args->n;
-        row += group.count * int64_t{args->n};
+      LATHE_RETURN_IF_ERROR(prepare(*r_.up, ups_, [&](int64_t index, const DispatchEntry* entry) {
+        ArgumentBlock& args = ups_[index].args;
+        args.d = row;
+        args.ldd = args.n;
+        row += routing_.groups[index].count * int64_t{args.n};
+        up_entries_[index] = entry;
       }));
-      LATHE_RETURN_IF_ERROR(launch(r_.up->request, gather, {}));
+    }
+    float* row = up_;
+    LATHE_RETURN_IF_ERROR(prepare(r_.product, members_, [&](int64_t index, const DispatchEntry* entry) {
+      ArgumentBlock& args = members_[index].args;
+      place_d(routing_.groups[index], &args);
+      if (!r_.up) return;
+      args.residual = row;
+      args.ldr = args.n;
+      row += routing_.groups[index].count * int64_t{args.n};
+      in_pairs = in_pairs && have_same_tasks(entry, up_entries_[index]) &&
+                 members_[index].config.workspace_bytes == 0 && ups_[index].config.workspace_bytes == 0;
+      members_[index].before = &ups_[index];
+    }));
+    if (r_.up && !in_pairs) {
+      for (int64_t i = 0; i < routing_.count; ++i) members_[i].before = nullptr;
+      LATHE_RETURN_IF_ERROR(launch(r_.up->request, ups_, gather, {}));
       gather = {};
     }
-    const float* row = up_;
-    LATHE_RETURN_IF_ERROR(prepare(r_.product, [&](const RoutedGroup& group, ArgumentBlock* args) {
-      place_d(group, args);
-      if (!r_.up) return;
-      args->residual = const_cast<float*>(row);
-      args->ldr = args->n;
-      row += group.count * int64_t{args->n};
-    }));
     HostStep finish;
     if (r_.is_summed())
       finish = {GroupedRun::sum, &run_, tasks_of(r_.m)};
     else if (run_.scattered.count > 0)
       finish = {GroupedRun::scatter, &run_, tasks_of(run_.scattered.count)};
-    return launch(r_.product.request, gather, finish);
+    return launch(r_.product.request, members_, gather, finish);
   }
 
  private:
@@ -276,8 +301,9 @@ class GroupedLaunch {
     const size_t size = size_of(product.request.key.problem.bias);
     const char* const first =
         of_group(r_.bias, r_.bias_stride) + static_cast<size_t>(product.first_column) * size;
-    args->bias =
-        product.column_step == 1 ? const_cast<char*>(first) : every_other(first, index, args->n, size);
+    args->bias = product.column_step == 1
+                     ? const_cast<char*>(first)
+                     : every_other(first, product.first_column * routing_.count + index, args->n, size);
   }
   // The scales of the blocks that begin at args->b. Multiplies alpha by their global factor.
   char* block_scales(const GroupProduct& product, int64_t index, ArgumentBlock* args) const {
@@ -286,7 +312,7 @@ class GroupedLaunch {
     args->alpha *= global_factor(*r_.product.request.scaled, plain.matrix);
     return (run_.plain_tasks > 0 ? plain.to : plain.in_place()) + product.b_offset / row.bytes * row.apart;
   }
-  // Copies `count` elements, two apart, to the bias of the group.
+  // Copies `count` elements, two apart, to part `index` of the memory for biases.
   char* every_other(const char* from, int64_t index, int64_t count, size_t size) {
     char* const to = bias_ + static_cast<size_t>(index * count) * size;
     for (int64_t i = 0; i < count; ++i)
@@ -314,14 +340,15 @@ class GroupedLaunch {
     return first;
   }
 
-  // Finds the kernels of all groups and fills their arguments; those of A are there already. `place` sets those of D.
+  // Finds the kernels of all groups and fills the arguments of `members`; those of A are there already. `place` sets
+  // those of D.
   template <typename Place>
-  absl::Status prepare(const GroupProduct& product, const Place& place) {
+  absl::Status prepare(const GroupProduct& product, MemberLaunch* members, const Place& place) {
     Request request = product.request;
     const DispatchEntry* entry = nullptr;
     for (int64_t i = 0; i < routing_.count; ++i) {
       const RoutedGroup& group = routing_.groups[i];
-      MemberLaunch& launch = members_[i];
+      MemberLaunch& launch = members[i];
       const ArgumentBlock of_a = launch.args;
       launch.args = product.request.args;
       launch.args.m = of_a.m;
@@ -329,8 +356,10 @@ class GroupedLaunch {
       launch.args.lda = of_a.lda;
       if (of_a.scale_a != nullptr) launch.args.scale_a = of_a.scale_a;
       place_weights(product, i, &launch.args);
-      place(group, &launch.args);
-      if (request.empty_product) continue;
+      if (request.empty_product) {
+        place(i, nullptr);
+        continue;
+      }
       if (const ProblemClass& c = request.key.problem;
           entry == nullptr || group.count < c.m_lo || group.count > c.m_hi) {
         LATHE_ASSIGN_OR_RETURN(entry, find_entry(device_, request, group.count));
@@ -344,13 +373,15 @@ class GroupedLaunch {
       launch.args.splits = launch.config.splits;
       launch.args.k_chunk = launch.config.k_chunk;
       if (entry->key.problem.generic != 0) launch.args.form = form_of(request.key.problem);
+      place(i, entry);
     }
     return absl::OkStatus();
   }
-  absl::Status launch(const Request& request, const HostStep& before, const HostStep& after) {
-    JointLaunch joint{members_, routing_.count, before, after};
+  absl::Status launch(const Request& request, MemberLaunch* members, const HostStep& before,
+                      const HostStep& after) {
+    JointLaunch joint{members, routing_.count, before, after};
     if (request.empty_product) {
-      for (int64_t i = 0; i < routing_.count; ++i) run_empty_product(request.key.problem, members_[i].args);
+      for (int64_t i = 0; i < routing_.count; ++i) run_empty_product(request.key.problem, members[i].args);
       joint.count = 0;
     }
     return device_.driver->launch_jointly(joint);
@@ -360,7 +391,8 @@ class GroupedLaunch {
   const GroupedRequest& r_;
   const Routing& routing_;
   GroupedRun run_;
-  MemberLaunch* members_;
+  MemberLaunch *members_, *ups_;
+  const DispatchEntry** up_entries_;
   float *scales_, *up_;
   char* bias_;
 };

@@ -9,9 +9,6 @@
 namespace lathe {
 namespace {
 
-constexpr size_t kAlignment = 256;
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) & ~(kAlignment - 1); }
-
 // Distances in elements between the rows of two tokens (or rows, for COUNTS of a group), and between those of two slots
 // of a token (for COUNTS, two groups).
 struct Pitches {
@@ -120,6 +117,18 @@ absl::Status launch(lathe_device& device, const Prepared& prepared, char* worksp
 
 }  // namespace
 
+size_t kept_bytes(int64_t slots, int64_t columns) {
+  constexpr size_t kAlignment = 256;
+  const size_t bytes = static_cast<size_t>(slots) * static_cast<size_t>(columns) * sizeof(float);
+  return (bytes + kAlignment - 1) & ~(kAlignment - 1);
+}
+
+GroupedSizes sizes_of(const GroupedRequest& r) {
+  const int64_t slots = r.grouping == LATHE_GROUPING_COUNTS ? r.groups : r.used;
+  if (r.groups == 0 || slots == 0) return {};
+  return {r.groups, slots, r.up ? r.up->request.dims.n : 0};
+}
+
 absl::Status run_grouped_on_gpu(lathe_device& device, void* stream, GroupedRequest& r) {
   if (device.context.options.validate) LATHE_RETURN_IF_ERROR(check_routing(device, stream, r));
   fill_arguments(r, &r.product);
@@ -132,7 +141,7 @@ absl::Status run_grouped_on_gpu(lathe_device& device, void* stream, GroupedReque
   fill_arguments(r, &*r.up);
   LATHE_ASSIGN_OR_RETURN(const Prepared up, prepare(device, stream, r.up->request));
   const int64_t columns = r.up->request.dims.n;
-  const size_t rows_bytes = aligned(static_cast<size_t>(r.slots * columns) * sizeof(float));
+  const size_t rows_bytes = kept_bytes(r.slots, columns);
   return device.driver->with_workspace(stream, rows_bytes + std::max(product.bytes, up.bytes),
                                        [&](char* memory) {
                                          set_d(memory, in_slot_order(r, columns), &r.up->request.args);

@@ -5,13 +5,14 @@
 #include <exception>
 #include <mutex>
 #include <thread>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/signals_blocked.h"
 #include "core/json_object.h"
 #include "dispatch/class_on_device.h"
+#include "dispatch/grouped_gpu.h"
 #include "dispatch/prepare.h"
 #include "observe/number_text.h"
 #include "options/raw_enum.h"
@@ -26,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 // Launch memory is reserved for this M if a class is open above and has no m_max, as argmax has none. Launches
 // with more rows allocate at their first launch.
 constexpr int64_t kOpenRows = 8192, kArgmaxRows = 4096;
+constexpr int64_t kMostRows = INT32_MAX;
 
 // The state that the threads of one warm-up share.
 struct Progress {
@@ -80,20 +82,34 @@ void raise(std::atomic<size_t>* most, size_t value) {
   }
 }
 
-// Notes what the largest launch of a class needs.
-void note_need(const DispatchEntry& entry, int64_t m_max, Progress* progress) {
-  const ProblemClass& c = entry.key.problem;
+// The largest launch of a class.
+Dims largest_launch(const ProblemClass& c, const WarmClass& warm) {
   Dims dims = largest_request(c);
-  dims.m = std::min(dims.m, multiplies(c.op) ? m_max : kArgmaxRows);
+  const GroupedSizes& grouped = warm.grouped;
+  if (!is_grouped(c.rows) || grouped.groups == 0) {
+    dims.m = std::min(dims.m, multiplies(c.op) ? warm.m_max : kArgmaxRows);
+    return dims;
+  }
+  // M is the slots, and the class has the bucket of their mean per group.
+  const int64_t most = grouped.slots * std::min(warm.m_max, kMostRows / grouped.slots);
+  dims.m = std::min(most, grouped.groups * std::min(dims.m, kMostRows / grouped.groups));
+  dims.batch = grouped.groups;
+  return dims;
+}
+
+// Notes what the largest launch of a class needs.
+void note_need(const DispatchEntry& entry, const WarmClass& warm, Progress* progress) {
+  const ProblemClass& c = entry.key.problem;
+  const Dims dims = largest_launch(c, warm);
   const LaunchConfig launch = make_launch_config(entry.kernel->recipe(), c, dims, entry.wanted_splits);
-  raise(&progress->workspace_bytes, launch.workspace_bytes);
+  raise(&progress->workspace_bytes, launch.workspace_bytes + kept_bytes(dims.m, warm.grouped.kept));
   raise(&progress->counters, launch.counters);
 }
 
 absl::Status warm_class(lathe_device& device, const WarmClass& warm, Progress* progress) {
   if (device.driver != nullptr) {
     if (const DispatchEntry* entry = device.table.find(warm.key)) {
-      note_need(*entry, warm.m_max, progress);
+      note_need(*entry, warm, progress);
       progress->present.fetch_add(1, std::memory_order_relaxed);
       return absl::OkStatus();
     }
@@ -101,7 +117,7 @@ absl::Status warm_class(lathe_device& device, const WarmClass& warm, Progress* p
   LATHE_ASSIGN_OR_RETURN(
       const PreparedClass prepared,
       prepare_class(device, warm.key, progress->options.compiles ? PrepareFor::kLater : PrepareFor::kNoMiss));
-  if (prepared.entry != nullptr) note_need(*prepared.entry, warm.m_max, progress);
+  if (prepared.entry != nullptr) note_need(*prepared.entry, warm, progress);
   (prepared.outcome == CacheOutcome::kCompiled ? progress->compiled : progress->loaded)
       .fetch_add(1, std::memory_order_relaxed);
   return absl::OkStatus();
@@ -223,6 +239,11 @@ std::vector<ProblemClass> expand(const lathe_device& device, const ManifestEntry
   return {with_alignment(c, c.alignment, device.is_cpu)};
 }
 
+GroupedSizes larger(const GroupedSizes& one, const GroupedSizes& other) {
+  return {std::max(one.groups, other.groups), std::max(one.slots, other.slots),
+          std::max(one.kept, other.kept)};
+}
+
 struct KeyHash {
   size_t operator()(const DispatchKey& key) const { return hash_of(key); }
 };
@@ -245,13 +266,21 @@ ManifestEntry entry_of(const Request& weight, int64_t m_max, std::string name) {
 
 std::vector<WarmClass> classes_on(const lathe_device& device, const Manifest& manifest) {
   std::vector<WarmClass> classes;
-  std::unordered_set<DispatchKey, KeyHash> seen;
+  std::unordered_map<DispatchKey, size_t, KeyHash> places;
   for (const ManifestEntry& entry : manifest.entries) {
     if (entry.program != nullptr) device.context.programs.keep(entry.program);
     for (const ProblemClass& problem : expand(device, entry)) {
       const DispatchKey key = {problem, entry.split_k, entry.candidate};
       const int64_t rows = entry.m_max > 0 ? entry.m_max : std::max(problem.m_lo, kOpenRows);
-      if (seen.insert(key).second) classes.push_back({key, rows, entry.name});
+      const auto [place, is_new] = places.emplace(key, classes.size());
+      if (is_new) {
+        classes.push_back({key, rows, entry.name, entry.grouped});
+        continue;
+      }
+      // A class of several weights reserves memory for the largest.
+      WarmClass& known = classes[place->second];
+      known.m_max = std::max(known.m_max, rows);
+      known.grouped = larger(known.grouped, entry.grouped);
     }
   }
   return classes;

@@ -24,6 +24,7 @@ struct WarmClass {
   DispatchKey key;
   int64_t m_max = 0;  // launch memory is reserved for M up to this
   std::string name;   // of the manifest entry
+  GroupedSizes grouped = {};
 };
 // The classes of the manifest's entries on this device, in order and without duplicates. Fields that have no effect
 // on the device are set as the device's requests have them.

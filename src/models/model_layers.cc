@@ -187,6 +187,7 @@ class Reader {
     const int64_t mine = divide("intermediate size", intermediate, ranks, "ranks");
     ModelLayer first = {prefix + "up", mine, hidden_, bias}, down = {prefix + "down", hidden_, mine, bias};
     first.experts = down.experts = experts;
+    if (experts > 0) first.used = down.used = std::max<int64_t>(config_.count("num_experts_per_tok", 1), 1);
     down.is_summed = experts > 0;
     if (family_.gated_mlp) {
       first.name = prefix + "gate_up";

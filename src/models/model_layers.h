@@ -23,6 +23,7 @@ struct ModelLayer {
   // Stored [N, K], like Linear's weight; false: [K, N] (MLA's absorbed products, a batch of heads).
   bool weight_is_nk = true;
   int64_t experts = 0;      // above 0: one weight per expert, for grouped products
+  int64_t used = 1;         // experts that a token uses
   Gate gate = Gate::kNone;  // of experts
   bool is_summed = false;   // of experts: the results of a token's experts are summed
 };

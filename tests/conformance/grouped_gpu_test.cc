@@ -1,5 +1,8 @@
 // Grouped products on GPUs, where the routing is read on the device: values out of range, and captured graphs.
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,6 +78,57 @@ TEST_F(GroupedOnGpu, KeepsToItsMemoryWithAnyOffsets) {
     ASSERT_LATHE_OK(grouped.run(fresh.get()));
     EXPECT_EQ(grouped.data().d.stray_write(), "") << offsets[0] << " " << offsets[1];
   }
+}
+
+// How often the driver has allocated device memory; nothing if it is not the emulator.
+std::optional<uint64_t> allocations() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return std::nullopt;
+  const auto count = reinterpret_cast<uint64_t (*)(const char*)>(dlsym(driver, "emu_call_count"));
+  std::optional<uint64_t> calls;
+  if (count != nullptr) calls = count("cuMemAlloc_v2") + count("cuMemAllocAsync");
+  dlclose(driver);
+  return calls;
+}
+
+// A warm-up for M rows reserves what launches of up to M rows need, on a device that has launched nothing yet.
+TEST_F(GroupedOnGpu, AllocatesNothingAfterAWarmUp) {
+  if (!allocations()) GTEST_SKIP() << "only the CUDA emulator counts allocations";
+  int compared = 0;
+  for (lathe_grouping grouping :
+       {LATHE_GROUPING_OFFSETS, LATHE_GROUPING_ROW_IDS, LATHE_GROUPING_COUNTS, LATHE_GROUPING_INDEXED})
+    for (const bool gated : {false, true})
+      for (const bool summed : {false, true}) {
+        if (summed && grouping != LATHE_GROUPING_INDEXED) continue;
+        GroupedMatmulRequest r;
+        r.grouping = grouping;
+        r.m = 70, r.n = 24, r.k = 33, r.groups = 7;
+        if (grouping == LATHE_GROUPING_INDEXED) r.used = 3;
+        r.summed = summed;
+        if (gated) r.gate = LATHE_GATE_SILU;
+        SCOPED_TRACE(describe(r));
+        OpenDevice fresh(memory_only(2));
+        Grouped grouped(r, &random_);
+        lathe_manifest* manifest = nullptr;
+        ASSERT_LATHE_OK(lathe_manifest_create(&manifest));
+        ASSERT_LATHE_OK(lathe_manifest_add_grouped_matmul(manifest, "experts", &grouped.desc(), r.m));
+        ASSERT_LATHE_OK(lathe_warmup(fresh.get(), manifest, nullptr, nullptr));
+        lathe_manifest_destroy(manifest);
+        DeviceCopies copies(fresh.get());
+        grouped.copy_to(&copies);
+        const uint64_t before = *allocations();
+        for (int64_t m : {r.m, int64_t{3}, r.m - 1}) {
+          lathe_grouped_matmul_desc desc = copies.moved(grouped.desc());
+          desc.m = m;
+          desc.miss_policy = LATHE_MISS_ERROR;
+          // OFFSETS and COUNTS may be out of range now, which a GPU skips.
+          ASSERT_LATHE_OK(lathe_grouped_matmul(fresh.get(), nullptr, &desc));
+          ++compared;
+        }
+        ASSERT_LATHE_OK(lathe_stream_synchronize(fresh.get(), nullptr));
+        EXPECT_EQ(*allocations(), before);
+      }
+  EXPECT_EQ(compared, 3 * 10);
 }
 
 // A graph that was captured once follows the routing that is in device memory when it is launched.

@@ -87,6 +87,10 @@ ManifestEntry random_entry(std::mt19937& random) {
   if (below(2)) c.residual = floats[below(3)];
   c.activation = static_cast<Activation>(below(5));
   if (below(3) == 0) {  // a weight: all of its classes
+    if (below(2) && c.c == DType::kNone && c.math == Math::kStrict) {
+      c.rows = Rows::kIndexed;
+      if (below(2)) e.grouped = {1 + below(300), 1 + below(10), below(2000)};
+    }
     e.m_max = 1 + below(9999);
     c.m_lo = c.m_hi = 1;
     c.alignment = Alignment::kElement;
@@ -120,6 +124,18 @@ TEST(Manifest, ReadsEveryField) {
       if (back.ok()) EXPECT_FALSE(back->entries[0] == e) << path << " " << changed.dump();
     });
   }
+}
+
+TEST(Manifest, RefusesSizesOfCallsThatAreNotGrouped) {
+  const std::string weight = R"({"op":"matmul","a":"bf16","b":"bf16","d":"bf16","n":64,"k":64)";
+  EXPECT_THAT(error_of(text_of(weight + R"(,"m_max":8,"groups":8,"slots":2})")),
+              HasSubstr("are for entries of grouped products"));
+  EXPECT_THAT(error_of(text_of(weight + R"(,"rows":"indexed","groups":8,"slots":2})")),
+              HasSubstr("with \"m_max\""));
+  EXPECT_THAT(error_of(text_of(weight + R"(,"rows":"indexed","m_max":8,"groups":8})")),
+              HasSubstr("\"groups\" and \"slots\" need each other"));
+  EXPECT_THAT(error_of(text_of(weight + R"(,"rows":"indexed","m_max":8,"groups":0,"slots":2})")),
+              HasSubstr("groups"));
 }
 
 TEST(Manifest, DropsDuplicatesAndKeepsTheFirstName) {
