@@ -71,8 +71,26 @@ absl::Status check_argmax(const ProblemClass& c) {
                             "] is not a bucket of row lengths"));
 }
 
+// What no grouped product has. The rows of one with a gate are multiplied by an f32 residual.
+absl::Status check_grouped(const ProblemClass& c) {
+  const auto refused = [&](const char* field, const char* reason) {
+    return wrong(
+        absl::StrCat("\"", field, "\": a grouped product (\"rows\": ", name_of(c.rows), ") ", reason));
+  };
+  if (c.c != DType::kNone) return refused("c", "has no C");
+  if (c.trans_a != 0) return refused("trans_a", "has a ROW_MAJOR A");
+  if (c.dependent_launch != DependentLaunch::kOff)
+    return refused("dependent_launch", "has no dependent launch");
+  if (c.residual != DType::kNone && (c.residual != DType::kF32 || c.combine != Combine::kMultiply))
+    return refused("residual", "has only one of f32 that is multiplied, with a gate");
+  if (sum_of(c.rows) != DType::kNone && c.d != DType::kF32)
+    return refused("d", "sums f32 rows; the dtype of the sums is in \"rows\"");
+  return absl::OkStatus();
+}
+
 absl::Status check_product(const ProblemClass& c) {
   if (c.rows != Rows::kPlain && c.op != Op::kMatmul) return wrong("\"rows\": only a matmul has it");
+  if (is_grouped(c.rows)) LATHE_RETURN_IF_ERROR(check_grouped(c));
   if (c.n < 1) return wrong("\"n\" must be at least 1");
   LATHE_RETURN_IF_ERROR(expect_absent("row_lo", c.row_lo == 0));
   LATHE_RETURN_IF_ERROR(expect_absent("row_hi", c.row_hi == 0));

@@ -203,7 +203,9 @@ TEST(Manifest, RefusesClassesThatNoRequestCanHave) {
       R"("a":"i8","b":"i8","d":"f16","k":65,"scale_a":1,"scale_b":2,"zero_b":2,"bias":"f32","residual":"bf16")",
       R"("a":"f8e4m3","b":"f8e4m3","d":"f32","k":65)",
       R"("a":"f32","b":"f16","d":"f32","trans_b":1,"k":65,"packed_b":1)",
-      R"("a":"f32","b":"bf16","d":"f32","trans_b":1,"k":65,"math":"bf16")"};
+      R"("a":"f32","b":"bf16","d":"f32","trans_b":1,"k":65,"math":"bf16")",
+      R"("a":"f16","b":"f16","d":"f32","k":65,"rows":"sum_bf16","bias":"f32")",
+      R"("a":"f16","b":"f16","d":"f16","k":65,"rows":"offsets","residual":"f32","combine":"multiply")"};
   const auto with = [](std::string fields, const std::string& changes) {
     Json json = Json::parse("{\"op\":\"matmul\",\"n\":48,\"m_max\":8," + fields + "}");
     json.update(Json::parse("{" + changes + "}"));
@@ -253,6 +255,13 @@ TEST(Manifest, RefusesClassesThatNoRequestCanHave) {
       {2, R"("activation":"relu")", "which have no epilogue"},
       {4, R"("b":"f8e5m2")", "f8e5m2 differs from f8e4m3"},
       {4, R"("d":"i32")", "\"d\": dtype i32 is not one of f32, f16, bf16"},
+      {7, R"("d":"bf16")", "\"d\": a grouped product (\"rows\": sum_bf16) sums f32 rows"},
+      {7, R"("c":"f32")", "\"c\": a grouped product (\"rows\": sum_bf16) has no C"},
+      {8, R"("trans_a":1)", "has a ROW_MAJOR A"},
+      {8, R"("dependent_launch":1)", "has no dependent launch"},
+      {8, R"("residual":"f16")", "has only one of f32 that is multiplied"},
+      {8, R"("combine":"add")", "has only one of f32 that is multiplied"},
+      {7, R"("op":"matmul_argmax","logits":"f32","d":"i32")", "only a matmul has it"},
   };
   for (const auto& c : cases)
     EXPECT_THAT(error_of(with(taken[c.of], c.change)), HasSubstr(c.cause))
