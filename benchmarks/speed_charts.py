@@ -36,8 +36,9 @@ GGUF_PANELS = [("blocks of 32", GGUF_32, 1), ("blocks of 256", GGUF_256, 1),
 
 GGML_FILE, GGML_TITLE = "ggml-zen4", "llama.cpp, Zen 4"
 # Columns of the table: title, the test in the CSV file.
-GGML_TESTS = [("prompt 512", ("pp512",)), ("prompt 2048", ("pp2048",)), ("generation", ("tg64",)),
-              ("4 sequences", ("tg64 x4",)), ("16 sequences", ("tg64 x16",))]
+GGML_TESTS = [("prompt 512", ("pp512",)), ("prompt 2048", ("pp2048",)), ("generation", ("tg128", "tg64")),
+              ("4 sequences", ("tg64 x4", "tg32 x4")),
+              ("16 sequences", ("tg64 x16", "tg32 x16"))]
 
 # Columns of the CSV files.
 PEER, PACKED_PEER, OWN = "vs best peer", "packed vs best peer", "vs own f32"

@@ -42,8 +42,8 @@ class Engine {
   lathe_device* device() const { return device_; }
   int threads() const { return threads_; }
 
-  // Prepares the kernels of all weights that graphs multiply and of their attention, in parallel, with one line of progress. Does nothing if
-  // none is new.
+  // Prepares the kernels of all weights that graphs multiply, in parallel, with one line of progress, and then those of
+  // attention. Does nothing if none is new.
   void warm_up();
   // Whether the kernel of `product` is ready. If not, follows the miss policy.
   bool prepare(const Product& product);

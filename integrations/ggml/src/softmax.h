@@ -1,4 +1,4 @@
-// The softmax of attention, block by block: each block of scores becomes weights, and what earlier blocks gave is scaled.
+// The softmax of attention, block by block: a block of scores becomes weights, and what earlier blocks gave is scaled.
 #pragma once
 
 #include <cstdint>
