@@ -84,7 +84,17 @@ bool differs_in_alignment(const lathe_plan& plan, const Request& request) {
   return with_alignment(planned, request.key.problem.alignment, plan.device.is_cpu) == request.key.problem;
 }
 
-absl::Status check_class(const lathe_plan& plan, const Request& request) {
+// A plan with m_device is for every M up to its own. On the CPU an M of another bucket takes the kernel of its class.
+bool differs_in_m(const lathe_plan& plan, const Request& request) {
+  const ProblemClass& planned = plan.planned.key.problem;
+  if (!request.m_is_read || request.dims.m > planned.m_hi) return false;
+  ProblemClass c = request.key.problem;
+  c.m_lo = planned.m_lo, c.m_hi = planned.m_hi;
+  return c == planned;
+}
+
+// Whether the request is of the plan's class. A slice needs the planned kernel, because the caller counts its phases.
+absl::Status check_class(const lathe_plan& plan, const Request& request, const Slice* slice) {
   const DispatchKey& planned = plan.planned.key;
   // A request without a lathe_tuning uses that of the plan.
   const bool tuned_alike =
@@ -94,6 +104,7 @@ absl::Status check_class(const lathe_plan& plan, const Request& request) {
        request.key.external == planned.external && request.key.external_which == planned.external_which);
   if (__builtin_expect(request.key.problem == planned.problem && tuned_alike, 1)) return absl::OkStatus();
   if (tuned_alike && differs_in_alignment(plan, request)) return absl::OkStatus();
+  if (tuned_alike && slice == nullptr && differs_in_m(plan, request)) return absl::OkStatus();
   const absl::Status cause =
       tuned_alike ? explain_mismatch(request, planned.problem)
                   : absl::InvalidArgumentError(
@@ -139,13 +150,14 @@ absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan_unprepared(lathe_device& d
 absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* slice) {
   LATHE_RETURN_IF_ERROR(check_runnable(plan.device));
   if (request.dims.m == 0) return absl::OkStatus();  // M = 0 is in no bucket, so it fits every plan
-  LATHE_RETURN_IF_ERROR(check_class(plan, request));
+  LATHE_RETURN_IF_ERROR(check_class(plan, request, slice));
   if (request.needs_no_kernel()) {
     if (slice != nullptr && slice->worker != 0) return absl::OkStatus();
     return run_without_kernel(request);
   }
   const DispatchEntry* entry = plan.entry;
-  if (__builtin_expect(request.key.problem.alignment != plan.planned.key.problem.alignment, 0)) {
+  const ProblemClass &c = request.key.problem, &planned = plan.planned.key.problem;
+  if (__builtin_expect(c.alignment != planned.alignment || c.m_lo != planned.m_lo, 0)) {
     DispatchKey key = plan.planned.key;
     key.problem = request.key.problem;
     request.key = key;

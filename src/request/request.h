@@ -63,6 +63,7 @@ struct Request {
   bool zero_product = false;
   bool needs_no_kernel() const { return nothing_to_do || empty_product; }
   bool reads_operands() const { return !empty_product && !zero_product; }  // the caller's A and B
+  bool m_is_read = false;  // matmul on the CPU: M is what m_device held
   MissPolicy miss_policy = MissPolicy::kBlock;
   void* stream = nullptr;
   void* workspace = nullptr;  // the caller's

@@ -339,6 +339,7 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
     known.a.scale = &scale;
   }
   if (!read(known, Purpose::kRun, context, stream, out, why)) return false;
+  out->m_is_read = true;
   if (out->nothing_to_do) return true;
   Distances apart;
   Region of_d;

@@ -151,6 +151,26 @@ TEST_F(DeviceM, IsReadByEveryCall) {
   }
 }
 
+// A plan for the limit serves every M, also those of other buckets.
+TEST_F(DeviceM, PlansRunEveryMUpToTheLimit) {
+  Product product(40, 20, 24, LATHE_F32, &random_);
+  lathe_plan* plan = nullptr;
+  ASSERT_LATHE_OK(lathe_plan_matmul(device(), &product.desc(), &plan));
+  for (const int32_t m : {40, 33, 17, 16, 3, 0}) {
+    SCOPED_TRACE(absl::StrCat("m ", m));
+    product.set_m(m);
+    EXPECT_LATHE_OK(lathe_plan_run_matmul(plan, nullptr, &product.desc()));
+    EXPECT_LATHE_OK(lathe_stream_synchronize(device(), nullptr));
+    product.check(m);
+  }
+  product.set_m(3);
+  if (is_cpu()) {  // a slice needs the planned kernel
+    EXPECT_EQ(lathe_plan_run_matmul_slice(plan, &product.desc(), 0, 0, 1), LATHE_INVALID_ARGUMENT);
+    EXPECT_THAT(lathe_last_error(), HasSubstr("m 3 is not in [33, 64]"));
+  }
+  lathe_plan_destroy(plan);
+}
+
 TEST_F(DeviceM, CapturedGraphReplaysWithNewM) {
   SKIP_ON_CPU("has no graphs");
   for (lathe_dtype dtype : {LATHE_F32, LATHE_BF16}) {
