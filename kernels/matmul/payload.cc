@@ -274,7 +274,7 @@ int32_t k_granularity(const ProblemClass& c, const CompileConfig& config, const 
   if (c.packed_b != kNotPacked) return static_cast<int32_t>(packed_word(c.b));
   const auto of_mma = [&](int32_t depth) {
     const bool amd = target.backend == Backend::kRocm;
-    return static_cast<int32_t>(mma_split_granularity(amd, c.k, depth, static_cast<int64_t>(size_of(c.a))));
+    return static_cast<int32_t>(mma_split_granularity(amd, c.k, depth, c.a, c.b));
   };
   switch (config.kernel) {
     case KernelKind::kMma:
