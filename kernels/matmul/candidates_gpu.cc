@@ -48,7 +48,7 @@ double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double spl
 
 double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile& tile, double slots,
                       double high) {
-  const double once = (double(s.m) + s.n) * s.k * s.input_bytes;
+  const double once = (s.m * s.input_bytes + s.n * s.b_bytes) * s.k;
   if (once <= rates.l2_bytes / 2) return once;
   const double tiles_m = std::ceil(s.m / tile.m), tiles_n = std::ceil(s.n / tile.n), all = tiles_m * tiles_n;
   const double wave = std::min(all * tile.splits, slots);  // workgroups that run at the same time
@@ -57,7 +57,7 @@ double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile
   const double wide = std::clamp(wave / planes / high, 1.0, tiles_n);
   const double waves = std::max(1.0, all * tile.splits / slots);
   const double depth = std::ceil(s.k / tile.splits);
-  return std::max(once, waves * planes * (high * tile.m + wide * tile.n) * depth * s.input_bytes);
+  return std::max(once, waves * planes * depth * (high * tile.m * s.input_bytes + wide * tile.n * s.b_bytes));
 }
 
 void append_mma_splits(const CandidateContext& context, const MatmulSizes& s, const MmaShape& shape,
@@ -67,10 +67,10 @@ void append_mma_splits(const CandidateContext& context, const MatmulSizes& s, co
   const double slots = GpuRates(context.facts).units * plan.resident;
   constexpr int64_t kLeastBlocks = 4;  // in a split of K
   for (int32_t wanted : split_options(context, s.k, tiles, slots, kLeastBlocks * shape.tile_k)) {
-    // A split that the oracle chooses ends at a block boundary; a forced one may end inside a block.
-    const int64_t granularity = context.split_k > 0 ? mma_split_granularity(shape.instruction.amd(), s.k,
-                                                                            shape.tile_k, shape.element_bytes)
-                                                    : shape.tile_k;
+    // A split that the oracle chooses ends at the end of a stage; a forced one may end inside a stage.
+    const ProblemClass& c = context.problem;
+    const int64_t least = mma_split_granularity(shape.instruction.amd(), s.k, shape.tile_k, c.a, c.b);
+    const int64_t granularity = context.split_k > 0 ? least : std::max(least, shape.tile_k);
     const int32_t splits = normalize_splits(s.k, wanted, granularity);
     for (int32_t split : splits_of(context.facts.target, splits)) {
       plan.config.set_split(split);

@@ -274,7 +274,7 @@ int64_t k_granularity(const ProblemClass& c, const CompileConfig& config, const 
   if (c.packed_b != kNotPacked) return packed_word(c.b);
   const auto of_mma = [&](int64_t depth) {
     const bool amd = target.backend == Backend::kRocm;
-    return mma_split_granularity(amd, c.k, depth, static_cast<int64_t>(size_of(c.a)));
+    return mma_split_granularity(amd, c.k, depth, c.a, c.b);
   };
   switch (config.kernel()) {
     case KernelKind::kMma:

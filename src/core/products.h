@@ -111,7 +111,11 @@ inline constexpr size_t kPlainCount = sizeof(kPlain) / sizeof(kPlain[0]);
 // A float by a block format. One row per pair, made from the format's row in kDTypes.
 constexpr Product block_product(DType a, const DTypeRow& b) {
   const Devices devices = kGpuBlocks.has(b.value) ? Devices::kAll : Devices::kCpu;
-  const char* on_gpus = kGpuBlocks.has(b.value) ? "f32 FMAs; B is decoded exactly" : "";
+  const char* on_rocm = kGpuBlocks.has(b.value) ? "f32 FMAs; B is decoded exactly" : "";
+  const char* on_cuda =
+      kGpuBlocks.has(b.value)
+          ? "f32 FMAs; B is decoded exactly. With A in f16 or bf16 tensor cores from sm_80, exact too"
+          : "";
   return {a,
           b.value,
           DType::kF32,
@@ -122,8 +126,8 @@ constexpr Product block_product(DType a, const DTypeRow& b) {
           Set<Math>(Math::kStrict, Math::kInt8),
           false,
           "f32 FMAs; B is decoded exactly. With `math` INT8 products of bytes with AVX2 or AArch64's dotprod",
-          on_gpus,
-          on_gpus};
+          on_cuda,
+          on_rocm};
 }
 // A product of a float and a block format that kernels only decode to f32.
 constexpr Product group_product(DType a, const DTypeRow& b) {

@@ -39,11 +39,14 @@ RoundedBlock round_block(const double* a, const reference::BlockFormat& f) {
 
 }  // namespace
 
+bool is_on_gpus(lathe_dtype format) {
+  constexpr lathe_dtype kOnGpus[] = {LATHE_Q4_0, LATHE_Q8_0, LATHE_Q4_1, LATHE_Q4_K, LATHE_Q6_K, LATHE_MXFP4};
+  return std::find(std::begin(kOnGpus), std::end(kOnGpus), format) != std::end(kOnGpus);
+}
+
 std::string why_not_run(lathe_dtype format, lathe_math math) {
   if (is_cpu()) return "";
-  constexpr lathe_dtype kOnGpus[] = {LATHE_Q4_0, LATHE_Q8_0, LATHE_Q4_1, LATHE_Q4_K, LATHE_Q6_K, LATHE_MXFP4};
-  if (std::find(std::begin(kOnGpus), std::end(kOnGpus), format) == std::end(kOnGpus))
-    return "only the CPU has kernels for this block format";
+  if (!is_on_gpus(format)) return "only the CPU has kernels for this block format";
   if (is_fallback()) return "GPUs have no generic kernels for block formats";
   if (math == LATHE_MATH_INT8 && format != LATHE_Q8_0)
     return "GPUs do not round A to bytes; q8_0 stands for all";

@@ -13,6 +13,8 @@ namespace lathe::conformance {
 
 enum class Values;
 
+// Whether GPUs have kernels for the format.
+bool is_on_gpus(lathe_dtype format);
 // Why the device under test does not run the product, "" if it does: GPUs have kernels for a few formats, no generic
 // ones, and none that round A to bytes, so one format stands for the others with LATHE_MATH_INT8.
 std::string why_not_run(lathe_dtype format, lathe_math math);

@@ -23,13 +23,18 @@ namespace {
 // The dtype of A, `math`, and the dtype of B.
 using BlockProduct = std::tuple<lathe_dtype, lathe_math, lathe_dtype>;
 
-// Every format by f32; by other dtypes, which share nothing with the formats, one format of 32 and one of 256 elements.
+// Two formats, one of 32 and one of 256 elements, by which f16 and bf16 are multiplied on every device. On the CPU the
+// dtype of A shares nothing with the format. GPUs decode every format to the dtype of A.
+bool is_by_every_dtype(lathe_dtype format) { return format == LATHE_Q4_0 || format == LATHE_Q4_K; }
+
 std::vector<BlockProduct> block_products() {
   std::vector<BlockProduct> products;
   for (const reference::BlockFormat& f : reference::block_formats()) {
     for (lathe_dtype a : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
-      if (a != LATHE_F32 && f.dtype != LATHE_Q4_0 && f.dtype != LATHE_Q4_K) continue;
+      const bool every = is_by_every_dtype(f.dtype);
+      if (a != LATHE_F32 && !every && !is_on_gpus(f.dtype)) continue;
       products.push_back({a, LATHE_MATH_STRICT, f.dtype});
+      if (a != LATHE_F32 && !every) continue;
       if (a != LATHE_F16) products.push_back({a, LATHE_MATH_INT8, f.dtype});
     }
   }
@@ -43,6 +48,9 @@ class Blocks : public ConformanceTest, public testing::WithParamInterface<BlockP
     if (IsSkipped()) return;
     if (std::string why = why_not_run(std::get<2>(GetParam()), std::get<1>(GetParam())); !why.empty())
       GTEST_SKIP() << why;
+    const auto& [a, math, b] = GetParam();
+    if (is_cpu() && a != LATHE_F32 && !is_by_every_dtype(b))
+      GTEST_SKIP() << "on the CPU f32 stands for f16 and bf16";
     MatmulRequest request(make(5, 32, 64), &random_);
     rounds_ = rounds(request);
   }
@@ -287,6 +295,33 @@ TEST_P(Blocks, EveryCandidate) {
       request.round_a(is_rounding(legal[rank - 1]));
       request.set_tuning(0, static_cast<int32_t>(rank));
       EXPECT_TRUE(request.run(device()));
+    }
+  }
+}
+
+// GPUs with matrix instructions for f16 and bf16: the largest and the smallest parts of a tile for a warp, deep and
+// shallow stages, with edges in every direction, and values that are not finite.
+TEST_P(Blocks, EveryTileOfMatrixInstructions) {
+  const auto& [a, math, b] = GetParam();
+  if (is_fallback()) GTEST_SKIP() << "without a compiler there are no candidates";
+  if (is_cpu() || a == LATHE_F32 || math != LATHE_MATH_STRICT)
+    GTEST_SKIP() << "only GPUs have them, and only for f16 and bf16";
+  MatmulCase c = make(75, 152, 544);
+  c.flush = Flush::kStart;
+  const auto legal = legal_candidates(device(), *MatmulRequest(c, &random_).desc());
+  std::vector<int32_t> ranks;
+  for (size_t i = 0; i < legal.size(); ++i)
+    if (legal[i]["config"]["kernel"] == "mma" && legal[i]["config"]["split"] == 0)
+      ranks.push_back(static_cast<int32_t>(i + 1));
+  if (ranks.empty()) GTEST_SKIP() << "no matrix instructions for blocks";
+  const size_t step = is_quick() ? 1 + ranks.size() / 5 : 1;
+  for (size_t i = static_cast<size_t>(random_.below(static_cast<int64_t>(step))); i < ranks.size();
+       i += step) {
+    for (Values values : {Values::kSmallIntegers, Values::kSpecial}) {
+      c.values = values;
+      MatmulRequest request(c, &random_);
+      request.set_tuning(0, ranks[i]);
+      EXPECT_TRUE(request.run(device())) << legal[static_cast<size_t>(ranks[i]) - 1]["config"];
     }
   }
 }

@@ -165,20 +165,20 @@ std::vector<ProblemClass> matmul_argmax_classes() {
   return classes;
 }
 
-// Weights in the block formats that GPUs have. Two formats also by f16, which is staged like f32.
+// Weights in the block formats that GPUs have, by f32 and f16, two formats also by bf16.
 std::vector<ProblemClass> block_classes() {
   std::vector<ProblemClass> classes;
   for (const Shape& shape : {Shape{"square", 4096, 4096}, Shape{"ragged", 333, 2816}})
     for (int64_t m : {1, 4, 8, 16, 33, 123, 2048})
       for (DType b : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kMXFP4})
-        for (DType a : {DType::kF32, DType::kF16})
+        for (DType a : {DType::kF32, DType::kF16, DType::kBF16})
           for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
-            if (a == DType::kF16 && (b != DType::kQ4_0 && b != DType::kQ6_K)) continue;
+            if (a == DType::kBF16 && (b != DType::kQ8_0 && b != DType::kQ4_K)) continue;
             ProblemClass c = matmul_class(a, a, shape.n, shape.k, m_bucket(m));
             c.b = b;
             c.trans_b = 1;
             if (alignment == Alignment::kElement) c.bias = DType::kF32, c.activation = Activation::kSilu;
-            if (a == DType::kF16 && alignment == Alignment::k16) {
+            if (a == DType::kF16 && alignment == Alignment::k16 && (m == 16 || m == 123)) {
               c.op = Op::kMatmulArgmax;
               c.d = DType::kI64, c.logits = a;
             }

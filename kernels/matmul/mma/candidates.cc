@@ -73,6 +73,9 @@ constexpr double kMemoryEfficiency = 0.9,
 // Operands that pass through registers: instructions per element (addresses, packing, storing) and per load
 // (compare, clear, load), counted in the loop of a 16x128x64 tile; and loads that start in a cycle.
 constexpr double kStagedInstructions = 4, kLoadInstructions = 3, kLoadsPerCycle = 32;
+// B in quantised blocks: instructions to decode and store an element (counted in PTX), and the share of the FMA rate at
+// which sums are scaled while the tensor cores work (estimate).
+constexpr double kDecodeInstructions = 4, kScalingRate = 0.5;
 // Share of a K block's latency that neither other warps nor other workgroups hide (estimate).
 constexpr double kExposed = 0.1;
 // Epilogue: cycles per element of the tile, and fixed cycles (estimates: about 10 instructions per 8
@@ -87,6 +90,7 @@ MmaShape shape_of(const ProblemClass& c, const Row& r, int64_t stages) {
   shape.stages = stages;
   shape.a_k_contiguous = c.trans_a == 0, shape.b_k_contiguous = c.trans_b != 0;
   shape.alignment = c.alignment;
+  if (is_blocks(c.b)) shape.blocks = c.b;
   return shape;
 }
 
@@ -102,7 +106,7 @@ double resident_of(const GpuRates& rates, const MmaShape& s) {
 
 // The largest number of stages that leaves room for `resident` workgroups on an SM.
 MmaShape fill(const ProblemClass& c, const Row& r, const GpuRates& rates, int32_t resident) {
-  int64_t stages = shape_of(c, r, kMostStages).copies_chunks() ? kMostStages : MmaShape::kStagedStages;
+  int64_t stages = shape_of(c, r, kMostStages).uses_stages() ? kMostStages : MmaShape::kStagedStages;
   const double room = (rates.shared_memory_bytes + kReservedBytes) / resident;
   while (stages > 2 && unit_bytes(shape_of(c, r, stages)) > room) --stages;
   return shape_of(c, r, stages);
@@ -142,11 +146,20 @@ int32_t raster_of(const ProblemClass& c, const Row& r, double workgroups) {
 
 // Cycles to pass one K block's elements through registers.
 double staged_cycles(const GpuRates& rates, const MmaShape& s) {
+  const bool plain_b = !s.has_blocks() && !s.copies_chunks(s.b_k_contiguous);
   const double elements = double(s.tile_k) * double((s.copies_chunks(s.a_k_contiguous) ? 0 : s.tile_m) +
-                                                    (s.copies_chunks(s.b_k_contiguous) ? 0 : s.tile_n));
+                                                    (plain_b ? s.tile_n : 0));
   const double loads = double(s.loads_of_element());
+  const double decoded = s.has_blocks() ? double(s.tile_k) * s.tile_n * kDecodeInstructions : 0;
   return elements * std::max((kStagedInstructions + loads * kLoadInstructions) / rates.wave / kIssuePerCycle,
-                             loads / kLoadsPerCycle);
+                             loads / kLoadsPerCycle) +
+         decoded / rates.wave / kIssuePerCycle;
+}
+// Cycles to scale the sums of one K block.
+double scaling_cycles(const GpuRates& rates, const MmaShape& s) {
+  if (!s.has_blocks()) return 0;
+  const double fmas = double(s.tile_m) * s.tile_n * (double(s.tile_k) / s.scaled()) * s.scale_words();
+  return fmas / (rates.flops / 2 / rates.units / rates.clock_hz * kScalingRate);
 }
 
 double predict(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,
@@ -169,16 +182,19 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double shared =
       (shape.warps() * (r.warp_m + r.warp_n) * depth + elements * s.input_bytes) / kSharedBytesPerCycle;
   const double compute =
-      per_unit * steps * (std::max(products, shared) + staged_cycles(rates, shape)) / rates.clock_hz;
+      per_unit * steps *
+      (std::max(products, shared) + staged_cycles(rates, shape) + scaling_cycles(rates, shape)) /
+      rates.clock_hz;
+  const double stage_bytes = shape.tile_k * (r.tile_m * s.input_bytes + r.tile_n * s.b_bytes);
   const double from_l2 =
       std::max(per_unit / kUnitL2BytesPerCycle, tiles / (kAllL2BytesPerCycle * rates.units)) * steps *
-      shape.stage_bytes() / rates.clock_hz;
+      stage_bytes / rates.clock_hz;
 
   const double slots = rates.units * resident, raster = raster_of(context.problem, r, slots);
   const double read = gpu_read_bytes(rates, s, {double(r.tile_m), double(r.tile_n), splits}, slots,
                                      raster > 0 ? raster : tiles_m);
   const double written = double(s.m) * s.n * (splits > 1 ? 4 * splits : s.output_bytes);
-  const double in_flight = together * double(shape.stages - 1) * shape.stage_bytes();
+  const double in_flight = together * double(shape.stages - 1) * stage_bytes;
   const double memory = (read + written) / std::min(kMemoryEfficiency * rates.memory_bytes_per_second,
                                                     active * in_flight / kLoadedMemorySeconds);
   // A workgroup waits for memory once in every (stages - 1) blocks, however few bytes it requests.
@@ -235,7 +251,7 @@ std::string refusal(const CandidateContext& context) {
   const int sm = sm_version(context.facts.target);
   if (sm < 80)
     return absl::StrCat(context.facts.target.arch, " has no asynchronous copies, needs sm_80 or later");
-  if (is_blocks(c.b)) return absl::StrCat("does not decode ", name_of(c.b));
+  if (c.a == DType::kF32 && is_blocks(c.b)) return "f32 by blocks would be rounded";
   if (c.a == DType::kF32 && c.math != Math::kTf32) return "math strict forbids rounding f32 to tf32";
   if (is_fnuz(c.a) || (is_f8(c.a) && sm < 89))
     return absl::StrCat(context.facts.target.arch, " has no mma instruction for ", name_of(c.a));
@@ -245,8 +261,10 @@ std::string refusal(const CandidateContext& context) {
 std::string recipe_of(const ProblemClass& c, int32_t splits) {
   if (c.a == DType::kI8) return kExactRecipe;
   const int64_t step = kMmaSyncInstruction.step_bytes() / static_cast<int64_t>(size_of(c.a));
-  return absl::StrCat("mma ", c.a == DType::kF32 ? "tf32" : name_of(c.a), " to f32; K ascending in steps of ",
-                      step, "; ", merge_recipe(splits));
+  const std::string scaled =
+      is_blocks(c.b) ? absl::StrCat(" by codes of ", name_of(c.b), ", scaled in f32") : std::string();
+  return absl::StrCat("mma ", c.a == DType::kF32 ? "tf32" : name_of(c.a), " to f32", scaled,
+                      "; K ascending in steps of ", step, "; ", merge_recipe(splits));
 }
 
 // Appends a plan for every split worth pricing, or one rejected plan with the reason. `r` and `shape`

@@ -27,11 +27,12 @@ class MmaTile {
         warp_(warp),
         a_(MmaOperand::of(shape, p, MmaOperand::kA)),
         b_(MmaOperand::of(shape, p, MmaOperand::kB)),
-        steps_(shape.depth_bytes() / shape.instruction.step_bytes()),
+        steps_(shape.depth_bytes() / shape.instruction.step_bytes() / shape.scaled_steps()),
         a_copies_(make_copies(e, kernel, a_, shared_)),
         b_copies_(make_copies(e, kernel, b_, shared_)),
         a_fragments_(make_fragments(e, a_, shared_, warp_.first_row, warp_.lane)),
-        b_fragments_(make_fragments(e, b_, shared_, warp_.first_column, warp_.lane)) {}
+        b_fragments_(make_fragments(e, b_, shared_, warp_.first_column, warp_.lane)),
+        scales_(shape.has_blocks() ? make_block_scales(e, b_, shared_, warp_) : nullptr) {}
 
   // The warp's accumulators: MatrixInstruction::sums registers for each fragment of its part, row by row.
   Values emit() { return shape_.instruction.amd() ? emit_staged() : emit_async(); }
@@ -39,6 +40,7 @@ class MmaTile {
  private:
   Values emit_async() {
     const int64_t last = shape_.stages - 1, block = shape_.tile_k;
+    if (scales_) b_copies_->begin(e_.idx(0), e_.i32(0), 0, 1);
     for (int64_t stage = 0; stage < last; ++stage) {
       Value at = e_.i32(stage * shape_.stage_bytes());
       begin_copies(e_.idx(stage * block), at, 0, 1);
@@ -48,14 +50,18 @@ class MmaTile {
     Values carried(fragments_of_sums() * shape_.instruction.sums(), e_.zero(sum_type()));
     const size_t sums = carried.size();
     append(carried, fragments(e_.i32(0), 0));
+    const size_t copies = carried.size();
+    append(carried, b_copies_->carried());
     carried.push_back(e_.i32(0));                            // the stage to read
     carried.push_back(e_.i32(last * shape_.stage_bytes()));  // the stage to write
     carried = e_.loop(e_.idx(0), p_.depth, block, carried, [&](Value k0, const Values& in) {
       ArrayRef<Value> state(in);
-      Values next(state.take_front(sums)), registers(state.drop_front(sums).drop_back(2));
+      Values next(state.take_front(sums)), registers(state.slice(sums, copies - sums));
+      b_copies_->carry(state.drop_front(copies).drop_back(2));
       Value read = state[state.size() - 2], write = state.back();
       multiply_block(e_.add(k0, last * block), read, write, next, registers);
       append(next, registers);
+      append(next, b_copies_->carried());
       next.push_back(following(read));
       next.push_back(following(write));
       return next;
@@ -123,13 +129,17 @@ class MmaTile {
 
   Type element() const { return a_.view.element; }
   Type sum_type() { return element().isInteger() ? Type(e_.b.getI32Type()) : e_.f32(); }
+  // Blocks of B are loaded a stage earlier, because decoding them waits for the loads.
   void begin_copies(Value k0, Value stage, int64_t slice, int64_t slices) {
     a_copies_->begin(k0, stage, slice, slices);
-    b_copies_->begin(k0, stage, slice, slices);
+    if (!scales_) return b_copies_->begin(k0, stage, slice, slices);
+    if (slice > 0) return;
+    b_copies_->end(stage);
+    b_copies_->begin(e_.add(k0, shape_.tile_k), stage, 0, 1);
   }
   void end_copies(Value stage) {
     a_copies_->end(stage);
-    b_copies_->end(stage);
+    if (!scales_) b_copies_->end(stage);
     if (!shape_.instruction.amd()) commit_copies(e_);
   }
   // Waits until the next block is in shared memory and no warp reads the previous one any more.
@@ -141,9 +151,14 @@ class MmaTile {
     Value next = e_.add(stage, shape_.stage_bytes()), end = e_.i32(shape_.stages * shape_.stage_bytes());
     return arith::SelectOp::create(e_.b, e_.loc, e_.equal(next, end), e_.i32(0), next);
   }
+  // Of a step, or of all steps with the same scale, and then their scales.
   Values fragments(Value stage, int64_t step) {
-    Values registers = a_fragments_->load(stage, step);
-    append(registers, b_fragments_->load(stage, step));
+    Values registers;
+    for (int64_t i = 0; i < shape_.scaled_steps(); ++i) {
+      append(registers, a_fragments_->load(stage, step * shape_.scaled_steps() + i));
+      append(registers, b_fragments_->load(stage, step * shape_.scaled_steps() + i));
+    }
+    if (scales_) append(registers, scales_->load(stage, step));
     return registers;
   }
 
@@ -167,6 +182,7 @@ class MmaTile {
   }
 
   void multiply(Values& sums, const Values& registers) {
+    if (scales_) return multiply_scaled(sums, registers);
     if (!shape_.instruction.amd()) return multiply_warps(sums, registers);
     for (int64_t i = 0; i < warp_.fragment_rows; ++i)
       for (int64_t j = 0; j < warp_.fragment_columns; ++j) {
@@ -186,6 +202,46 @@ class MmaTile {
       }
   }
 
+  // The products of a fragment of A (of each step) and one of B, summed over the steps.
+  Values product(const SmallVector<ArrayRef<Value>>& a, const SmallVector<ArrayRef<Value>>& b) {
+    Values sum(4, e_.zero(sum_type()));
+    for (auto [x, y] : llvm::zip(a, b)) sum = multiply_matrices(e_, element(), x, y, sum);
+    return sum;
+  }
+  Value finite_or_zero(Value x) {
+    Value bits = arith::BitcastOp::create(e_.b, e_.loc, e_.b.getI32Type(), x);
+    bits = arith::AndIOp::create(e_.b, e_.loc, bits, e_.i32(0x7fffffff));
+    return arith::SelectOp::create(e_.b, e_.loc, e_.less(bits, e_.i32(0x7f800000)), x, e_.zero(x.getType()));
+  }
+  // Adds scale * sum of A by codes, and if there are minima, minimum * sum of A (GpuPieces::Decoded).
+  void multiply_scaled(Values& sums, const Values& registers) {
+    const int64_t of_a = warp_.fragment_rows * 4, of_b = warp_.fragment_columns * 2, words = b_.scale_words;
+    const int64_t steps = shape_.scaled_steps();
+    ArrayRef<Value> all(registers), scales = all.drop_front(steps * (of_a + of_b));
+    const auto of_steps = [&](int64_t first, int64_t count) {
+      SmallVector<ArrayRef<Value>> parts;
+      for (int64_t step = 0; step < steps; ++step)
+        parts.push_back(all.slice(step * (of_a + of_b) + first, count));
+      return parts;
+    };
+    const Values one(2, e_.i32(element().isF16() ? 0x3c003c00 : 0x3f803f80));  // of a matrix of ones
+    const SmallVector<ArrayRef<Value>> ones(static_cast<size_t>(steps), ArrayRef<Value>(one));
+    for (int64_t i = 0; i < warp_.fragment_rows; ++i) {
+      const auto a = of_steps(i * 4, 4);
+      Values of_rows = words > 1 ? product(a, ones) : Values();
+      for (Value& sum : of_rows) sum = finite_or_zero(sum);
+      for (int64_t j = 0; j < warp_.fragment_columns; ++j) {
+        const Values part = product(a, of_steps(of_a + j * 2, 2));
+        for (int64_t l = 0; l < 4; ++l) {
+          Value& sum = sums[(i * warp_.fragment_columns + j) * 4 + l];
+          const int64_t scale = (j * 2 + l % 2) * words;
+          sum = e_.fma(part[l], scales[scale], sum);
+          if (words > 1) sum = e_.fma(of_rows[l], scales[scale + 1], sum);
+        }
+      }
+    }
+  }
+
   Emit& e_;
   TileProgram& p_;
   GpuKernel& kernel_;
@@ -196,6 +252,7 @@ class MmaTile {
   int64_t steps_;
   std::unique_ptr<MmaCopies> a_copies_, b_copies_;
   std::unique_ptr<MmaFragments> a_fragments_, b_fragments_;
+  std::unique_ptr<MmaFragments> scales_;  // B in quantised blocks; else null
 };
 
 Type element_of(TileProgram& p) { return p.views.find(p.contraction.getDpsInputs()[0])->second.element; }
@@ -232,6 +289,7 @@ MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
   shape.a_k_contiguous = k_contiguous(p.contraction, 0),
   shape.b_k_contiguous = k_contiguous(p.contraction, 1);
   shape.alignment = kernel.alignment();
+  shape.blocks = p.views.find(p.contraction.getDpsInputs()[1])->second.blocks;
   return shape;
 }
 

@@ -84,7 +84,7 @@ MmaOperand MmaOperand::of(const MmaShape& shape, const TileProgram& program, Sid
   x.side = side;
   x.view = program.views.find(contraction.getDpsInputs()[side])->second;
   x.k_contiguous = emit::k_contiguous(contraction, side);
-  x.chunks = shape.copies_chunks(x.k_contiguous);
+  x.chunks = side == kB ? shape.copies_chunks_of_b() : shape.copies_chunks(x.k_contiguous);
   x.shared_k_contiguous = x.k_contiguous || !x.chunks || shape.instruction.amd();
   x.element_bytes = shape.element_bytes;
   x.width = side == kA ? shape.tile_m : shape.tile_n;
@@ -100,6 +100,11 @@ MmaOperand MmaOperand::of(const MmaShape& shape, const TileProgram& program, Sid
               !along_k && x.element_bytes == 4};
   x.place = side == kA ? 0 : shape.tile_m * shape.depth_bytes();
   x.instruction = shape.instruction;
+  if (side == kB && shape.has_blocks()) {
+    x.scaled = shape.scaled(), x.scale_words = shape.scale_words();
+    x.scales_place = (shape.tile_m + shape.tile_n) * shape.depth_bytes();
+    x.code = program.views.find(contraction.getDpsInputs()[kA])->second.element;
+  }
   return x;
 }
 

@@ -51,6 +51,10 @@ struct MmaOperand {
   SwizzledRows layout;
   int64_t place;  // byte offset in a stage
   MatrixInstruction instruction;
+  // B in quantised blocks: elements that share a scale (0: no blocks), f32 for each of them, their byte offset in a
+  // stage, and the element type of the codes.
+  int64_t scaled = 0, scale_words = 0, scales_place = 0;
+  Type code;
 
   static MmaOperand of(const MmaShape& shape, const TileProgram& p, Side side);
   int64_t chunk_elements() const { return 16 / element_bytes; }
@@ -79,6 +83,9 @@ class MmaCopies {
 };
 // `shared`: the stages, an !llvm.ptr<3>.
 std::unique_ptr<MmaCopies> make_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared);
+// CUDA: B in quantised blocks (emit_blocks.cc). end() stores what the last begin() loaded, wherever that was called.
+std::unique_ptr<MmaCopies> make_block_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
+                                             Value shared);
 // The variants for AMD.
 std::unique_ptr<MmaCopies> make_word_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
                                             Value shared);
@@ -93,6 +100,10 @@ class MmaFragments {
   // registers for 16 rows of A, two for 8 columns of B. AMD: one vector of read_bytes for each fragment.
   virtual Values load(Value stage, int64_t step) = 0;
 };
+// CUDA: loads the scales of one group of K (step) for the two columns of every 8 of which the lane has sums: a scale,
+// and if the format has it a minimum, for one column and then for the other.
+std::unique_ptr<MmaFragments> make_block_scales(Emit& e, const MmaOperand& b, Value shared,
+                                                const MmaWarp& warp);
 // `first`: where the warp's part of the width begins. `first` and `lane` are i32.
 std::unique_ptr<MmaFragments> make_fragments(Emit& e, const MmaOperand& x, Value shared, Value first,
                                              Value lane);

@@ -12,10 +12,11 @@
 
 namespace lathe {
 
-// K of every split but the last is a multiple of this: a chunk of 16 bytes, or on AMD a whole block if K is
-// whole blocks, so that no split needs a K mask.
-inline int64_t mma_split_granularity(bool amd, int64_t k, int64_t tile_k, int64_t element_bytes) {
-  return amd && k % tile_k == 0 ? tile_k : 16 / element_bytes;
+// K of every split but the last is a multiple of this: a chunk of 16 bytes, a quantised block of B, or on AMD a whole
+// stage if K is whole stages, so that no split needs a K mask.
+inline int64_t mma_split_granularity(bool amd, int64_t k, int64_t tile_k, DType a, DType b) {
+  const int64_t chunk = 16 / static_cast<int64_t>(size_of(a));
+  return std::max(amd && k % tile_k == 0 ? tile_k : chunk, block_elements(b));
 }
 
 struct MmaShape {
@@ -28,6 +29,9 @@ struct MmaShape {
   int64_t element_bytes = 2;
   bool a_k_contiguous = true, b_k_contiguous = true;
   Alignment alignment = Alignment::k16;
+  // B's format if it is in quantised blocks. Its codes are multiplied, and their sums are scaled in f32
+  // (emit_blocks.cc).
+  DType blocks = DType::kNone;
 
   int64_t row_warps() const { return tile_m / warp_m; }
   int64_t warps() const { return row_warps() * (tile_n / warp_n); }
@@ -35,7 +39,17 @@ struct MmaShape {
   int64_t fragment_rows() const { return warp_m / instruction.rows; }
   int64_t fragment_columns() const { return warp_n / instruction.columns; }
   int64_t depth_bytes() const { return tile_k * element_bytes; }  // bytes of K in a stage
-  int64_t stage_bytes() const { return (tile_m + tile_n) * depth_bytes(); }
+  int64_t stage_bytes() const { return (tile_m + tile_n) * depth_bytes() + scale_bytes(); }
+
+  // B in quantised blocks: elements of K that share a scale, and the f32 for each of them (a scale, perhaps a minimum).
+  bool has_blocks() const { return blocks != DType::kNone; }
+  int64_t scaled() const { return blocks == DType::kQ6_K ? 16 : 32; }
+  int64_t scale_words() const { return row_of(blocks).scales > 1 ? 2 : 1; }
+  int64_t scale_bytes() const { return has_blocks() ? tile_k / scaled() * tile_n * scale_words() * 4 : 0; }
+  // Steps of the instruction in which sums have the same scale.
+  int64_t scaled_steps() const {
+    return has_blocks() ? scaled() * element_bytes / instruction.step_bytes() : 1;
+  }
 
   // Whether an operand is read in chunks of 16 bytes, on CUDA with cp.async. Other operands pass through
   // registers element by element. On CUDA so do bytes that are not K-contiguous, because ldmatrix cannot
@@ -43,7 +57,10 @@ struct MmaShape {
   bool copies_chunks(bool k_contiguous) const {
     return alignment == Alignment::k16 && (k_contiguous || instruction.amd() || element_bytes > 1);
   }
-  bool copies_chunks() const { return copies_chunks(a_k_contiguous) && copies_chunks(b_k_contiguous); }
+  bool copies_chunks_of_b() const { return !has_blocks() && copies_chunks(b_k_contiguous); }
+  bool copies_chunks() const { return copies_chunks(a_k_contiguous) && copies_chunks_of_b(); }
+  // Whether stages hide latency. Quantised blocks are loaded a stage before A.
+  bool uses_stages() const { return has_blocks() ? copies_chunks(a_k_contiguous) : copies_chunks(); }
 
   // Loads per element of an operand that passes through registers.
   int64_t loads_of_element() const { return alignment == Alignment::kByte ? element_bytes : 1; }
@@ -73,6 +90,7 @@ struct MmaShape {
     const int64_t step = instruction.amd() ? instruction.read_bytes() / 4 : 0;
     const int64_t fragments =
         2 * (instruction.amd() ? (fragment_rows() + fragment_columns()) * step : warp_m / 4 + warp_n / 4);
+    if (has_blocks()) return sums + copy_registers(tile_m, a_k_contiguous) + block_registers(fragments) + 40;
     return sums + fragments + copy_registers(tile_m, a_k_contiguous) +
            copy_registers(tile_n, b_k_contiguous) + 40;
   }
@@ -92,11 +110,27 @@ struct MmaShape {
       return absl::StrCat("tile_k ", tile_k, " is not a power of two of at least ", step,
                           " bytes and at most 4 bytes per thread");
     if (stages < 2) return absl::StrCat("stages ", stages, " < 2");
+    if (has_blocks() && (instruction.amd() || element_bytes != 2 || tile_k % 32 != 0))
+      return "weights in quantised blocks need CUDA, 16-bit elements and stages of 32 elements";
     if (instruction.amd() && stages > 2) return absl::StrCat("stages ", stages, " > 2");
     return "";
   }
 
  private:
+  // Registers for quantised blocks: the fragments of all steps that share a scale (the next ones are loaded early,
+  // unless they are in the next stage), a thread's loads, which wait through a stage, the scales of two groups, the
+  // sums of A for minima, and those for decoding. q6_k needs many more than its loads.
+  int64_t block_registers(int64_t fragments) const {
+    const bool next_stage = tile_k == scaled();
+    const int64_t pieces = std::max<int64_t>(tile_n * tile_k / 32 / threads(), 1);
+    const int64_t loads = blocks == DType::kQ6_K   ? tile_k > 32 ? 90 : 50
+                          : blocks == DType::kQ4_K ? 13
+                          : blocks == DType::kQ8_0 ? 9
+                                                   : 6;
+    const int64_t scales = 4 * scale_words() * fragment_columns(),
+                  minima = (scale_words() - 1) * 4 * fragment_rows();
+    return fragments * scaled_steps() * (next_stage ? 3 : 4) / 4 + pieces * loads + scales + minima + 32;
+  }
   // Registers for the copies of one operand. Chunks: a pointer each. Words that pass through registers: one
   // register for each load of a word, and the word's offset in shared memory.
   int64_t copy_registers(int64_t width, bool k_contiguous) const {

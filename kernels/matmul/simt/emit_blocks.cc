@@ -1,7 +1,6 @@
 // B in quantised blocks. A thread loads runs of elements along K, undecoded, and decodes them when it stores them:
 // until then they take fewer registers.
-#include "kernels/matmul/emit_blocks.h"
-
+#include "kernels/matmul/emit_pieces.h"
 #include "kernels/matmul/simt/emit_stage.h"
 
 namespace lathe::emit {
@@ -10,15 +9,11 @@ using namespace mlir;
 
 constexpr int64_t kRun = GpuBlocks::kRun;
 
-int64_t bytes_of(Alignment alignment) {
-  return alignment == Alignment::k16 ? 16 : alignment == Alignment::kElement ? 2 : 1;
-}
-
 class StagedBlocks : public StagedOperand {
  public:
   StagedBlocks(Emit& e, const GpuKernel& kernel, const StagedPart& part)
       : StagedOperand(e, kernel, part),
-        blocks_(e, view_, bytes_of(kernel.alignment())),
+        blocks_(e, view_, alignment_of_rows(kernel.alignment())),
         elements_(block_elements(view_.blocks)),
         bytes_(static_cast<int64_t>(size_of(view_.blocks))) {
     for (int64_t i = 0; i < width_ * depth_ / (kRun * threads_); ++i)
