@@ -37,7 +37,8 @@ struct GpuRow {
 // The tiling of such a kernel.
 GpuRowsConfig gpu_rows(const CandidateContext& context, const GpuRow& row);
 // Appends the config for every number of splits worth pricing and each way to merge them, or a rejected plan
-// with the reason. `ukernel`: empty for a generated kernel. `end_seconds`: what a workgroup takes in addition to one of a generated kernel.
+// with the reason. `ukernel`: empty for a generated kernel. `end_seconds`: what a workgroup takes in addition to
+// one of a generated kernel.
 void append_gpu_rows(const CandidateContext& context, GpuRowsConfig config, const UkernelRef& ukernel,
                      double end_seconds, std::vector<RankedPlan>* out);
 

@@ -1,10 +1,10 @@
 // The configuration of every family of kernels: the numbers that a kernel's code depends on. Kernels that share these
 // numbers are one family.
 //
-// Each family declares its fields in one list, and LATHE_CONFIG_FAMILIES has a row for it. From these lists come the struct
-// (DotConfig, MmaConfig, ...), its equality, its JSON (and so the cache key), the text of #lathe.kernel_config and its
-// parser, the kernel's name, `plan.FIELD` of the pipelines, what `lathe explain` says about a plan, and the check of
-// the values.
+// Each family declares its fields in one list, and LATHE_CONFIG_FAMILIES has a row for it. From these lists come the
+// struct (DotConfig, MmaConfig, ...), its equality, its JSON (and so the cache key), the text of #lathe.kernel_config
+// and its parser, the kernel's name, `plan.FIELD` of the pipelines, the fields that `lathe explain` shows, and the
+// check of the values.
 #pragma once
 
 #include <cstdint>

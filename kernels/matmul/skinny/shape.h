@@ -2,9 +2,10 @@
 // used by the candidate table and by the emitter.
 //
 // A workgroup computes tile_n columns of D for all rows of A, over the K of its split (at most tile_k). It
-// goes through the columns in groups. Its warps form a grid of warps_n along N by warps_k along K. They load weights from global memory straight to registers, in units of 16 registers per lane (2 KB per
-// warp of 32, 4 KB per wave of 64), with unroll_k units in flight; the loads run ahead across groups. The
-// sums of the warps along K are added through shared memory, and the tile's sums stay there until the end.
+// goes through the columns in groups. Its warps form a grid of warps_n along N by warps_k along K. They load
+// weights from global memory straight to registers, in units of 16 registers per lane (2 KB per warp of 32, 4 KB
+// per wave of 64), with unroll_k units in flight; the loads run ahead across groups. The sums of the warps along K
+// are added through shared memory, and the tile's sums stay there until the end.
 //
 // Weights in quantised blocks are decoded to f32 before they are multiplied by FMAs, so a unit has four elements of each of
 // four columns for a lane, as f32 weights have (emit_blocks.cc). Their element_bytes are those of f32.

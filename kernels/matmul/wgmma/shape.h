@@ -2,8 +2,8 @@
 // arithmetic, used by the candidate table and by the emitter.
 //
 // The instruction multiplies 64 rows of one operand (P) by up to 256 columns of the other (Q). P is A and Q
-// is B; with `swap` (WgmmaConfig::transposed) P is B and Q is A. Both lie in shared memory in rows of 128 bytes with the 128-byte
-// swizzle: along K if the operand is K-contiguous, else along M or N in columns of 64 elements.
+// is B; with `swap` (WgmmaConfig::transposed) P is B and Q is A. Both lie in shared memory in rows of 128 bytes
+// with the 128-byte swizzle: along K if the operand is K-contiguous, else along M or N in columns of 64 elements.
 #pragma once
 
 #include <algorithm>
