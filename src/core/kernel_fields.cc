@@ -92,7 +92,7 @@ constexpr FieldUse kBytesFields[] = {
     kVectorColumns,
     kLanes,
     {"narrow_passes", "rows of the narrowest pass; passes halve towards the end; 0: all are equal"},
-    {"prefetch", "a CpuFetch: the columns that come next"},
+    {"prefetch", "a CpuFetch: the columns that come next; 5: not"},
     kSplit};
 constexpr FieldUse kAmxBytesFields[] = {kTileM,
                                         kTileN,

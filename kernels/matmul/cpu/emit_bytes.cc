@@ -108,7 +108,8 @@ class Bytes : ByteArithmetic {
   // The same for group `g` of `b`, which is group `group` of the column. A has one scale for all groups of a block, so
   // sums of a block with several groups lack it.
   Values multiply_group(Value i, Value j, ByteBlock& b, int64_t g, Value group, Values sums) {
-    prefetch_group(e, t, f, e.add(j, t.packed_word ? kPackedColumns : lanes), group);
+    if (t.fetch != CpuFetch::kNone)
+      prefetch_group(e, t, f, e.add(j, t.packed_word ? kPackedColumns : lanes), group);
     const Values numbers = in_pairs() ? paired(b.words(g)) : b.words(g);
     Values scales;
     for (int64_t part = 0; part < f.scales_of_group(); ++part) scales.push_back(b.scale(g, part));
@@ -325,7 +326,8 @@ std::string bytes_refusal(const CpuTile& t) {
   if (t.packed_word && t.dotprod) return "AArch64 has no packed blocks";
   if (t.packed_word && t.tile_columns % kPackedColumns != 0)
     return "tile_n is not a multiple of the columns of a packed panel";
-  if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";
+  if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear && t.fetch != CpuFetch::kNone)
+    return "prefetch must be 1, 2 or 5";
   if (t.narrow_passes > 0 && t.register_rows % t.narrow_passes != 0)
     return "register_m is not a multiple of narrow_passes";
   return "";
