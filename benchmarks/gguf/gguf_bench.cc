@@ -116,8 +116,9 @@ bool GgufBench::measure(const std::string& format, const Shape& shape) {
   plain_ = std::make_unique<LatheProduct>(device_, random.weight());
   packed_ = std::make_unique<LatheProduct>(device_, random.weight());
   if (packed_->pack())
-    std::fprintf(stderr, "%s %s: packs %.1f GB/s\n", format.c_str(), shape.name.c_str(),
-                 1e-9 * static_cast<double>(random.bytes()) / packed_->pack_seconds());
+    std::fprintf(stderr, "%s %s: packs %.1f GB/s, %.0f %% of memcpy\n", format.c_str(), shape.name.c_str(),
+                 1e-9 * static_cast<double>(random.bytes()) / packed_->pack_seconds(),
+                 100 * packed_->copy_seconds() / packed_->pack_seconds());
   else
     packed_.reset();
   for (const int64_t m : options_.m)

@@ -1,6 +1,7 @@
 // Lathe as an entrant: weights as in the file, or packed.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,9 @@ class LatheProduct {
   // Packs one copy; the others take the same bytes. False: this version does not pack the format.
   bool pack();
   bool is_packed() const { return layout_ != 0; }
+  // The least of several turns, and that of copying the weight.
   double pack_seconds() const { return pack_seconds_; }
+  double copy_seconds() const { return copy_seconds_; }
   // Returns false, and prints the reason once, if the call fails.
   bool run(int64_t m, const float* a, float* d, size_t copy);
 
@@ -30,7 +33,7 @@ class LatheProduct {
   lathe_device* device_;
   const GgufWeight& weight_;
   uint32_t layout_ = 0;
-  double pack_seconds_ = 0;
+  double pack_seconds_ = std::numeric_limits<double>::infinity(), copy_seconds_ = pack_seconds_;
   std::vector<HugeMemory> packed_;
   bool has_failed_ = false;
 };

@@ -188,7 +188,7 @@ enum Split : int32_t {
   LATHE_TASK_TILE(X)                                                              \
   LATHE_VECTOR_COLUMNS(X)                                                         \
   LATHE_LANES(X)                                                                  \
-  LATHE_FETCH(X, "the columns that come next")                                    \
+  LATHE_FETCH(X, "the columns that come next; 5: not")                            \
   X(narrowest_rows, "narrow", 0, 0, 1024,                                         \
     "rows of the narrowest pass; passes halve towards the end; 0: all are equal") \
   LATHE_SPLIT(X)

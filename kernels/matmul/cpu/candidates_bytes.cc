@@ -160,6 +160,10 @@ void BytesPricing::enumerate_vectors(BytesConfig config, std::vector<RankedPlan>
   config.lanes = bytes_.lanes;
   config.register_n = context_.problem.packed_b ? kPackedColumns : bytes_.lanes;
   config.prefetch = fetch();
+  // A panel of blocks without groups is one stream. Where prefetches hold up reads, a single row, which waits for
+  // memory only, reads it faster without them.
+  if (s_.m == 1 && context_.problem.packed_b && !has_group_scales() && rates_.pace_bytes_per_second > 0)
+    config.prefetch = static_cast<int32_t>(CpuFetch::kNone);
   if (s_.m <= kStreamedMaxM) {
     const auto passes = static_cast<int32_t>(ceil_div(s_.m, bytes_.rows));
     config.register_m = bytes_.whole_rows(ceil_div(s_.m, passes));

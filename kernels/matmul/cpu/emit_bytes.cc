@@ -79,25 +79,37 @@ class Bytes : ByteArithmetic {
   // all its instructions would not fit the cache of decoded instructions.
   Values multiply(Value i, Value j, const BlockColumns& columns, Value block, Values sums) {
     ByteBlock b(e, t, f, columns, block);
+    if (f.groups() == 1) return multiply_group(i, j, b, 0, block, sums);
     Value first = e.mul(block, f.groups());
-    if (f.groups() == 1 || rm <= kUnrolledRows) {
-      for (int64_t g = 0; g < f.groups(); ++g) sums = multiply_group(i, j, b, g, e.add(first, g), sums);
+    Values of_block(rm, e.splat(f32s(), 0.0));
+    if (rm <= kUnrolledRows) {
+      for (int64_t g = 0; g < f.groups(); ++g)
+        of_block = multiply_group(i, j, b, g, e.add(first, g), of_block);
     } else {
       Value kept = e.idx(row.words);
       b.keep(kept);
-      sums = e.loop(e.idx(0), e.idx(f.groups()), f.shared_groups(), sums, [&](Value run, Values carried) {
-        ByteBlock part = b.in_loop(run, kept);
-        for (int64_t g = 0; g < f.shared_groups(); ++g)
-          carried = multiply_group(i, j, part, g, e.add(first, e.add(run, g)), carried);
-        return carried;
-      });
+      of_block =
+          e.loop(e.idx(0), e.idx(f.groups()), f.shared_groups(), of_block, [&](Value run, Values carried) {
+            ByteBlock part = b.in_loop(run, kept);
+            for (int64_t g = 0; g < f.shared_groups(); ++g)
+              carried = multiply_group(i, j, part, g, e.add(first, e.add(run, g)), carried);
+            return carried;
+          });
     }
-    return f.has_minimum && f.groups() > 1 ? subtract_minima(i, b, block, sums) : sums;
+    if (f.has_minimum) of_block = subtract_minima(i, b, block, of_block);
+    for_chains([&](int64_t r0, int64_t chains) {
+      in_order();
+      for (int64_t r = r0; r < r0 + chains; ++r)
+        sums[r] = e.fma(of_block[r], word(e.add(i, r), e.add(first, row.scales)), sums[r]);
+    });
+    return sums;
   }
 
-  // The same for group `g` of `b`, which is group `group` of the column.
+  // The same for group `g` of `b`, which is group `group` of the column. A has one scale for all groups of a block, so
+  // sums of a block with several groups lack it.
   Values multiply_group(Value i, Value j, ByteBlock& b, int64_t g, Value group, Values sums) {
-    prefetch_group(e, t, f, e.add(j, t.packed_word ? kPackedColumns : lanes), group);
+    if (t.fetch != CpuFetch::kNone)
+      prefetch_group(e, t, f, e.add(j, t.packed_word ? kPackedColumns : lanes), group);
     const Values numbers = in_pairs() ? paired(b.words(g)) : b.words(g);
     Values scales;
     for (int64_t part = 0; part < f.scales_of_group(); ++part) scales.push_back(b.scale(g, part));
@@ -108,7 +120,8 @@ class Bytes : ByteArithmetic {
         const Values exact = products(e.add(i, r0), chains, group, part, numbers);
         in_order();
         for (int64_t r = 0; r < chains; ++r) {
-          Value scale = mul(scales[part], word(e.add(i, r0 + r), e.add(group, row.scales)));
+          Value scale = scales[part];
+          if (f.groups() == 1) scale = mul(scale, word(e.add(i, r0 + r), e.add(group, row.scales)));
           sums[r0 + r] = e.fma(to_f32(exact[r]), scale, sums[r0 + r]);
           if (minimum)
             sums[r0 + r] = e.fma(minimum, word(e.add(i, r0 + r), e.add(group, row.minima)), sums[r0 + r]);
@@ -261,7 +274,7 @@ class Bytes : ByteArithmetic {
     return call("llvm.x86.avx2.pmadd.ub.sw", i16s(), {x, y});
   }
 
-  // Formats with a minimum for each group: all minima of a block by the sums of A's bytes, exactly, then scaled.
+  // Formats with a minimum for each group: all minima of a block by the sums of A's bytes, exactly, times their scale.
   Values subtract_minima(Value i, ByteBlock& b, Value block, Values sums) {
     const int64_t count = f.groups() / 2;
     Values minima;
@@ -276,8 +289,7 @@ class Bytes : ByteArithmetic {
         Value at = e.add(e.mul(block, count), row.minima);
         Value exact =
             t.dotprod ? sum_of_minima_neon(e.add(i, r), at, minima) : sum_of_minima(e.add(i, r), at, minima);
-        Value scale = mul(of_block, word(e.add(i, r), e.add(e.mul(block, f.groups()), row.scales)));
-        sums[r] = e.fma(to_f32(exact), scale, sums[r]);
+        sums[r] = e.fma(to_f32(exact), of_block, sums[r]);
       }
     });
     return sums;
@@ -314,7 +326,8 @@ std::string bytes_refusal(const CpuTile& t) {
   if (t.packed_word && t.dotprod) return "AArch64 has no packed blocks";
   if (t.packed_word && t.tile_columns % kPackedColumns != 0)
     return "tile_n is not a multiple of the columns of a packed panel";
-  if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";
+  if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear && t.fetch != CpuFetch::kNone)
+    return "prefetch must be 1, 2 or 5";
   if (t.narrowest_rows > 0 && t.register_rows % t.narrowest_rows != 0)
     return "register_m is not a multiple of narrowest_rows";
   return "";
