@@ -63,13 +63,13 @@ typedef enum lathe_gate_layout {
  * one per group, or one per group and column ([G][N]). A zero point of B has as many values, that of A one. The
  * epilogue's bias has G * N elements ([G][N]); its beta must be 0 and its residual NULL.
  *
- * M, N, K, groups and used are in [0, 2^31 - 1], and so is M * used. If one of M, N, groups and `used` is 0, nothing
- * happens. If K is 0, the rows of D are the epilogue of a zero product, and A and B may be NULL. INVALID_ARGUMENT, with
- * nothing written: a D that overlaps an input, rows of D that overlap each other, and, on the CPU and with the context
- * option `validate`, a routing value out of its range. Without `validate` a GPU skips the rows of such a value (and
- * OFFSETS that decrease), and writes nothing outside D; rows of OFFSETS that overlap get the product of one of their
- * groups. `validate` waits for the stream, and checks nothing while it is captured. Two slots of a token may have the
- * same group. Only a lathe_workspace may be chained, and it is not used. */
+ * M, N, K, groups and used are in [0, 2^31 - 1], and so are M * used and, with COUNTS, M * groups. If one of M, N,
+ * groups and `used` is 0, nothing happens. If K is 0, the rows of D are the epilogue of a zero product, and A and B may
+ * be NULL. INVALID_ARGUMENT, with nothing written: a D that overlaps an input, rows of D that overlap each other, and,
+ * on the CPU and with the context option `validate`, a routing value out of its range. Without `validate` a GPU skips
+ * the rows of such a value (and OFFSETS that decrease), and writes nothing outside D; rows of OFFSETS that overlap get
+ * the product of one of their groups. `validate` waits for the stream, and checks nothing while it is captured. Two
+ * slots of a token may have the same group. Only a lathe_workspace may be chained, and it is not used. */
 typedef struct lathe_grouped_matmul_desc {
   size_t struct_size;
   const lathe_chain* next;

@@ -382,10 +382,10 @@ LATHE_API lathe_status lathe_matmul_argmax(lathe_device* device, lathe_stream st
 LATHE_API lathe_status lathe_packed_layout(lathe_device* device, const lathe_matmul_desc* desc, uint32_t* layout,
                                            size_t* bytes);
 /* Packs B of `desc` into `packed`. `bytes` must be the size from lathe_packed_layout. `packed` may have any alignment
- * and must not overlap B. B is read as its layout, leading dimension and batch stride say; a batch stride of 0 means
- * one matrix. One thread reads and writes the weight once. To use the result, set b.data to `packed`, b.packed_layout
- * to `layout`, b.leading_dimension to 0, and b.batch_stride to the elements of a packed matrix, bytes / batch / element
- * size (in block formats / bytes of a block * elements of a block), or 0 if B's was 0.
+ * and must not overlap B or its scales and zero points. B is read as its layout, leading dimension and batch stride
+ * say; a batch stride of 0 means one matrix. One thread reads and writes the weight once. To use the result, set b.data
+ * to `packed`, b.packed_layout to `layout`, b.leading_dimension to 0, and b.batch_stride to the elements of a packed
+ * matrix, bytes / batch / element size (in block formats / bytes of a block * elements of a block), or 0 if B's was 0.
  * U4_AWQ, U4_GPTQ and U4_GPTQ_V2: B is ROW_MAJOR, its leading dimension 0 or N; K is a multiple of 128 and N one of 8.
  * The result is a weight of U4_128: set b.dtype to that too, and b.scale and b.zero_point to NULL. */
 LATHE_API lathe_status lathe_pack_weights(lathe_device* device, const lathe_matmul_desc* desc, uint32_t layout,

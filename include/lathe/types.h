@@ -220,8 +220,9 @@ typedef struct lathe_scale {
   lathe_scale_layout layout;
   uint32_t reserved;         /* must be 0 */
   int64_t leading_dimension; /* see lathe_scale_layout */
-  /* Scales (PACKED_BY_FOUR: words) from one matrix of a batch, or one group's B, to the next; 0: all share them. Of a
-   * grouped A, as A's batch_stride: from group to group with COUNTS, from slot to slot with INDEXED. */
+  /* Scales (PACKED_BY_FOUR: words) from one matrix of a batch, or one group's B, to the next; 0: all share them, as
+   * they must if they share one B. Of a grouped A, as A's batch_stride: from group to group with COUNTS, from slot to
+   * slot with INDEXED. */
   int64_t batch_stride;
   /* One f32 in device memory by which all scales are multiplied; NULL: 1. Of a grouped B one per group. */
   const float* global;
@@ -321,7 +322,7 @@ typedef struct lathe_epilogue {
  * With m_device, M is *m_device, and `m` is its upper limit, for which kernels are planned and memory is described.
  * Rows from M on are neither read nor written. On a GPU the kernel reads M, so a captured graph replays with another M;
  * a value below 0 counts as 0, one above `m` as `m`. On the CPU the call reads M, and one outside [0, m] is
- * INVALID_ARGUMENT.
+ * INVALID_ARGUMENT; a plan takes the kernel of another class if M is below its bucket, but slices do not.
  *
  * D may be exactly C or exactly the residual: the same data and dtype, and the same distances where they are read. D
  * and an input may also be different column slices of one buffer: equal leading dimensions in bytes, and batch strides
