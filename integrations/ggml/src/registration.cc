@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "backend.h"
 #include "ggml-backend-impl.h"
@@ -86,9 +87,14 @@ void* function_named(ggml_backend_reg_t, const char* name) {
 const char* difference_from_loaded_ggml() {
   constexpr size_t kObjectBytes = 32;  // of ggml_object, which ggml_tensor_overhead() includes
   if (ggml_tensor_overhead() != kObjectBytes + sizeof(ggml_tensor)) return "ggml_tensor has another size";
-  if (std::strcmp(ggml_op_name(GGML_OP_MUL_MAT), "MUL_MAT") != 0 ||
-      std::strcmp(ggml_op_name(GGML_OP_CUSTOM), "CUSTOM") != 0)
-    return "operations have other numbers";
+  const std::pair<ggml_op, const char*> operations[] = {{GGML_OP_MUL_MAT, "MUL_MAT"},
+                                                        {GGML_OP_MUL_MAT_ID, "MUL_MAT_ID"},
+                                                        {GGML_OP_ARGMAX, "ARGMAX"},
+                                                        {GGML_OP_FLASH_ATTN_EXT, "FLASH_ATTN_EXT"},
+                                                        {GGML_OP_CUSTOM, "CUSTOM"}};
+  for (const auto& [op, name] : operations) {
+    if (std::strcmp(ggml_op_name(op), name) != 0) return "operations have other numbers";
+  }
   if (std::strcmp(ggml_type_name(GGML_TYPE_MXFP4), "mxfp4") != 0) return "types have other numbers";
   if (cpu_device() == nullptr) return "it has no CPU backend, which this backend needs";
   return nullptr;
