@@ -28,7 +28,7 @@ GPU_DTYPES = [("bf16", "bf16"), ("fp8", "f8_e4m3"), ("int8", "i8")]
 GPU_M = (1, 8, 16, 512, 2048, 8192)
 FIRST, BEST = "vs first", "vs best"
 
-GGUF_FILE, GGUF_TITLE = "gguf-emerald-rapids", "GGUF weights, Emerald Rapids"
+GGUF_MACHINES = [("gguf-emerald-rapids", "GGUF weights, Emerald Rapids"), ("gguf-zen4", "GGUF weights, Zen 4")]
 GGUF_32, GGUF_256 = "q4_0 q8_0 q4_1 q5_0 q5_1 iq4_nl mxfp4", "q4_k q5_k q6_k iq4_xs"
 # Panels of the chart: title, dtypes, threads.
 GGUF_PANELS = [("blocks of 32", GGUF_32, 1), ("blocks of 256", GGUF_256, 1),
@@ -184,9 +184,9 @@ def gpu_weights_table():
     return lines
 
 
-def gguf_table():
+def gguf_table(name):
     """A row for each format: the ratio to the best peer with one thread, and the share of reading at M = 1."""
-    table = read(GGUF_FILE)
+    table = read(name)
     head = ["one thread", *(group[0] for group in GROUPS), "M = 1, of reading"]
     lines = [markdown(head), "|" + "-|" * len(head)]
     for dtype in (GGUF_32 + " " + GGUF_256).split():
@@ -342,11 +342,11 @@ def gpu_chart():
     return svg(TOP + 14 + PANEL_HEIGHT + 44, out)
 
 
-def gguf_chart():
-    table = read(GGUF_FILE)
+def gguf_chart(name, heading):
+    table = read(name)
     panels = [(title, points_of(table, PEER, threads, "nt", dtypes, LAYER)) for title, dtypes, threads in GGUF_PANELS]
     panels = [panel for panel in panels if panel[1]]
-    out = [title_at(24, f"{GGUF_TITLE}: time of the best peer over Lathe's (above 1x, Lathe is faster)"),
+    out = [title_at(24, f"{heading}: time of the best peer over Lathe's (above 1x, Lathe is faster)"),
            *legend(LEFT + 4, 44, [(GREY, "one weight in one format")], [(BLUE, "geometric mean")])]
     low, high = powers_around([value for _, points in panels for _, value, _ in points])
     for i, (title, points) in enumerate(panels):
@@ -393,7 +393,8 @@ def made():
     for name, heading, parts in CHARTS:
         yield "cpu-speed.md", f"cpu-{name}.svg", chart_of(heading, parts), heading, [table_of(parts)]
     yield "gpu-speed.md", "gpu-h200.svg", gpu_chart(), GPU_TITLE, [gpu_table(), gpu_weights_table()]
-    yield "gguf-speed.md", "gguf-emerald-rapids.svg", gguf_chart(), GGUF_TITLE, [gguf_table()]
+    for name, heading in GGUF_MACHINES:
+        yield "gguf-speed.md", f"{name}.svg", gguf_chart(name, heading), heading, [gguf_table(name)]
     yield "ggml.md", "ggml-zen4.svg", ggml_chart(), GGML_TITLE, [ggml_table()]
 
 
