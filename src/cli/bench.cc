@@ -249,7 +249,9 @@ absl::Status bench(const Arguments& arguments, const AnyRequest& request) {
     if (prepared.ok()) {
       report.entrants.push_back(std::move(e));
     } else {
-      const std::string why = rejection_of(report.plan, library.name);
+      // The plan of a grouped product is that of a matmul, which libraries have.
+      const bool has_routine = !std::holds_alternative<reference::GroupedMatmulRequest>(request);
+      const std::string why = has_routine ? rejection_of(report.plan, library.name) : "";
       report.refused.emplace_back(library.name, !absl::IsUnimplemented(prepared)
                                                     ? std::string(prepared.message())
                                                 : why.empty() ? "it has no routine for this op"

@@ -413,6 +413,7 @@ def test_bench(cache):
     experts = bench("grouped_matmul", "1x300x500", "--pool", "2")
     assert experts["bytes"] == 4 * (500 + 2 * 300 * 500 + 2 * 300), experts["bytes"]
     assert experts["entrants"][0]["check"]["ok"] and len(experts["entrants"]) == 1, experts["entrants"]
+    assert all(why == "it has no routine for this op" for why in experts["refused"].values()), experts["refused"]
     # The entrant "lathe" always runs Lathe's own kernels, whatever --external says.
     own = bench("matmul", "4x300x500", "--external", "prefer")
     assert own["plan"]["external"]["use"] == "off" and own["plan"]["config"]["external"]["library"] == "", own["plan"]["config"]
