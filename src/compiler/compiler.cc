@@ -226,6 +226,23 @@ absl::StatusOr<PipelineText> without_unused(PipelineText text,
   return text;
 }
 
+// Binds a pipeline to a placeholder plan. Families have different fields, so values of `plan.` must be those of one
+// family that serves the op and the backend. The error is that for the first family.
+absl::StatusOr<BoundPipeline> bind_to_a_family(const PipelineText& text, Op op, const Target& target,
+                                               mlir::MLIRContext* context) {
+  const std::string serves = pipeline_name(op, target.backend);
+  absl::Status error;
+  for (const KernelRow& kernel : kKernels) {
+    const ConfigFamily family = family_of(kernel.kind, op, target.backend);
+    if (family == ConfigFamily::kNone) continue;
+    const CompileConfig config(KernelConfig(family, kernel.kind), UkernelRef());
+    absl::StatusOr<BoundPipeline> bound = bind_pipeline(text, serves, config, target, "kernel", context);
+    if (bound.ok()) return bound;
+    error.Update(bound.status());
+  }
+  return error;
+}
+
 // Reads a user's pipeline and checks it with a placeholder plan. Returns {"for", "pipeline": as in a compile
 // request, "unused": {"params.NAME": a message with file and line}}.
 absl::StatusOr<Json> checked_pipeline(const Json& question) {
@@ -241,8 +258,8 @@ absl::StatusOr<Json> checked_pipeline(const Json& question) {
       Target target;
       target.backend = backend;
       CompilerContext context(dialects_of(backend));
-      LATHE_ASSIGN_OR_RETURN(const BoundPipeline bound, bind_pipeline(text, pipeline.serves, CompileConfig(),
-                                                                      target, "kernel", &context.get()));
+      LATHE_ASSIGN_OR_RETURN(const BoundPipeline bound,
+                             bind_to_a_family(text, row.op, target, &context.get()));
       LATHE_ASSIGN_OR_RETURN(const PipelineText used, without_unused(text, bound.unused));
       return Json{{"for", pipeline.serves}, {"pipeline", to_json(used)}, {"unused", bound.unused}};
     }

@@ -143,7 +143,7 @@ EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_c
     pass(sink, user, LATHE_COMPILER_DUMP, "llvm.ll",
          json.contains("pipeline") ? json["pipeline"]["text"].get<std::string>() : "built-in");
   }
-  const int steps = json["config"]["split"].get<int>() != 0 ? 2 : 1;
+  const int steps = json["config"].value("split", 0) != 0 ? 2 : 1;
   pass(sink, user, LATHE_COMPILER_ARTIFACT, "", artifact_for(text, steps));
   return 0;
 }
