@@ -89,6 +89,9 @@ ManifestEntry random_entry(std::mt19937& random) {
   if (below(3) == 0) {  // a weight: all of its classes
     if (below(2) && c.c == DType::kNone && c.math == Math::kStrict) {
       c.rows = Rows::kIndexed;
+      c.trans_a = 0;
+      c.residual = DType::kNone;
+      c.dependent_launch = DependentLaunch::kOff;
       if (below(2)) e.grouped = {1 + below(300), 1 + below(10), below(2000)};
     }
     e.m_max = 1 + below(9999);
