@@ -123,7 +123,7 @@ struct MmaShape {
   int64_t block_registers(int64_t fragments) const {
     const bool next_stage = tile_k == scaled();
     const int64_t pieces = std::max<int64_t>(tile_n * tile_k / 32 / threads(), 1);
-    const int64_t loads = blocks == DType::kQ6_K   ? tile_k > 32 ? 90 : 50
+    const int64_t loads = blocks == DType::kQ6_K   ? tile_k > 32 ? 110 : 70
                           : blocks == DType::kQ4_K ? 13
                           : blocks == DType::kQ8_0 ? 9
                                                    : 6;
