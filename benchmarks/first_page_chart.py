@@ -22,7 +22,7 @@ GROUPS = [
     ("Zen 4", OPEN_LIBRARIES, "matmul-zen4", charts.PEER, DTYPES),
     ("Zen 5", OPEN_LIBRARIES, "matmul-zen5", charts.PEER, DTYPES),
     ("Emerald Rapids", OPEN_LIBRARIES, "matmul-emerald-rapids", charts.PEER, DTYPES),
-    ("Emerald Rapids, GGUF, one layer", "llama.cpp, ik_llama.cpp", charts.GGUF_FILE, charts.PEER,
+    ("Emerald Rapids, GGUF, one layer", "llama.cpp, ik_llama.cpp", "gguf-emerald-rapids", charts.PEER,
      [(dtype, dtype) for dtype in (charts.GGUF_32 + " " + charts.GGUF_256).split()]),
     ("NVIDIA H200", "cuBLASLt", charts.GPU_FILE, charts.FIRST, [("bf16", "bf16"), ("f8_e4m3", "fp8"), ("i8", "int8")]),
 ]
