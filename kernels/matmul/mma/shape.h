@@ -129,7 +129,7 @@ struct MmaShape {
                                                    : 6;
     const int64_t scales = 4 * scale_words() * fragment_columns(),
                   minima = (scale_words() - 1) * 4 * fragment_rows();
-    return fragments * scaled_steps() * (next_stage ? 3 : 4) / 4 + pieces * loads + scales + minima + 32;
+    return fragments * scaled_steps() * (next_stage ? 3 : 4) / 4 + pieces * loads + scales + minima + 40;
   }
   // Registers for the copies of one operand. Chunks: a pointer each. Words that pass through registers: one
   // register for each load of a word, and the word's offset in shared memory.
