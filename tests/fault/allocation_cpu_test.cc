@@ -1,9 +1,10 @@
-// Links a CPU kernel's code while allocations fail by index. LLVM's frames do not unwind, so what they hold
-// leaks; nothing else may be lost.
+// Links a CPU kernel's code, and runs and plans grouped products, while allocations fail by index. LLVM's frames do
+// not unwind, so what they hold leaks; nothing else may be lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "allocation_campaign.h"
@@ -128,6 +129,45 @@ TEST_F(Allocation, AGroupedProductSurvivesEveryFailure) {
   lathe_context_destroy(context);
   if (first == LATHE_NOT_AVAILABLE) GTEST_SKIP() << "no compiler library";
   EXPECT_EQ(first, LATHE_OK);
+}
+
+TEST_F(Allocation, GroupedPlansSurviveEveryFailure) {
+  Fake fake(options(cache()));
+  std::vector<float> a(6 * 8), b(2 * 5 * 8), d(6 * 5);
+  const std::vector<int32_t> routing = {0, 2, 6};
+  lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
+  desc.m = 6, desc.n = 5, desc.k = 8, desc.groups = 2;
+  desc.routing = routing.data();
+  desc.a.data = a.data(), desc.b.data = b.data(), desc.d.data = d.data();
+  desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
+  desc.b.layout = LATHE_COLUMN_MAJOR;
+  desc.b.batch_stride = 5 * 8;
+  lathe_plan* plan = nullptr;
+  const auto make = [&] { return lathe_plan_grouped_matmul(fake.device.get(), &desc, &plan); };
+  const auto drop = [&] {
+    lathe_plan_destroy(plan);
+    plan = nullptr;
+    fake.open();
+  };
+  ASSERT_EQ(make(), LATHE_OK) << lathe_last_error();
+  try_allocations({"lathe_plan_grouped_matmul", "", make, drop, [&] { return plan != nullptr; }});
+  drop();
+  auto text = std::make_unique<Text>();
+  const auto explain = [&] {
+    return lathe_explain_grouped_matmul(fake.device.get(), &desc, Text::take, text.get());
+  };
+  ASSERT_EQ(explain(), LATHE_OK) << lathe_last_error();
+  const std::string explained = text->str();
+  try_allocations({"lathe_explain_grouped_matmul", "", explain, [&] { text->clear(); },
+                   [&] { return text->str() == explained; }});
+  lathe_tune_options how = LATHE_TUNE_OPTIONS_INIT;
+  how.candidates = 2;
+  how.candidate_nanoseconds = how.pool_bytes = 1;
+  lathe_tune_report report = LATHE_TUNE_REPORT_INIT;
+  const auto tune = [&] { return lathe_tune_grouped_matmul(fake.device.get(), &desc, &how, &report); };
+  ASSERT_EQ(tune(), LATHE_OK) << lathe_last_error();
+  try_allocations({"lathe_tune_grouped_matmul", "", tune, [&] { report = LATHE_TUNE_REPORT_INIT; },
+                   [&] { return report.classes == 1 && report.replaced + report.confirmed == 1; }});
 }
 
 }  // namespace
