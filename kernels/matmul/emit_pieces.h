@@ -1,5 +1,5 @@
-// Weights in a block format as matrix instructions multiply them: the codes as 16-bit floats, which is exact, and apart
-// from them a scale and a minimum for every few.
+// Weights in a block format as matrix instructions multiply them: the codes as 16-bit floats, which hold them exactly,
+// and the scale and minimum of each group of codes in f32.
 #pragma once
 
 #include "core/problem.h"
@@ -10,7 +10,7 @@ namespace lathe::emit {
 // The alignment of the base and of the rows of an operand in blocks, in bytes.
 int64_t alignment_of_rows(Alignment alignment);
 
-// Runs of elements of a column. Formats of products.h's kGpuBlocks.
+// Decodes pieces of a column: kElements elements each. Formats of products.h's kGpuBlocks.
 class GpuPieces {
  public:
   static constexpr int64_t kElements = 32;

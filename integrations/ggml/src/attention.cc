@@ -23,7 +23,7 @@ constexpr int64_t kMostRows = 256, kMostTokens = 64;
 constexpr float kLog2e = 1.44269504f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What tells products of attention apart: type, N, K and rows.
+// The key of a product of attention: type, N, K and rows.
 using Shape = std::tuple<lathe_dtype, int64_t, int64_t, int64_t>;
 struct Expected {
   std::mutex mutex;

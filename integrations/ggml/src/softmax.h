@@ -21,7 +21,7 @@ struct SoftmaxRows {
 
 void take_weights(const SoftmaxRows& block);
 
-// What a block of a mask does.
+// The effect of a block of the mask on its scores.
 enum class MaskKind { kNothing, kAdds, kHidesAll };
 // Converts `count` values of f16 to f32 times `factor`. Returns what they do to the scores.
 MaskKind read_mask(const uint16_t* mask, int64_t count, float factor, float* out);
