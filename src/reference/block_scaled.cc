@@ -132,11 +132,10 @@ void ScaledMatrix::store_scales() {
         if (spec_.layout == LATHE_SCALES_PACKED_BY_FOUR)
           at += (block / 4 * scale_leading_ + line) * 4 + block % 4;
         const float code = codes_[static_cast<size_t>((m * lines + line) * blocks() + block)];
-        const auto byte = static_cast<uint8_t>(code);
         if (size == 4)
           std::memcpy(stored_.data() + at * 4, &code, 4);
         else
-          stored_[static_cast<size_t>(at)] = byte;
+          stored_[static_cast<size_t>(at)] = static_cast<uint8_t>(code);
       }
   }
   if (spec_.shared_scales) scale_stride_ = 0;

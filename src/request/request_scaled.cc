@@ -127,7 +127,8 @@ absl::Status read_b(const lathe_matmul_desc& d, Purpose purpose, ScaledProduct* 
   if (raw(d.b.layout) != LATHE_COLUMN_MAJOR)
     return unsupported("b: only COLUMN_MAJOR is supported with block scales");
   if (d.b.packed_layout != 0) return unsupported("b: weights with block scales cannot be packed");
-  if (d.batch > 1 && d.b.batch_stride == 0 && d.b.scale->batch_stride != 0)
+  const bool is_empty = d.n == 0 || d.k == 0;  // its stride is 0 without being shared
+  if (d.batch > 1 && !is_empty && d.b.batch_stride == 0 && d.b.scale->batch_stride != 0)
     return unsupported(absl::StrCat("b: scale: batch_stride ", d.b.scale->batch_stride,
                                     " must be 0, because all matrices share one b (batch_stride 0)"));
   plain->b.dtype = static_cast<lathe_dtype>(out->b.scales.format->blocks);

@@ -88,7 +88,8 @@ absl::Status check_u4_weight(const lathe_matmul_desc& d, bool with_data) {
   if (spans_too_much(d.k, d.n, d.batch, d.b.batch_stride))
     return invalid("b: spans more than 2^63 - 1 bytes");
   LATHE_RETURN_IF_ERROR(check_scale(d, with_data));
-  if (d.batch > 1 && d.b.batch_stride == 0 && d.b.scale->batch_stride != 0)
+  const bool is_empty = d.n == 0 || d.k == 0;  // its stride is 0 without being shared
+  if (d.batch > 1 && !is_empty && d.b.batch_stride == 0 && d.b.scale->batch_stride != 0)
     return unsupported(of_scale("batch_stride ", d.b.scale->batch_stride,
                                 " must be 0, because all matrices share one b (batch_stride 0)"));
   return with_data ? check_group_index(d) : absl::OkStatus();

@@ -227,14 +227,23 @@ TEST_F(ScaledProducts, EveryMOfDecodingAndLargerBuckets) {
 }
 
 TEST_F(ScaledProducts, EmptyProducts) {
-  for (const ScaledElements& f : reference::scaled_elements()) {
-    Case c = random_case(f, /*scaled_a=*/true);
-    c.m = c.a.lines = 0;
-    expect(c);
-    c = random_case(f, /*scaled_a=*/true);
-    c.b.k = c.a.k = 0;
-    expect(c);
-  }
+  for (const ScaledElements& f : reference::scaled_elements())
+    for (const int64_t batch : {1, 3}) {
+      const auto in_batch = [&] {
+        Case c = random_case(f, /*scaled_a=*/true);
+        c.a.batch = c.b.batch = batch;
+        return c;
+      };
+      Case c = in_batch();
+      c.m = c.a.lines = 0;
+      expect(c);
+      c = in_batch();
+      c.b.lines = 0;
+      expect(c);
+      c = in_batch();
+      c.b.k = c.a.k = 0;
+      expect(c);
+    }
 }
 
 TEST_F(ScaledProducts, BatchInvariantBitsDoNotDependOnM) {
