@@ -131,7 +131,7 @@ def compare_operations(tools, backend, *formats):
         speeds = []
         for device in ("CPU", "Lathe"):
             text, _ = run("Lathe", backend, tools / "test-backend-ops", "perf", "-b", device, "-o", "MUL_MAT",
-                          "-p", f"type_a={name},type_b=f32,m=4096,n=(1|8|512),")
+                          "-p", f"type_a={name},type_b=f32,m=4096,n=(1|8|512),k=14336,")
             speeds.append({})
             for m, n, k, time in re.findall(r"m=(\d+),n=(\d+),k=(\d+),bs=\[1,1\],.*?([0-9.]+) us/run", text):
                 speeds[-1][f"{n} x {m} x {k}"] = 2e-3 * int(m) * int(n) * int(k) / float(time)
