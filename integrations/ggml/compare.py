@@ -177,7 +177,7 @@ def compare_text(tools, backend, text, *models):
             for side in SIDES:
                 out = perplexity_of(side, tools, backend, text, model, "--kl-divergence-base", base, "--kl-divergence")
                 chunks[side] = by_chunk(out)
-                found[side] = [float(re.search(pattern + r" *: *([0-9.]+)", out).group(1)) for pattern in (
+                found[side] = [float(re.search(pattern + r" *: *(-?[0-9.]+)", out).group(1)) for pattern in (
                     r"Mean PPL\(base\)", r"Mean PPL\(Q\)", r"Mean +KLD")]
             pairs = list(zip(chunks["alone"], chunks["Lathe"], strict=True))
             ratio, ratio_error = mean_and_error([lathe[0] - alone[0] for alone, lathe in pairs])
