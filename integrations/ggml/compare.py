@@ -3,12 +3,11 @@
 usage: compare.py speed BIN BACKEND MODEL...            tokens per second of prompts and generation
        compare.py sequences BIN BACKEND MODEL...        the same with 1, 4 and 16 sequences at once
        compare.py operations BIN BACKEND FORMAT...      GFLOP/s of MUL_MAT in test-backend-ops
-       compare.py text BIN BACKEND TEXT MODEL...        perplexity of a text
-       compare.py reference BIN BACKEND TEXT MODEL...   the distance of both from exact arithmetic
+       compare.py text BIN BACKEND TEXT MODEL...        perplexity of a text, and the distance from exact arithmetic
        compare.py greedy TOOL BACKEND TEXT MODEL...     200 tokens after each prompt
 BIN is the folder of llama.cpp's tools, TOOL is tests/greedy.cc. Both sides run in turns; a speed is the best of the
 rounds. Variables: LATHE_ROUNDS: how many (default: 3). LATHE_THREADS: numbers of threads (default: 1,2). LATHE_TESTS:
-tests of `speed` (default: pp512,pp2048,tg128). LATHE_CHUNKS: pieces of 512 tokens of the text (default: 16).
+tests of `speed` (default: pp512,pp2048,tg128). LATHE_CHUNKS: how many 512 tokens of the text (2 or more; default: 32).
 LATHE_PROMPTS: prompts of `greedy` (default: 10). LATHE_CSV: a file to which the rows of the tables are appended.
 LATHE_CPU_TIME=1: seconds are CPU time, which other processes hardly change; for one thread only.
 """
@@ -21,13 +20,13 @@ import subprocess
 import sys
 import tempfile
 
-LARGEST_DIFFERENCE = 0.001  # of the perplexity
+LARGEST_DIFFERENCE = 0.001  # of ln(perplexity) and of the KL divergence
 SIDES = ("alone", "Lathe")
 ROUNDS = int(os.environ.get("LATHE_ROUNDS", "3"))
 THREADS = [int(text) for text in os.environ.get("LATHE_THREADS", "1,2").split(",")]
 CPU_TIME = os.environ.get("LATHE_CPU_TIME", "0") != "0"
 PROMPTS = int(os.environ.get("LATHE_PROMPTS", "10"))
-CHUNKS = int(os.environ.get("LATHE_CHUNKS", "16"))
+CHUNKS = int(os.environ.get("LATHE_CHUNKS", "32"))
 TESTS = os.environ.get("LATHE_TESTS", "pp512,pp2048,tg128").split(",")
 # Loads backends in tools that do so only if an option names devices or buffers.
 LOAD_BACKENDS = ("-ot", "none=CPU")
@@ -132,7 +131,7 @@ def compare_operations(tools, backend, *formats):
         speeds = []
         for device in ("CPU", "Lathe"):
             text, _ = run("Lathe", backend, tools / "test-backend-ops", "perf", "-b", device, "-o", "MUL_MAT",
-                          "-p", f"type_a={name},")
+                          "-p", f"type_a={name},type_b=f32,m=4096,n=(1|8|512),k=14336,")
             speeds.append({})
             for m, n, k, time in re.findall(r"m=(\d+),n=(\d+),k=(\d+),bs=\[1,1\],.*?([0-9.]+) us/run", text):
                 speeds[-1][f"{n} x {m} x {k}"] = 2e-3 * int(m) * int(n) * int(k) / float(time)
@@ -144,48 +143,57 @@ def perplexity_of(side, tools, backend, text, model, *options):
                        "-t", max(THREADS), "--chunks", CHUNKS, *options, *LOAD_BACKENDS))
 
 
+def by_chunk(out):
+    """The means of ln(perplexity / that of the base) and of the KL divergence in each chunk. llama-perplexity prints
+    the means of all chunks so far."""
+    number = r" +(-?[0-9.]+) ± +[0-9.]+"
+    means = [(float(a), float(b)) for a, b in re.findall(r"^ *[0-9]+ +[0-9.]+ ± +[0-9.]+" + 2 * number, out, re.M)]
+    sums = [(0, 0)] + [(i * a, i * b) for i, (a, b) in enumerate(means, 1)]
+    return [tuple(after - before for before, after in zip(*pair)) for pair in zip(sums, sums[1:])]
+
+
+def mean_and_error(values):
+    mean = sum(values) / len(values)
+    return mean, (sum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values)) ** 0.5
+
+
 def compare_text(tools, backend, text, *models):
-    """Perplexities, and how far apart they are. The mean over few tokens varies, so its standard error counts, too."""
+    """Compares both sides with the same weights in f32 (f32 activations and KV cache), chunk by chunk.
+
+    Perplexity: rounding errors have either sign, so a difference counts only above three standard errors. KL
+    divergence: errors of any sign add to it, so a backend that rounds more has more. If the text came from the model,
+    ln(perplexity) would grow by as much. This must be shown to be no more than the limit.
+    """
     wrong = []
-    table = Table("model", "alone", "with Lathe", "difference", "standard error", "KL divergence")
-    with tempfile.TemporaryDirectory(dir=os.environ.get("LATHE_TEMPORARY")) as folder:
-        base = f"{folder}/logits"
-        for model in map(pathlib.Path, models):
-            perplexity_of("alone", tools, backend, text, model, "--save-all-logits", base)
-            out = perplexity_of("Lathe", tools, backend, text, model, "--kl-divergence-base", base, "--kl-divergence")
-            alone, lathe, divergence = [float(re.search(pattern + r" *: *([-0-9.]+)", out).group(1)) for pattern in (
-                r"Mean PPL\(base\)", r"Mean PPL\(Q\)", r"Mean +KLD")]
-            difference, error = map(float, re.search(
-                r"Mean ln\(PPL\(Q\)/PPL\(base\)\) *: *([-0-9.]+) ± *([0-9.]+)", out).groups())
-            table.add(model.stem, f"{alone:.4f}", f"{lathe:.4f}", f"{100 * difference:+.3f} %", f"{100 * error:.3f} %",
-                      f"{divergence:.6f}")
-            if abs(difference) > max(LARGEST_DIFFERENCE, 2 * error):
-                wrong.append(model.stem)
-    if wrong:
-        print(f"more than {100 * LARGEST_DIFFERENCE} % and two standard errors apart: {', '.join(wrong)}")
-    return 1 if wrong else 0
-
-
-def compare_reference(tools, backend, text, *models):
-    """Kullback-Leibler divergence from the same weights in f32 (f32 activations and KV cache), alone and with Lathe."""
-    exact = ("-fa", "off", "-ctk", "f32", "-ctv", "f32")
-    table = Table("model", "micro-batch", "perplexity in f32", "alone", "with Lathe", "KL divergence alone",
-                  "with Lathe", "same first token alone", "with Lathe")
+    table = Table("model", "perplexity in f32", "alone", "with Lathe", "difference", "standard error",
+                  "KL divergence alone", "with Lathe", "difference", "standard error")
     with tempfile.TemporaryDirectory(dir=os.environ.get("LATHE_TEMPORARY")) as folder:
         wide, base = f"{folder}/f32.gguf", f"{folder}/logits"
         for model in map(pathlib.Path, models):
             run("alone", backend, tools / "llama-quantize", "--allow-requantize", model, wide, "F32")
-            perplexity_of("alone", tools, backend, text, wide, *exact, "--save-all-logits", base)
-            for micro_batch in (512, 16):
-                found = {}
-                for side in SIDES:
-                    out = perplexity_of(side, tools, backend, text, model, *exact, "-ub", micro_batch,
-                                        "--kl-divergence-base", base, "--kl-divergence")
-                    found[side] = [re.search(pattern + r" *: *([0-9.]+)", out).group(1) for pattern in (
-                        r"Mean PPL\(base\)", r"Mean PPL\(Q\)", r"Mean +KLD", r"Same top p")]
-                (f32, alone, alone_kl, alone_top), (_, lathe, lathe_kl, lathe_top) = found["alone"], found["Lathe"]
-                table.add(model.stem, micro_batch, f32, alone, lathe, alone_kl, lathe_kl, alone_top + " %",
-                          lathe_top + " %")
+            perplexity_of("alone", tools, backend, text, wide, "-fa", "off", "-ctk", "f32", "-ctv", "f32",
+                          "--save-all-logits", base)
+            chunks, found = {}, {}
+            for side in SIDES:
+                out = perplexity_of(side, tools, backend, text, model, "--kl-divergence-base", base, "--kl-divergence")
+                chunks[side] = by_chunk(out)
+                found[side] = [float(re.search(pattern + r" *: *(-?[0-9.]+)", out).group(1)) for pattern in (
+                    r"Mean PPL\(base\)", r"Mean PPL\(Q\)", r"Mean +KLD")]
+            pairs = list(zip(chunks["alone"], chunks["Lathe"], strict=True))
+            ratio, ratio_error = mean_and_error([lathe[0] - alone[0] for alone, lathe in pairs])
+            _, divergence_error = mean_and_error([lathe[1] - alone[1] for alone, lathe in pairs])
+            (exact, alone, alone_kl), (_, lathe, lathe_kl) = found["alone"], found["Lathe"]
+            divergence = lathe_kl - alone_kl  # with more digits than the mean of the chunks
+            table.add(model.stem, f"{exact:.4f}", f"{alone:.4f}", f"{lathe:.4f}", f"{100 * ratio:+.3f} %",
+                      f"{100 * ratio_error:.3f} %", f"{alone_kl:.6f}", f"{lathe_kl:.6f}", f"{divergence:+.6f}",
+                      f"{divergence_error:.6f}")
+            if abs(ratio) > max(LARGEST_DIFFERENCE, 3 * ratio_error):
+                wrong.append(f"{model.stem} (perplexity)")
+            if divergence + 2 * divergence_error > LARGEST_DIFFERENCE:
+                wrong.append(f"{model.stem} (KL divergence)")
+    if wrong:
+        print(f"not the same text: {', '.join(wrong)}")
+    return 1 if wrong else 0
 
 
 def first_difference(alone, lathe):
@@ -235,7 +243,7 @@ def compare_greedy(tool, backend, text, *models):
 
 
 MODES = {"speed": compare_speed, "sequences": compare_sequences, "operations": compare_operations, "text": compare_text,
-         "reference": compare_reference, "greedy": compare_greedy}
+         "greedy": compare_greedy}
 
 
 def main():
