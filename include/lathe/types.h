@@ -414,7 +414,8 @@ typedef struct lathe_matmul_argmax_desc {
  * workspace, on a GPU one per stream. So a captured graph needs a workspace of the caller's if it may run beside other
  * work of the stream it was captured on, or beside another graph from that stream. Kernels that count workgroups then
  * need a memset before each launch, unless LATHE_WORKSPACE_ZEROED is set. On ROCm, do not use fine-grained or host
- * memory: atomic operations may not work there. */
+ * memory: atomic operations may not work there. Products with block scales and grouped products do not use it; they
+ * take all their memory from the library. */
 typedef struct lathe_workspace {
   size_t struct_size;
   const lathe_chain* next;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -373,6 +374,34 @@ TEST_F(ScaledProducts, PlansRunThem) {
   EXPECT_EQ(product.check(), "");
   EXPECT_EQ(lathe_plan_run_matmul_slice(plan, &product.desc, 0, 0, 1), LATHE_UNSUPPORTED);
   EXPECT_THAT(lathe_last_error(), HasSubstr("cannot be run in slices"));
+  lathe_plan_destroy(plan);
+}
+
+// Few columns and a long K, so that the kernel splits K and needs memory for the sums.
+TEST_F(ScaledProducts, UsesNoWorkspaceOfTheCaller) {
+  Case c;
+  c.m = 40;
+  c.b.format = c.a.format = format("mxf8");
+  c.b.lines = 32, c.b.k = c.a.k = 16384, c.a.lines = c.m;
+  Product product(c, &random_);
+  alignas(64) std::array<uint8_t, 64> memory;
+  memory.fill(0xa5);
+  lathe_workspace workspace = LATHE_WORKSPACE_INIT;
+  workspace.data = memory.data();
+  workspace.bytes = memory.size();
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  tuning.split_k = 4;
+  tuning.next = reinterpret_cast<const lathe_chain*>(&workspace);
+  product.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  lathe_plan* plan = nullptr;
+  ASSERT_LATHE_OK(lathe_plan_matmul(device(), &product.desc, &plan));
+  size_t bytes = 1;
+  EXPECT_LATHE_OK(lathe_plan_workspace_bytes(plan, &bytes));
+  EXPECT_EQ(bytes, 0u);
+  EXPECT_THAT(explain(plan), HasSubstr("\"splits\":4"));
+  EXPECT_LATHE_OK(lathe_plan_run_matmul(plan, nullptr, &product.desc));
+  EXPECT_EQ(product.check(), "");
+  EXPECT_THAT(memory, testing::Each(0xa5));
   lathe_plan_destroy(plan);
 }
 
