@@ -402,6 +402,11 @@ absl::Status try_scaled(const lathe_matmul_desc& d, Purpose purpose, const Reque
   Regions regions;
   if (!place_operands(plain, out, &regions, &why)) return why;
   if (scaled.a.exists()) regions.a = a;
+  // A block has one place for its scale, but could be part of two matrices.
+  if (out->args.stride_b != 0 && !disjoint_within(regions.b))
+    return absl::UnimplementedError(
+        absl::StrCat("b: batch_stride ", out->args.stride_b,
+                     ": matrices with block scales must not overlap each other, unless it is 0"));
   if (!check_overlap(out->key.problem, regions, &why)) return why;
   LATHE_RETURN_IF_ERROR(check_scales_overlap(*out, regions.d));
   fill_arguments(plain, *out, &out->args);

@@ -216,6 +216,37 @@ TEST_F(ScaledProducts, MatricesThatShareTheElementsOfAHaveScalesOfTheirOwn) {
               HasSubstr("b: scale: batch_stride 3 must be 0, because all matrices share one b"));
 }
 
+// The columns of the matrices take turns. Then the second matrix begins at the first one's second column, whose block
+// would need two scales.
+TEST_F(ScaledProducts, MatricesOfBLieSideBySideButDoNotOverlap) {
+  constexpr int64_t kBatch = 3, kN = 4, kK = 64;
+  std::vector<uint8_t> ones(kBatch * kN * kK, 0x38), scales;
+  for (int64_t i = 0; i < kBatch * kN * kK / 32; ++i) scales.push_back(static_cast<uint8_t>(120 + i % 9));
+  std::vector<float> a(kK, 1.0f), d(kBatch * kN);
+  lathe_scale scale = LATHE_SCALE_INIT;
+  scale.data = scales.data();
+  scale.dtype = LATHE_F8_E8M0;
+  scale.granularity = LATHE_PER_BLOCK;
+  scale.block_size = 32;
+  scale.batch_stride = kN * kK / 32;
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = 1, desc.n = kN, desc.k = kK, desc.batch = kBatch;
+  desc.a.data = a.data(), desc.b.data = ones.data(), desc.d.data = d.data();
+  desc.a.dtype = desc.d.dtype = LATHE_F32, desc.b.dtype = LATHE_F8_E4M3;
+  desc.b.layout = LATHE_COLUMN_MAJOR;
+  desc.b.leading_dimension = kBatch * kK;
+  desc.b.batch_stride = kK;
+  desc.b.scale = &scale;
+  desc.d.batch_stride = kN;
+  ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &desc));
+  for (size_t i = 0; i < d.size(); ++i)
+    EXPECT_EQ(d[i], 32 * (std::exp2(scales[2 * i] - 127.0f) + std::exp2(scales[2 * i + 1] - 127.0f))) << i;
+  desc.b.leading_dimension = kK;
+  EXPECT_EQ(lathe_matmul(device(), nullptr, &desc), LATHE_UNSUPPORTED);
+  EXPECT_THAT(lathe_last_error(),
+              HasSubstr("b: batch_stride 64: matrices with block scales must not overlap"));
+}
+
 TEST_F(ScaledProducts, EveryMOfDecodingAndLargerBuckets) {
   for (const char* name : {"f8_128", "mxf4"})
     for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 31, 100, 300}) {
