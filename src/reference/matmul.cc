@@ -112,6 +112,23 @@ double sum_bound(const MatmulRequest& r, double magnitude) {
 
 namespace {
 
+constexpr double kWrong = 1e6;  // a fraction of the bound
+
+}  // namespace
+
+double fraction_of_bound(const ExpectedElement& e, double got, lathe_dtype dtype) {
+  if (std::isnan(e.value)) return std::isnan(got) ? 0 : kWrong;
+  if (std::isinf(e.value)) return got == e.value ? 0 : kWrong;
+  // A result beyond the dtype's range may be infinity.
+  const bool overflow = !is_integer(dtype) && std::fabs(e.value) + e.bound >= largest(dtype);
+  if (overflow && std::isinf(got)) return std::signbit(got) == std::signbit(e.value) ? 0 : kWrong;
+  const double error = std::fabs(got - e.value);
+  if (error == 0) return 0;
+  return error <= e.bound * kWrong ? error / e.bound : kWrong;
+}
+
+namespace {
+
 struct Expected {
   double value = 0, bound = 0;
   bool may_be_nan = false;
@@ -153,19 +170,10 @@ Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_
   return e;
 }
 
-// |got - expected| as a fraction of the bound, at most 1e6. 1e6 also stands for a wrong NaN or infinity.
 double fraction_of_bound(const Expected& e, double got, lathe_dtype dtype) {
-  constexpr double kWrong = 1e6;
   if (e.is_any_not_finite) return std::isfinite(got) && !e.is_activated ? kWrong : 0;
   if (std::isnan(got) && e.may_be_nan) return 0;
-  if (std::isnan(e.value)) return std::isnan(got) ? 0 : kWrong;
-  if (std::isinf(e.value)) return got == e.value ? 0 : kWrong;
-  // A result beyond the dtype's range may be infinity.
-  const bool overflow = !is_integer(dtype) && std::fabs(e.value) + e.bound >= largest(dtype);
-  if (overflow && std::isinf(got)) return std::signbit(got) == std::signbit(e.value) ? 0 : kWrong;
-  const double error = std::fabs(got - e.value);
-  if (error == 0) return 0;
-  return error <= e.bound * kWrong ? error / e.bound : kWrong;
+  return reference::fraction_of_bound(ExpectedElement{e.value, e.bound}, got, dtype);
 }
 
 // The element with the largest error so far.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/ops.h"
 #include "reference/argmax.h"
+#include "reference/grouped_matmul.h"
 #include "reference/matmul.h"
 #include "reference/matmul_argmax.h"
 
@@ -235,6 +236,33 @@ TEST_F(Reference, SamplesLargeShapes) {
   // The corners are always among the samples.
   data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 1);
   EXPECT_FALSE(check_matmul(r, data, &random).ok);
+}
+
+// Products of a gate grow as squares, so they leave f16's range. 300 * 300 squared is far beyond it.
+TEST_F(Reference, AcceptsTheInfinityOfAGateBeyondTheRange) {
+  GroupedMatmulRequest r;
+  r.m = r.k = r.groups = 1;
+  r.n = 2;
+  r.gate = LATHE_GATE_RELU;
+  r.out_dtype = LATHE_F16;
+  const GroupedMatmulSpecs specs = specs_of(r);
+  GroupedMatmulData data;
+  data.a = Operand(specs.a), data.b = Operand(specs.b), data.d = Operand(specs.d);
+  data.routing = {0, 1};
+  data.a.set(0, 0, 0, 300);
+  data.b.set(0, 0, 0, 300);
+  for (const double u : {300.0, -300.0}) {
+    data.b.set(0, 0, 1, u);
+    for (const double got : {HUGE_VAL, -HUGE_VAL, 65504.0, std::nan("")}) {
+      data.d.set(0, 0, 0, got);
+      EXPECT_EQ(check_grouped_matmul(r, data, &random).ok, std::isinf(got) && got * u > 0) << got;
+    }
+  }
+  for (int64_t column : {0, 1}) data.b.set(0, 0, column, 0.5);  // 150 * 150 is within the range
+  data.d.set(0, 0, 0, 22500);
+  EXPECT_TRUE(check_grouped_matmul(r, data, &random).ok);
+  data.d.set(0, 0, 0, HUGE_VAL);
+  EXPECT_FALSE(check_grouped_matmul(r, data, &random).ok);
 }
 
 ArgmaxData argmax_data(const ArgmaxRequest& r, const std::vector<double>& x,
