@@ -99,14 +99,15 @@ double rounding_to_bytes(const float* a, const BlockColumn& b) {
 
 double sum_bound(const MatmulRequest& r, double magnitude) {
   if (r.dtype == LATHE_I8) return 0;
-  if (r.fill == Fill::kIntegers && !rounds_to_bytes(r.math, r.weight_dtype()) &&
+  const bool scaled = !r.b_format.empty();  // then operands are no integers, whatever the fill is
+  if (r.fill == Fill::kIntegers && !scaled && !rounds_to_bytes(r.math, r.weight_dtype()) &&
       magnitude <= (is_f8(r.dtype) ? 0x1p13 : 0x1p24))
     return 0;
   double part = 6 * kEpsilon * std::max(1.0, std::sqrt(static_cast<double>(r.k) / 4096));
   if (r.math == LATHE_MATH_TF32 && r.dtype == LATHE_F32) part += 0x1p-9;
   if (r.math == LATHE_MATH_BF16 && r.dtype == LATHE_F32 && r.weight_dtype() == LATHE_BF16) part += 0x1p-8;
   if (is_f8(r.dtype)) part += 0x1p-10;
-  if (!r.b_format.empty()) part += kEpsilon * std::sqrt(static_cast<double>(r.k));
+  if (scaled) part += kEpsilon * std::sqrt(static_cast<double>(r.k));
   return part * magnitude;
 }
 

@@ -115,6 +115,14 @@ TEST_F(Reference, AllowsNoErrorInSumsOfIntegers) {
   EXPECT_TRUE(check_matmul(r, data, &random).ok);
 }
 
+TEST_F(Reference, AllowsRoundingOfSumsWithScales) {
+  MatmulRequest r = request(3, 5, 128);
+  r.fill = Fill::kIntegers;
+  EXPECT_EQ(sum_bound(r, 100), 0);
+  r.b_format = "f8_128";
+  EXPECT_GT(sum_bound(r, 100), 0) << "B is not filled with integers";
+}
+
 // `math` allows rounding of f32 operands, which needs a larger bound.
 TEST_F(Reference, AllowsTheRoundingThatMathPermits) {
   for (const auto& [math, b_dtype] : {std::pair{LATHE_MATH_TF32, LATHE_F32}, {LATHE_MATH_BF16, LATHE_BF16}}) {
