@@ -111,8 +111,8 @@ LATHE_API lathe_status lathe_manifest_add_grouped_matmul(lathe_manifest* manifes
                                                          const lathe_grouped_matmul_desc* desc, int64_t m_max);
 /* As lathe_plan_matmul, lathe_explain_matmul and lathe_tune_matmul, for the kernel that the product takes if its rows
  * are spread evenly over the groups: on a GPU the one kernel of all groups, on the CPU that of a group of
- * ceil(rows / groups) rows. With a gate it is the kernel of g. The routing is not read. No lathe_plan_run_* takes a
- * plan of a GPU's grouped kernel. UNSUPPORTED: tuning on a GPU. */
+ * ceil(rows / groups) rows. Predicted times are of that kernel. With a gate it is the kernel of g. The routing is not
+ * read. No lathe_plan_run_* takes a plan of a GPU's grouped kernel. UNSUPPORTED: tuning on a GPU. */
 LATHE_API lathe_status lathe_plan_grouped_matmul(lathe_device* device, const lathe_grouped_matmul_desc* desc,
                                                  lathe_plan** plan);
 LATHE_API lathe_status lathe_explain_grouped_matmul(lathe_device* device, const lathe_grouped_matmul_desc* desc,

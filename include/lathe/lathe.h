@@ -408,7 +408,8 @@ LATHE_API lathe_status lathe_plan_matmul_argmax(lathe_device* device, const lath
 /* NULL is allowed. */
 LATHE_API void lathe_plan_destroy(lathe_plan* plan);
 
-/* Stores the bytes of workspace that the plan needs at the M and batch it was made with (0: none). */
+/* Stores the bytes of workspace that the plan needs at the M and batch it was made with. 0: none, or the product has
+ * block scales and does not use a lathe_workspace. */
 LATHE_API lathe_status lathe_plan_workspace_bytes(lathe_plan* plan, size_t* bytes);
 /* Run a request of the plan's class, like lathe_matmul and its siblings. */
 LATHE_API lathe_status lathe_plan_run_matmul(lathe_plan* plan, lathe_stream stream,

@@ -221,8 +221,8 @@ typedef struct lathe_scale {
   uint32_t reserved;         /* must be 0 */
   int64_t leading_dimension; /* see lathe_scale_layout */
   /* Scales (PACKED_BY_FOUR: words) from one matrix of a batch, or one group's B, to the next; 0: all share them, as
-   * they must if they share one B. Of a grouped A, as A's batch_stride: from group to group with COUNTS, from slot to
-   * slot with INDEXED. */
+   * they must if they share one B. Matrices of a batched B must not overlap otherwise (UNSUPPORTED). Of a grouped A, as
+   * A's batch_stride: from group to group with COUNTS, from slot to slot with INDEXED. */
   int64_t batch_stride;
   /* One f32 in device memory by which all scales are multiplied; NULL: 1. Of a grouped B one per group. */
   const float* global;
@@ -414,7 +414,8 @@ typedef struct lathe_matmul_argmax_desc {
  * workspace, on a GPU one per stream. So a captured graph needs a workspace of the caller's if it may run beside other
  * work of the stream it was captured on, or beside another graph from that stream. Kernels that count workgroups then
  * need a memset before each launch, unless LATHE_WORKSPACE_ZEROED is set. On ROCm, do not use fine-grained or host
- * memory: atomic operations may not work there. */
+ * memory: atomic operations may not work there. Products with block scales and grouped products do not use it; they
+ * take all their memory from the library. */
 typedef struct lathe_workspace {
   size_t struct_size;
   const lathe_chain* next;

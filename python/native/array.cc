@@ -3,6 +3,7 @@
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <numpy/arrayobject.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -283,6 +284,7 @@ void Array::take_tensor(nb::handle object, const char* name, const nb::dlpack::d
     shape[i] = tensor.shape[i];
     stride[i] = tensor.strides[i];
   }
+  pack_if_empty();
 }
 
 void Array::take_flat(const char* name, int dimensions, const int64_t* sizes, const int64_t* strides) {
@@ -319,6 +321,16 @@ void Array::take_layout(const char* name, int dimensions, const Py_ssize_t* size
                   "numpy.ascontiguousarray(" +
                   name + ")");
     stride[i] = byte_strides[i] / bytes;
+  }
+  pack_if_empty();
+}
+
+void Array::pack_if_empty() {
+  if (std::find(shape, shape + ndim, 0) == shape + ndim) return;
+  int64_t apart = 1;
+  for (int i = ndim - 1; i >= 0; --i) {
+    stride[i] = apart;
+    apart *= shape[i];
   }
 }
 

@@ -54,6 +54,8 @@ class Array {
                    int64_t bytes);
   void take_flat(const char* name, int dimensions, const int64_t* sizes, const int64_t* strides);
   void take_tensor(nb::handle object, const char* name, const nb::dlpack::dltensor& tensor);
+  // An array without elements is contiguous, but NumPy gives it strides of 0.
+  void pack_if_empty();
 
   // The dtype of an element of `bytes` bytes if this reads bytes, else NONE.
   lathe_dtype dtype_of_bytes(nb::handle object, int64_t bytes);

@@ -103,7 +103,11 @@ std::string prediction(const Json& plan) {
   };
   const bool is_open =
       is_range("m_lo", "m_hi") || is_range("row_lo", "row_hi") || problem.value("op", "") == "elementwise";
-  return absl::StrCat(duration(plan.value("predicted_seconds", 0.0)),
+  // On a GPU all groups of a grouped product are one launch.
+  const std::string rows = problem.value("rows", "plain");
+  const bool is_grouped = rows != "plain" && rows != "device_m";
+  return absl::StrCat(duration(plan.value("predicted_seconds", 0.0)), is_grouped ? " for all groups" : "",
+                      is_grouped && is_open ? ", each" : "",
                       is_open ? " for the representative size of its class" : "");
 }
 

@@ -43,7 +43,7 @@ class ScaledOperands {
   double bytes_of_b() const;
 
  private:
-  bool has_u4() const { return weight_.n > 0; }
+  bool has_u4() const { return b_.spec().format == nullptr; }
   absl::Status attach_u4(lathe_device* device, lathe_matmul_desc* desc);
 
   reference::ScaledMatrix a_, b_;

@@ -9,17 +9,25 @@
 namespace lathe {
 namespace {
 
-Json candidate_json(const RankedPlan& ranked, size_t index, const std::optional<PlanRecord>& tuning) {
+// The predicted seconds of a launch.
+double predicted_seconds(const lathe_plan& planned, const Plan& plan) {
+  const Request& request = planned.planned;
+  if (!is_grouped(request.key.problem.rows)) return plan.predicted_seconds;
+  return seconds_of_groups(plan.predicted_seconds, request.dims, planned.device.facts);
+}
+
+Json candidate_json(const lathe_plan& planned, const RankedPlan& ranked, size_t index,
+                    const std::optional<PlanRecord>& tuning) {
   const Plan& plan = ranked.plan;
   Json json = json_object("rank", index + 1, "legal", ranked.rejection.empty(), "config",
                           to_json(plan.config), "splits", plan.launch.splits);
   if (ranked.rejection.empty()) {
-    json["predicted_seconds"] = plan.predicted_seconds;
+    json["predicted_seconds"] = predicted_seconds(planned, plan);
     json["numeric_recipe"] = plan.numeric_recipe;
   } else {
     json["rejection"] = ranked.rejection;
     // A candidate that only the policy rejects still has a prediction, and may have been measured.
-    if (plan.predicted_seconds > 0) json["predicted_seconds"] = plan.predicted_seconds;
+    if (plan.predicted_seconds > 0) json["predicted_seconds"] = predicted_seconds(planned, plan);
   }
   if (tuning)
     for (const MeasuredCandidate& m : tuning->measured)
@@ -77,13 +85,13 @@ absl::StatusOr<Json> explain_json(const lathe_plan& plan) {
   json["launch"] = launch_json(plan, choice);
   json["key"] = json_object("fingerprint", choice.key.fingerprint, "text", choice.key.text);
   json["numeric_recipe"] = choice.plan().numeric_recipe;
-  json["predicted_seconds"] = choice.plan().predicted_seconds;
+  json["predicted_seconds"] = predicted_seconds(plan, choice.plan());
   json["legal"] = choice.answer.legal;
   json["external"] = external_json(plan);
   json["chosen_by"] = std::string(name_of(choice.by));
   const std::optional<PlanRecord> tuning = find_tuning(device, plan.planned.key.problem);
   for (size_t i = 0; i < choice.answer.ranked.size(); ++i) {
-    json["candidates"].push_back(candidate_json(choice.answer.ranked[i], i, tuning));
+    json["candidates"].push_back(candidate_json(plan, choice.answer.ranked[i], i, tuning));
   }
   return json;
 }

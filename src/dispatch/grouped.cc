@@ -10,6 +10,7 @@
 #include "dispatch/divide_groups.h"
 #include "dispatch/empty_product.h"
 #include "dispatch/externals.h"
+#include "dispatch/group_kernels.h"
 #include "dispatch/grouped_gpu.h"
 #include "dispatch/number_rows.h"
 #include "dispatch/prepare_scaled.h"
@@ -160,15 +161,6 @@ struct Memory {
          up_entries_at = 0, up_at = 0, bias_at = 0, bytes = 0;
 };
 
-// Finds the kernel for groups of `rows` rows; on a miss the policy decides.
-absl::StatusOr<const DispatchEntry*> find_entry(lathe_device& device, Request& member, int64_t rows) {
-  const Bucket bucket = m_bucket(rows);
-  member.dims.m = rows;
-  member.key.problem.m_lo = bucket.lo;
-  member.key.problem.m_hi = bucket.hi;
-  return find_or_prepare(device, member, Purpose::kRun);
-}
-
 // Whether task i of the gate's kernel reads only elements of u that task i of the other kernel writes: both divide the
 // same rows and columns in the same way. Generic kernels are not compared.
 bool have_same_tasks(const DispatchEntry* gate, const DispatchEntry* up) {
@@ -186,9 +178,10 @@ int64_t scale_row(const GroupedRequest& r, int64_t slot) {
 
 class GroupedLaunch {
  public:
+  // `kernels` are those of the product, with a gate of g.
   GroupedLaunch(lathe_device& device, const GroupedRequest& request, const Routing& routing,
-                const Memory& memory, char* base)
-      : device_(device), r_(request), routing_(routing), run_{request, {}, {}, nullptr} {
+                const Memory& memory, GroupKernels* kernels, char* base)
+      : device_(device), r_(request), routing_(routing), kernels_(*kernels), run_{request, {}, {}, nullptr} {
     members_ = reinterpret_cast<MemberLaunch*>(base);
     const ProblemClass& c = r_.product.request.key.problem;
     run_.gathered = {base + memory.a_at, static_cast<size_t>(c.k) * size_of(c.a),
@@ -223,7 +216,8 @@ class GroupedLaunch {
     bool in_pairs = r_.up.has_value() && !r_.product.request.empty_product;
     if (r_.up) {
       float* row = up_;
-      LATHE_RETURN_IF_ERROR(prepare(*r_.up, ups_, [&](int64_t index, const DispatchEntry* entry) {
+      GroupKernels kernels(device_, r_.up->request);
+      LATHE_RETURN_IF_ERROR(prepare(*r_.up, ups_, &kernels, [&](int64_t index, const DispatchEntry* entry) {
         ArgumentBlock& args = ups_[index].args;
         args.d = row;
         args.ldd = args.n;
@@ -232,17 +226,18 @@ class GroupedLaunch {
       }));
     }
     float* row = up_;
-    LATHE_RETURN_IF_ERROR(prepare(r_.product, members_, [&](int64_t index, const DispatchEntry* entry) {
-      ArgumentBlock& args = members_[index].args;
-      place_d(routing_.groups[index], &args);
-      if (!r_.up) return;
-      args.residual = row;
-      args.ldr = args.n;
-      row += routing_.groups[index].count * int64_t{args.n};
-      in_pairs = in_pairs && have_same_tasks(entry, up_entries_[index]) &&
-                 members_[index].config.workspace_bytes == 0 && ups_[index].config.workspace_bytes == 0;
-      members_[index].before = &ups_[index];
-    }));
+    LATHE_RETURN_IF_ERROR(
+        prepare(r_.product, members_, &kernels_, [&](int64_t index, const DispatchEntry* entry) {
+          ArgumentBlock& args = members_[index].args;
+          place_d(routing_.groups[index], &args);
+          if (!r_.up) return;
+          args.residual = row;
+          args.ldr = args.n;
+          row += routing_.groups[index].count * int64_t{args.n};
+          in_pairs = in_pairs && have_same_tasks(entry, up_entries_[index]) &&
+                     members_[index].config.workspace_bytes == 0 && ups_[index].config.workspace_bytes == 0;
+          members_[index].before = &ups_[index];
+        }));
     if (r_.up && !in_pairs) {
       for (int64_t i = 0; i < routing_.count; ++i) members_[i].before = nullptr;
       LATHE_RETURN_IF_ERROR(launch(r_.up->request, ups_, gather, {}));
@@ -343,9 +338,8 @@ class GroupedLaunch {
   // Finds the kernels of all groups and fills the arguments of `members`; those of A are there already. `place` sets
   // those of D.
   template <typename Place>
-  absl::Status prepare(const GroupProduct& product, MemberLaunch* members, const Place& place) {
-    Request request = product.request;
-    const DispatchEntry* entry = nullptr;
+  absl::Status prepare(const GroupProduct& product, MemberLaunch* members, GroupKernels* kernels,
+                       const Place& place) {
     for (int64_t i = 0; i < routing_.count; ++i) {
       const RoutedGroup& group = routing_.groups[i];
       MemberLaunch& launch = members[i];
@@ -356,17 +350,12 @@ class GroupedLaunch {
       launch.args.lda = of_a.lda;
       if (of_a.scale_a != nullptr) launch.args.scale_a = of_a.scale_a;
       place_weights(product, i, &launch.args);
-      if (request.empty_product) {
+      if (product.request.empty_product) {
         place(i, nullptr);
         continue;
       }
-      if (const ProblemClass& c = request.key.problem;
-          entry == nullptr || group.count < c.m_lo || group.count > c.m_hi) {
-        LATHE_ASSIGN_OR_RETURN(entry, find_entry(device_, request, group.count));
-      } else {
-        request.dims.m = group.count;
-        device_.context.counters.dispatch_hits.add();
-      }
+      LATHE_ASSIGN_OR_RETURN(const DispatchEntry* entry, kernels->use(group.count));
+      const Request& request = kernels->request();
       launch.kernel = entry->kernel;
       launch.dims = request.dims;
       launch.config = launch_config_for(*entry, request);
@@ -390,6 +379,7 @@ class GroupedLaunch {
   lathe_device& device_;
   const GroupedRequest& r_;
   const Routing& routing_;
+  GroupKernels& kernels_;
   GroupedRun run_;
   MemberLaunch *members_, *ups_;
   const DispatchEntry** up_entries_;
@@ -413,10 +403,11 @@ absl::Status run(lathe_device& device, GroupedRequest& request) {
     Routing routing;
     LATHE_RETURN_IF_ERROR(route(request, routing_memory, &routing));
     const Request& product = request.product.request;
-    if (!product.empty_product) LATHE_RETURN_IF_ERROR(divide_groups(device, product, &routing));
+    GroupKernels kernels(device, product);
+    if (!product.empty_product) LATHE_RETURN_IF_ERROR(divide_groups(&kernels, &routing));
     const Memory memory(request, routing);
     return device.driver->with_host_memory(memory.bytes, [&](char* base) {
-      return GroupedLaunch(device, request, routing, memory, base).run();
+      return GroupedLaunch(device, request, routing, memory, &kernels, base).run();
     });
   });
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "core/products.h"
 #include "kernels/candidates.h"
+#include "kernels/candidates_model.h"
 
 namespace lathe {
 namespace {
@@ -67,13 +68,17 @@ void reject_beyond_grid(const ProblemClass& c, std::vector<RankedPlan>* table) {
   }
 }
 
-// The part of a GPU that one group of a grouped product gets, if several groups of the mean size run at the same time.
-// Part of shared memory is left for the rows of a tile (GroupRows).
+// Groups of a grouped product that run on a GPU at the same time, each on a part of it.
+constexpr double kGroupsAtOnce = 8;
+
+// The part of a GPU that one group of the mean size gets. Part of shared memory is left for the rows of a tile
+// (GroupRows).
 DeviceFacts share_of_group(DeviceFacts facts) {
-  constexpr double kGroups = 8, kListBytes = 8 << 10;
+  constexpr double kListBytes = 8 << 10;
   for (const char* divided :
        {"compute_units", "memory_bytes_per_second", "l2_bytes", "flops_f32", "flops_matrix_f16"})
-    if (const auto fact = facts.facts.find(divided); fact != facts.facts.end()) fact->second.value /= kGroups;
+    if (const auto fact = facts.facts.find(divided); fact != facts.facts.end())
+      fact->second.value /= kGroupsAtOnce;
   if (const auto fact = facts.facts.find("shared_memory_bytes"); fact != facts.facts.end())
     fact->second.value = std::max(fact->second.value - kListBytes, 1.0);
   return facts;
@@ -183,6 +188,12 @@ absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts
         std::string(name_of(c.op)), " on ", facts.target.arch, ": ",
         answer.ranked.empty() ? "no kernel family" : "no legal candidate: ", join_reasons(answer.ranked)));
   return answer;
+}
+
+double seconds_of_groups(double of_group, const Dims& dims, const DeviceFacts& facts) {
+  const double launch = GpuRates(facts).launch_seconds;
+  const auto groups = static_cast<double>(std::min(dims.m, dims.batch));  // that can have rows
+  return launch + (of_group - launch) * std::max(groups / kGroupsAtOnce, 1.0);
 }
 
 std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max, Backend backend) {

@@ -189,7 +189,7 @@ void check_row(const GroupedMatmulRequest& r, const Operand& d, const RowAt& at,
     const double got = d.at(at.batch, at.row, j);
     const double bound =
         e.bound + rounding(r.out_dtype) * (std::fabs(e.value) + e.bound) + smallest_rounding(r.out_dtype);
-    const double fraction = std::isnan(got) ? 1e6 : std::fabs(got - e.value) / bound;
+    const double fraction = fraction_of_bound({e.value, bound}, got, r.out_dtype);
     ++result->checked;
     if (fraction <= result->worst) continue;
     result->worst = fraction;

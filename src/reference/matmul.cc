@@ -99,15 +99,33 @@ double rounding_to_bytes(const float* a, const BlockColumn& b) {
 
 double sum_bound(const MatmulRequest& r, double magnitude) {
   if (r.dtype == LATHE_I8) return 0;
-  if (r.fill == Fill::kIntegers && !rounds_to_bytes(r.math, r.weight_dtype()) &&
+  const bool scaled = !r.b_format.empty();  // then operands are no integers, whatever the fill is
+  if (r.fill == Fill::kIntegers && !scaled && !rounds_to_bytes(r.math, r.weight_dtype()) &&
       magnitude <= (is_f8(r.dtype) ? 0x1p13 : 0x1p24))
     return 0;
   double part = 6 * kEpsilon * std::max(1.0, std::sqrt(static_cast<double>(r.k) / 4096));
   if (r.math == LATHE_MATH_TF32 && r.dtype == LATHE_F32) part += 0x1p-9;
   if (r.math == LATHE_MATH_BF16 && r.dtype == LATHE_F32 && r.weight_dtype() == LATHE_BF16) part += 0x1p-8;
   if (is_f8(r.dtype)) part += 0x1p-10;
-  if (!r.b_format.empty()) part += kEpsilon * std::sqrt(static_cast<double>(r.k));
+  if (scaled) part += kEpsilon * std::sqrt(static_cast<double>(r.k));
   return part * magnitude;
+}
+
+namespace {
+
+constexpr double kWrong = 1e6;  // a fraction of the bound
+
+}  // namespace
+
+double fraction_of_bound(const ExpectedElement& e, double got, lathe_dtype dtype) {
+  if (std::isnan(e.value)) return std::isnan(got) ? 0 : kWrong;
+  if (std::isinf(e.value)) return got == e.value ? 0 : kWrong;
+  // A result beyond the dtype's range may be infinity.
+  const bool overflow = !is_integer(dtype) && std::fabs(e.value) + e.bound >= largest(dtype);
+  if (overflow && std::isinf(got)) return std::signbit(got) == std::signbit(e.value) ? 0 : kWrong;
+  const double error = std::fabs(got - e.value);
+  if (error == 0) return 0;
+  return error <= e.bound * kWrong ? error / e.bound : kWrong;
 }
 
 namespace {
@@ -153,19 +171,10 @@ Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_
   return e;
 }
 
-// |got - expected| as a fraction of the bound, at most 1e6. 1e6 also stands for a wrong NaN or infinity.
 double fraction_of_bound(const Expected& e, double got, lathe_dtype dtype) {
-  constexpr double kWrong = 1e6;
   if (e.is_any_not_finite) return std::isfinite(got) && !e.is_activated ? kWrong : 0;
   if (std::isnan(got) && e.may_be_nan) return 0;
-  if (std::isnan(e.value)) return std::isnan(got) ? 0 : kWrong;
-  if (std::isinf(e.value)) return got == e.value ? 0 : kWrong;
-  // A result beyond the dtype's range may be infinity.
-  const bool overflow = !is_integer(dtype) && std::fabs(e.value) + e.bound >= largest(dtype);
-  if (overflow && std::isinf(got)) return std::signbit(got) == std::signbit(e.value) ? 0 : kWrong;
-  const double error = std::fabs(got - e.value);
-  if (error == 0) return 0;
-  return error <= e.bound * kWrong ? error / e.bound : kWrong;
+  return reference::fraction_of_bound(ExpectedElement{e.value, e.bound}, got, dtype);
 }
 
 // The element with the largest error so far.

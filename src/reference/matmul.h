@@ -68,6 +68,9 @@ CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal*
 struct ExpectedElement {
   double value = 0, bound = 0;
 };
+// |got - e.value| as a fraction of the bound, at most 1e6. 1e6 also stands for a wrong NaN or infinity. A value beyond
+// the dtype's range may be infinity.
+double fraction_of_bound(const ExpectedElement& e, double got, lathe_dtype dtype);
 // The elements of the first matrix of the batch, row by row. For operands without NaN and infinity.
 std::vector<ExpectedElement> expected_elements(const MatmulRequest& r, const MatmulData& data);
 

@@ -68,9 +68,14 @@ absl::Status check_sizes(const lathe_grouped_matmul_desc& d) {
         absl::StrCat("router_weights_stride ", d.router_weights_stride, " must be 0 without router_weights"));
   const std::pair<const char*, int64_t> strides[] = {{"routing_stride", d.routing_stride},
                                                      {"router_weights_stride", d.router_weights_stride}};
-  for (const auto& [name, stride] : strides)
+  constexpr int64_t kMost = INT64_MAX >> 3;  // no sum of distances in bytes overflows
+  for (const auto& [name, stride] : strides) {
     if (stride != 0 && stride < d.used)
       return invalid(absl::StrCat(name, " ", stride, " is neither 0 nor at least used ", d.used));
+    if (d.m > 1 && stride > kMost / (d.m - 1))
+      return invalid(
+          absl::StrCat(name, " ", stride, ": the rows of m ", d.m, " span more than 2^63 - 1 bytes"));
+  }
   const int64_t slots = d.grouping == LATHE_GROUPING_COUNTS ? d.m * d.groups : d.m * d.used;
   if (slots > kMaxDim)
     return invalid(absl::StrCat(indexed ? "m * used is " : "m * groups is ", slots, ", more than ", kMaxDim));

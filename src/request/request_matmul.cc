@@ -157,7 +157,7 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
   const ProblemClass& c = out->key.problem;
   const auto [m, n, k, batch] = out->dims;
   ArgumentBlock& args = out->args;
-  const Placement b = {&args.ldb, &args.stride_b, &r->b}, of_d = {&args.ldd, &args.stride_d, &r->d};
+  const Placement b = {&args.ldb, &args.stride_b, &r->b};
   const Matrices rows = {batch, m, n};
   if (!place_operand(kOperandA, d.a, {batch, m, k}, {&args.lda, &args.stride_a, &r->a}, why)) return false;
   if (d.b.packed_layout != 0) {
@@ -169,7 +169,7 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
   } else if (!place_operand(kOperandB, d.b, {batch, k, n}, b, why)) {
     return false;
   }
-  if (!place_operand(kD, d.d, rows, of_d, why)) return false;
+  if (!place_operand(kD, d.d, rows, {&args.ldd, &args.stride_d, &r->d}, why)) return false;
   if (c.c != DType::kNone && !place_operand(kC, d.c, rows, {&args.ldc, &args.stride_c, &r->c}, why))
     return false;
   if (c.residual != DType::kNone &&
@@ -177,7 +177,6 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
     return false;
   }
   if (c.bias != DType::kNone) r->bias = line_at(d.epilogue.bias, n * static_cast<int64_t>(size_of(c.bias)));
-  if (!disjoint_within(r->d)) return refuse(why, explain_overlap(kD, of_d));
   return true;
 }
 
@@ -402,6 +401,11 @@ absl::Status try_scaled(const lathe_matmul_desc& d, Purpose purpose, const Reque
   Regions regions;
   if (!place_operands(plain, out, &regions, &why)) return why;
   if (scaled.a.exists()) regions.a = a;
+  // A block has one place for its scale, but could be part of two matrices.
+  if (out->args.stride_b != 0 && !disjoint_within(regions.b))
+    return absl::UnimplementedError(
+        absl::StrCat("b: batch_stride ", out->args.stride_b,
+                     ": matrices with block scales must not overlap each other, unless it is 0"));
   if (!check_overlap(out->key.problem, regions, &why)) return why;
   LATHE_RETURN_IF_ERROR(check_scales_overlap(*out, regions.d));
   fill_arguments(plain, *out, &out->args);
@@ -433,6 +437,9 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
     out->key.problem.rows = Rows::kDeviceM;
   Regions regions;
   if (!place_operands(d, out, &regions, why)) return false;
+  // A weight is warmed up and packed for every M. The distances of D are for the one in `d`, which may be 0.
+  if (purpose != Purpose::kWarm && !disjoint_within(regions.d))
+    return refuse(why, explain_overlap(kD, {&out->args.ldd, &out->args.stride_d, &regions.d}));
   if (!context.is_cpu) {
     if (out->empty_product) become_zero_product(out);
     align_class(regions, purpose == Purpose::kRun, out);

@@ -97,6 +97,15 @@ TEST(PlanText, PredictionNamesTheRepresentativeSize) {
   EXPECT_EQ(of({{"op", "matmul"}, {"m_lo", 17}, {"m_hi", 32}}), shared);
   EXPECT_EQ(of({{"op", "argmax"}, {"m_lo", 1}, {"m_hi", 1}, {"row_lo", 1}, {"row_hi", 1024}}), shared);
   EXPECT_EQ(of({{"op", "elementwise"}}), shared);
+  const auto of_groups = [](const char* rows, int64_t m_hi) {
+    return prediction({{"predicted_seconds", 2e-3},
+                       {"dims", {{"batch", 8}}},
+                       {"class", {{"op", "matmul"}, {"m_lo", 17}, {"m_hi", m_hi}, {"rows", rows}}}});
+  };
+  EXPECT_EQ(of_groups("offsets", 17), alone + " for all groups");
+  EXPECT_EQ(of_groups("indexed", 32),
+            alone + " for all groups, each for the representative size of its class");
+  EXPECT_EQ(of_groups("device_m", 32), shared);
 }
 
 // For each kind: the fastest measured candidate, else the one with the best prediction, else a rejected one with its

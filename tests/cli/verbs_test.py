@@ -57,6 +57,7 @@ def test_run(cache):
                   ["grouped_matmul", "9x160x256", "--a-format", "f8_128", "--b-format", "f8_128", "--routing", "random"],
                   ["grouped_matmul", "9x160x256", "--dtype", "bf16", "--b-format", "gptq", "--own-rows"],
                   ["grouped_matmul", "9x36x0"],
+                  ["matmul", "5x0x128", "--b-format", "awq"],
                   ["argmax", "3x1000", "--values"],
                   ["argmax", "2x50000", "--dtype", "bf16", "--index-dtype", "i32", "--index-offset", "-7"],
                   ["argmax", "7x300", "--fill", "special", "--values", "--misalign", "1", "--padding", "3",

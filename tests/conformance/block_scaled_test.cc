@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -215,6 +216,37 @@ TEST_F(ScaledProducts, MatricesThatShareTheElementsOfAHaveScalesOfTheirOwn) {
               HasSubstr("b: scale: batch_stride 3 must be 0, because all matrices share one b"));
 }
 
+// The columns of the matrices take turns. Then the second matrix begins at the first one's second column, whose block
+// would need two scales.
+TEST_F(ScaledProducts, MatricesOfBLieSideBySideButDoNotOverlap) {
+  constexpr int64_t kBatch = 3, kN = 4, kK = 64;
+  std::vector<uint8_t> ones(kBatch * kN * kK, 0x38), scales;
+  for (int64_t i = 0; i < kBatch * kN * kK / 32; ++i) scales.push_back(static_cast<uint8_t>(120 + i % 9));
+  std::vector<float> a(kK, 1.0f), d(kBatch * kN);
+  lathe_scale scale = LATHE_SCALE_INIT;
+  scale.data = scales.data();
+  scale.dtype = LATHE_F8_E8M0;
+  scale.granularity = LATHE_PER_BLOCK;
+  scale.block_size = 32;
+  scale.batch_stride = kN * kK / 32;
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = 1, desc.n = kN, desc.k = kK, desc.batch = kBatch;
+  desc.a.data = a.data(), desc.b.data = ones.data(), desc.d.data = d.data();
+  desc.a.dtype = desc.d.dtype = LATHE_F32, desc.b.dtype = LATHE_F8_E4M3;
+  desc.b.layout = LATHE_COLUMN_MAJOR;
+  desc.b.leading_dimension = kBatch * kK;
+  desc.b.batch_stride = kK;
+  desc.b.scale = &scale;
+  desc.d.batch_stride = kN;
+  ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &desc));
+  for (size_t i = 0; i < d.size(); ++i)
+    EXPECT_EQ(d[i], 32 * (std::exp2(scales[2 * i] - 127.0f) + std::exp2(scales[2 * i + 1] - 127.0f))) << i;
+  desc.b.leading_dimension = kK;
+  EXPECT_EQ(lathe_matmul(device(), nullptr, &desc), LATHE_UNSUPPORTED);
+  EXPECT_THAT(lathe_last_error(),
+              HasSubstr("b: batch_stride 64: matrices with block scales must not overlap"));
+}
+
 TEST_F(ScaledProducts, EveryMOfDecodingAndLargerBuckets) {
   for (const char* name : {"f8_128", "mxf4"})
     for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 31, 100, 300}) {
@@ -373,6 +405,34 @@ TEST_F(ScaledProducts, PlansRunThem) {
   EXPECT_EQ(product.check(), "");
   EXPECT_EQ(lathe_plan_run_matmul_slice(plan, &product.desc, 0, 0, 1), LATHE_UNSUPPORTED);
   EXPECT_THAT(lathe_last_error(), HasSubstr("cannot be run in slices"));
+  lathe_plan_destroy(plan);
+}
+
+// Few columns and a long K, so that the kernel splits K and needs memory for the sums.
+TEST_F(ScaledProducts, UsesNoWorkspaceOfTheCaller) {
+  Case c;
+  c.m = 40;
+  c.b.format = c.a.format = format("mxf8");
+  c.b.lines = 32, c.b.k = c.a.k = 16384, c.a.lines = c.m;
+  Product product(c, &random_);
+  alignas(64) std::array<uint8_t, 64> memory;
+  memory.fill(0xa5);
+  lathe_workspace workspace = LATHE_WORKSPACE_INIT;
+  workspace.data = memory.data();
+  workspace.bytes = memory.size();
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  tuning.split_k = 4;
+  tuning.next = reinterpret_cast<const lathe_chain*>(&workspace);
+  product.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  lathe_plan* plan = nullptr;
+  ASSERT_LATHE_OK(lathe_plan_matmul(device(), &product.desc, &plan));
+  size_t bytes = 1;
+  EXPECT_LATHE_OK(lathe_plan_workspace_bytes(plan, &bytes));
+  EXPECT_EQ(bytes, 0u);
+  EXPECT_THAT(explain(plan), HasSubstr("\"splits\":4"));
+  EXPECT_LATHE_OK(lathe_plan_run_matmul(plan, nullptr, &product.desc));
+  EXPECT_EQ(product.check(), "");
+  EXPECT_THAT(memory, testing::Each(0xa5));
   lathe_plan_destroy(plan);
 }
 

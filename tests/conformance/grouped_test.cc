@@ -412,6 +412,23 @@ TEST_F(GroupedMatmul, WarmUpCoversEveryRouting) {
   EXPECT_EQ(grouped.run(warmed.get()), LATHE_MISS);
 }
 
+// Whether to divide a group, and its product, ask for the same kernels.
+TEST_F(GroupedMatmul, ACallThatFallsBackCountsEachClassOnce) {
+  SKIP_UNLESS_CPU("on a GPU all groups have one class");
+  lathe_context_options options = memory_only(2);
+  options.miss_policy = LATHE_MISS_FALLBACK;
+  OpenDevice cold(options);
+  GroupedMatmulRequest r;
+  r.m = 42, r.n = 20, r.k = 24, r.groups = 4;
+  Grouped grouped(r, &random_);
+  const int32_t offsets[] = {0, 20, 21, 41, 42};
+  std::copy(std::begin(offsets), std::end(offsets), grouped.data().routing.begin());
+  ASSERT_LATHE_OK(grouped.run(cold.get()));
+  EXPECT_TRUE(grouped.check(&random_).ok) << grouped.check(&random_).what;
+  EXPECT_EQ(cold.statistics().dispatch_misses, 2u) << "of 20 rows, and of 1 row";
+  EXPECT_EQ(cold.statistics().fallback_runs, 2u);
+}
+
 // The tasks of all groups go through the caller's parallel-for, on any of its workers.
 TEST_F(GroupedMatmul, RunsOnTheCallersThreads) {
   SKIP_UNLESS_CPU("only the CPU takes the caller's threads");

@@ -28,7 +28,8 @@ class DivideGroups : public testing::Test {
     for (size_t g = 0; g < counts.size(); first += counts[g++])
       groups[g] = {static_cast<int32_t>(g), counts[g], first};
     Routing routing = {groups.data(), static_cast<int64_t>(counts.size()), nullptr};
-    EXPECT_EQ(divide_groups(*fake_.device, request, &routing), absl::OkStatus());
+    GroupKernels kernels(*fake_.device, request);
+    EXPECT_EQ(divide_groups(&kernels, &routing), absl::OkStatus());
     groups.resize(static_cast<size_t>(routing.count));
     return groups;
   }

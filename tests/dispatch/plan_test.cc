@@ -365,6 +365,38 @@ TEST(Plan, OfAGroupedProductIsThatOfItsMeanGroup) {
   EXPECT_EQ(lathe_explain_grouped_matmul(nullptr, &desc, append, &text), LATHE_INVALID_ARGUMENT);
 }
 
+// The classes are the same, because the mean groups are. Sixteen times as many groups take sixteen times as long, apart
+// from the launch. Two groups cannot be faster than a group alone.
+TEST(Plan, PredictsAllGroupsOfAGpu) {
+  FakeDevice fake(fake_compiler(), MissPolicy::kBlock, "h200.json");
+  const auto explained = [&](int64_t tokens, int64_t groups) {
+    lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
+    desc.grouping = LATHE_GROUPING_INDEXED;
+    desc.m = tokens, desc.n = 2048, desc.k = 768, desc.groups = groups, desc.used = 2;
+    desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_BF16;
+    desc.b.layout = LATHE_COLUMN_MAJOR;
+    desc.b.batch_stride = 2048 * 768;
+    desc.d.leading_dimension = 4096, desc.d.batch_stride = 2048;
+    std::string text;
+    EXPECT_EQ(lathe_explain_grouped_matmul(fake.device.get(), &desc, append, &text), LATHE_OK)
+        << lathe_last_error();
+    return Json::parse(text);
+  };
+  const double launch = fake.device->facts.facts.at("launch_seconds").value;
+  const auto seconds = [&](const Json& of) { return of["predicted_seconds"].get<double>() - launch; };
+  const Json two = explained(24, 2), eight = explained(96, 8), many = explained(1536, 128);
+  ASSERT_EQ(two["class"], many["class"]);
+  ASSERT_EQ(eight["class"], many["class"]);
+  EXPECT_DOUBLE_EQ(seconds(two), seconds(eight));
+  EXPECT_NEAR(seconds(many), 16 * seconds(eight), 1e-12);
+  EXPECT_NEAR(seconds(many["candidates"][1]), 16 * seconds(eight["candidates"][1]), 1e-12);
+  // Fewer slots than groups: the others have no rows. Here each slot is a group.
+  const Json sparse = explained(8, 128), dense = explained(8, 16);
+  ASSERT_EQ(sparse["class"], dense["class"]);
+  EXPECT_DOUBLE_EQ(seconds(sparse), seconds(dense));
+  EXPECT_GT(seconds(dense), seconds(explained(4, 8)));
+}
+
 TEST(Plan, ExplainsARequestThatNeedsNoKernel) {
   FakeDevice fake;
   MatmulRequest m(7, 0, 33);

@@ -110,3 +110,18 @@ def test_refuses_wrong_arguments(change, says):
 def test_names_the_routing_value_that_is_out_of_range():
     with pytest.raises(lathe.Error, match=r"routing\[2\] is 7, but there are 5 groups"):
         lathe.grouped_matmul(integers((3, K)), swapped(experts()), numpy.array([0, 1, 7], numpy.int32))
+
+
+@pytest.mark.parametrize("arguments, shape", [
+    (dict(a=(0, K), routing=(0, 2)), (0, 2, N)),
+    (dict(a=(0, K), routing=(0, 2), router_weights=(0, 2)), (0, N)),
+    (dict(a=(0, K), routing=(0,)), (0, N)),
+    (dict(a=(GROUPS, 0, K), routing=(GROUPS,), grouping="counts"), (GROUPS, 0, N)),
+    (dict(a=(6, K), b=(GROUPS, K, 0), routing=(6,), bias=(GROUPS, 0)), (6, 0)),
+    (dict(a=(6, K), b=(0, K, N), routing=(6,), bias=(0, N)), (6, N))])
+def test_arrays_without_elements(arguments, shape):
+    """NumPy gives them strides of 0."""
+    arrays = {name: numpy.zeros(size, numpy.int32 if name == "routing" else numpy.float32)
+              for name, size in arguments.items() if isinstance(size, tuple)}
+    got = lathe.grouped_matmul(**{"b": swapped(experts()), **arguments, **arrays})
+    assert got.shape == shape and not got.any()

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/ops.h"
 #include "reference/argmax.h"
+#include "reference/grouped_matmul.h"
 #include "reference/matmul.h"
 #include "reference/matmul_argmax.h"
 
@@ -112,6 +113,14 @@ TEST_F(Reference, AllowsNoErrorInSumsOfIntegers) {
   r.fill = Fill::kNormal;  // the same error is allowed in a sum of fp8 numbers that are not integers
   r.dtype = LATHE_F8_E5M2;
   EXPECT_TRUE(check_matmul(r, data, &random).ok);
+}
+
+TEST_F(Reference, AllowsRoundingOfSumsWithScales) {
+  MatmulRequest r = request(3, 5, 128);
+  r.fill = Fill::kIntegers;
+  EXPECT_EQ(sum_bound(r, 100), 0);
+  r.b_format = "f8_128";
+  EXPECT_GT(sum_bound(r, 100), 0) << "B is not filled with integers";
 }
 
 // `math` allows rounding of f32 operands, which needs a larger bound.
@@ -235,6 +244,33 @@ TEST_F(Reference, SamplesLargeShapes) {
   // The corners are always among the samples.
   data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 1);
   EXPECT_FALSE(check_matmul(r, data, &random).ok);
+}
+
+// Products of a gate grow as squares, so they leave f16's range. 300 * 300 squared is far beyond it.
+TEST_F(Reference, AcceptsTheInfinityOfAGateBeyondTheRange) {
+  GroupedMatmulRequest r;
+  r.m = r.k = r.groups = 1;
+  r.n = 2;
+  r.gate = LATHE_GATE_RELU;
+  r.out_dtype = LATHE_F16;
+  const GroupedMatmulSpecs specs = specs_of(r);
+  GroupedMatmulData data;
+  data.a = Operand(specs.a), data.b = Operand(specs.b), data.d = Operand(specs.d);
+  data.routing = {0, 1};
+  data.a.set(0, 0, 0, 300);
+  data.b.set(0, 0, 0, 300);
+  for (const double u : {300.0, -300.0}) {
+    data.b.set(0, 0, 1, u);
+    for (const double got : {HUGE_VAL, -HUGE_VAL, 65504.0, std::nan("")}) {
+      data.d.set(0, 0, 0, got);
+      EXPECT_EQ(check_grouped_matmul(r, data, &random).ok, std::isinf(got) && got * u > 0) << got;
+    }
+  }
+  for (int64_t column : {0, 1}) data.b.set(0, 0, column, 0.5);  // 150 * 150 is within the range
+  data.d.set(0, 0, 0, 22500);
+  EXPECT_TRUE(check_grouped_matmul(r, data, &random).ok);
+  data.d.set(0, 0, 0, HUGE_VAL);
+  EXPECT_FALSE(check_grouped_matmul(r, data, &random).ok);
 }
 
 ArgmaxData argmax_data(const ArgmaxRequest& r, const std::vector<double>& x,

@@ -377,6 +377,27 @@ TEST(Distances, WarmedGpuHasNoMissAtAnyDistance) {
   }
 }
 
+// Contiguous matrices D of no rows are 0 apart. M and D are for calls, so the weight can be packed and warmed up.
+TEST(Distances, PackingAndWarmUpIgnoreTheMatricesOfD) {
+  FakeDevice fake;
+  M d = LATHE_MATMUL_DESC_INIT;
+  d.n = 32, d.k = 16, d.batch = 3;
+  d.a.dtype = d.b.dtype = d.d.dtype = LATHE_F32;
+  d.b.layout = LATHE_COLUMN_MAJOR;
+  d.b.batch_stride = 32 * 16;
+  uint32_t id = 0;
+  size_t bytes = 0;
+  EXPECT_EQ(lathe_packed_layout(fake.device.get(), &d, &id, &bytes), LATHE_OK) << lathe_last_error();
+  Request request;
+  for (const RequestContext& context : {kCpu, kGpu}) {
+    EXPECT_EQ(read_matmul(&d, Purpose::kWarm, context, nullptr, &request), absl::OkStatus());
+    d.m = 1;
+    EXPECT_EQ(read_matmul(&d, Purpose::kPlan, context, nullptr, &request).code(),
+              absl::StatusCode::kInvalidArgument);
+    d.m = 0;
+  }
+}
+
 // Weights with one row (K = 1) and with one column (N = 1).
 TEST(Distances, PackingIgnoresTheDistanceOfASingleLine) {
   FakeDevice fake;

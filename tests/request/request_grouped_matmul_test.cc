@@ -149,6 +149,8 @@ TEST(GroupedRequest, RefusalsNameTheCause) {
       {[](Grouped& g) { g.desc.grouping = LATHE_GROUPING_OFFSETS; }, kInvalid, "used 2 must be 1"},
       {[](Grouped& g) { g.desc.routing_stride = 1; }, kInvalid,
        "routing_stride 1 is neither 0 nor at least used 2"},
+      {[](Grouped& g) { g.desc.routing_stride = INT64_MAX / 4; }, kInvalid,
+       "routing_stride 2305843009213693951: the rows of m 4 span more than 2^63 - 1 bytes"},
       {[](Grouped& g) { g.desc.router_weights_stride = 4; }, kInvalid, "must be 0 without router_weights"},
       {[](Grouped& g) { g.desc.routing = nullptr; }, kInvalid, "routing is NULL"},
       {[](Grouped& g) { g.desc.a.data = nullptr; }, kInvalid, "a is NULL"},
