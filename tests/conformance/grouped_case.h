@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "case_limits.h"
 #include "device.h"
 #include "reference/grouped_matmul.h"
 
@@ -184,6 +185,37 @@ class Grouped {
   reference::GroupedMatmulData data_;
   std::vector<uint8_t> packed_;
   lathe_grouped_matmul_desc desc_ = LATHE_GROUPED_MATMUL_DESC_INIT;
+};
+
+constexpr lathe_grouping kGroupings[] = {LATHE_GROUPING_OFFSETS, LATHE_GROUPING_ROW_IDS,
+                                         LATHE_GROUPING_COUNTS, LATHE_GROUPING_INDEXED};
+
+// Runs requests with random operands and routing.
+class GroupedTest : public ConformanceTest {
+ protected:
+  explicit GroupedTest(uint64_t stream) : random_(run_seed() ^ stream) {}
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    if (IsSkipped()) return;
+    if (!is_cpu() && is_fallback()) GTEST_SKIP() << "GPUs have no generic kernels of grouped products";
+  }
+  void expect(const GroupedMatmulRequest& request) {
+    if (failures_ >= 8 || leaves_out({request.m, request.n, request.k})) return;
+    SCOPED_TRACE(describe(request));
+    Grouped grouped(request, &random_);
+    const lathe_status status = grouped.run(device());
+    EXPECT_EQ(status, LATHE_OK) << lathe_last_error();
+    const reference::CheckResult result = grouped.check(&random_);
+    EXPECT_TRUE(result.ok) << result.what;
+    failures_ += status != LATHE_OK || !result.ok;
+  }
+  int64_t one_of(std::initializer_list<int64_t> values) {
+    return values.begin()[random_.below(static_cast<int64_t>(values.size()))];
+  }
+  reference::Normal random_;
+
+ private:
+  int failures_ = 0;
 };
 
 }  // namespace lathe::conformance

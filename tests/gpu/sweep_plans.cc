@@ -1,6 +1,7 @@
 #include "sweep_plans.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -187,6 +188,33 @@ std::vector<ProblemClass> block_classes() {
   return classes;
 }
 
+// Experts in those formats in every grouping, and M in device memory: the shapes and epilogues of rows_classes(), with
+// the rows of gpt-oss. Each class has one of the groupings in turn.
+std::vector<ProblemClass> block_rows_classes() {
+  constexpr Rows kForms[] = {Rows::kOffsets, Rows::kRowIds,  Rows::kCounts, Rows::kIndexed,
+                             Rows::kSumF32,  Rows::kSumBF16, Rows::kDeviceM};
+  std::vector<ProblemClass> classes;
+  for (const Shape& shape : {Shape{"qwen", 768, 2048}, Shape{"oss", 2880, 2880}, Shape{"ragged", 333, 2816}})
+    for (int64_t m : {1, 3, 7, 16, 40, 2048})
+      for (DType b : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kMXFP4})
+        for (DType a : kTypes)
+          for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
+            if (shape.k % block_elements(b) != 0) continue;
+            const Rows rows = kForms[classes.size() % std::size(kForms)];
+            const bool sums = sum_of(rows) != DType::kNone;
+            ProblemClass c =
+                matmul_class(a, sums ? DType::kF32 : DType::kBF16, shape.n, shape.k, m_bucket(m));
+            c.b = b;
+            c.trans_b = 1;
+            c.rows = rows;
+            if (rows == Rows::kRowIds || rows == Rows::kSumF32)
+              c.residual = DType::kF32, c.combine = Combine::kMultiply, c.activation = Activation::kSilu;
+            if (rows == Rows::kCounts || rows == Rows::kSumBF16) c.bias = DType::kBF16;
+            classes.push_back(with_alignment(c, alignment, /*is_cpu=*/false));
+          }
+  return classes;
+}
+
 class Collector {
  public:
   // Adds the first choice or every legal plan. It is a failure if the device has no plan for the class.
@@ -228,13 +256,13 @@ void for_each_device(Backend backend, Visit visit) {
 std::string SweepPlan::family() const {
   const char* rows = is_grouped(problem.rows)         ? "grouped "
                      : problem.rows == Rows::kDeviceM ? "device_m "
-                     : is_blocks(problem.b)           ? "blocks "
                                                       : "";
-  if (problem.op == Op::kMatmul) return absl::StrCat(rows, name_of(config.kernel()));
-  return absl::StrCat(rows, name_of(problem.op), " ", name_of(config.kernel()));
+  const char* blocks = is_blocks(problem.b) ? "blocks " : "";
+  if (problem.op == Op::kMatmul) return absl::StrCat(rows, blocks, name_of(config.kernel()));
+  return absl::StrCat(rows, blocks, name_of(problem.op), " ", name_of(config.kernel()));
 }
 std::string SweepPlan::describe() const {
-  return absl::StrCat(facts->name, " ", to_json(problem).dump(), " ", to_json(config).dump());
+  return absl::StrCat(facts->name, " ", family(), " ", to_json(problem).dump(), " ", to_json(config).dump());
 }
 
 std::string SweepPlan::form() const {
@@ -256,8 +284,9 @@ std::string SweepPlan::form() const {
 std::vector<SweepPlan> chosen_plans(Backend backend, bool whole) {
   Collector collector;
   for_each_device(backend, [&](const DeviceFacts& facts) {
-    for (const auto& classes : {layer_classes(whole), formed_classes(), epilogue_classes(), further_classes(),
-                                rows_classes(), argmax_classes(), matmul_argmax_classes(), block_classes()})
+    for (const auto& classes :
+         {layer_classes(whole), formed_classes(), epilogue_classes(), further_classes(), rows_classes(),
+          argmax_classes(), matmul_argmax_classes(), block_classes(), block_rows_classes()})
       for (const ProblemClass& c : classes)
         if (backend != Backend::kSpirv || c.rows == Rows::kPlain)
           collector.add(facts, c, /*every_legal=*/false);
