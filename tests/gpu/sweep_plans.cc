@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/key.h"
+#include "core/products.h"
 #include "oracle/oracle.h"
 #include "tests/config_field.h"
 #include "tests/kernels/device_files.h"
@@ -166,12 +167,15 @@ std::vector<ProblemClass> matmul_argmax_classes() {
   return classes;
 }
 
+constexpr DType kBlocks[] = {DType::kQ8_0, DType::kQ4_0,  DType::kQ4_1,  DType::kQ4_K,
+                             DType::kQ6_K, DType::kMXFP4, DType::kU4x128};
+
 // Weights in the block formats that GPUs have, by f32 and f16, two formats also by bf16.
 std::vector<ProblemClass> block_classes() {
   std::vector<ProblemClass> classes;
   for (const Shape& shape : {Shape{"square", 4096, 4096}, Shape{"ragged", 333, 2816}})
     for (int64_t m : {1, 4, 8, 16, 33, 123, 2048})
-      for (DType b : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kMXFP4})
+      for (DType b : kBlocks)
         for (DType a : {DType::kF32, DType::kF16, DType::kBF16})
           for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
             if (a == DType::kBF16 && (b != DType::kQ8_0 && b != DType::kQ4_K)) continue;
@@ -179,7 +183,8 @@ std::vector<ProblemClass> block_classes() {
             c.b = b;
             c.trans_b = 1;
             if (alignment == Alignment::kElement) c.bias = DType::kF32, c.activation = Activation::kSilu;
-            if (a == DType::kF16 && alignment == Alignment::k16 && (m == 16 || m == 123)) {
+            const bool compares = find_product(a, b)->ops.has(Op::kMatmulArgmax);
+            if (compares && a == DType::kF16 && alignment == Alignment::k16 && (m == 16 || m == 123)) {
               c.op = Op::kMatmulArgmax;
               c.d = DType::kI64, c.logits = a;
             }
@@ -196,7 +201,7 @@ std::vector<ProblemClass> block_rows_classes() {
   std::vector<ProblemClass> classes;
   for (const Shape& shape : {Shape{"qwen", 768, 2048}, Shape{"oss", 2880, 2880}, Shape{"ragged", 333, 2816}})
     for (int64_t m : {1, 3, 7, 16, 40, 2048})
-      for (DType b : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kMXFP4})
+      for (DType b : kBlocks)
         for (DType a : kTypes)
           for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
             if (shape.k % block_elements(b) != 0) continue;
