@@ -375,17 +375,17 @@ LATHE_API lathe_status lathe_matmul_argmax(lathe_device* device, lathe_stream st
 /* Stores the id and the size in bytes of the packed layout that this device's kernels prefer for the weight B of
  * `desc`. One layout serves every M; it is slightly larger than the weight. Reads N, K, dtypes and batch, not M or
  * data. The id holds a version, so packed weights may be kept on disk beside their id: a release that no longer reads
- * the layout refuses the id as INVALID_ARGUMENT. UNSUPPORTED: on GPUs; and on the CPU for dtypes other than f32, f16,
- * bf16, i8, the block formats of GGUF files and U4_AWQ, U4_GPTQ and U4_GPTQ_V2, or if A has a zero_point. Block formats
+ * the layout refuses the id as INVALID_ARGUMENT. UNSUPPORTED: dtypes other than f32, f16, bf16, i8, block formats of
+ * GGUF files and U4_AWQ, U4_GPTQ and U4_GPTQ_V2; on GPUs all but the last three; if A has a zero_point. Block formats
  * need math INT8, a ROW_MAJOR A, no BATCH_INVARIANT and a processor with AVX2. Neither pointer may be NULL.
  * docs/quantised-weights.md says when packing pays. */
 LATHE_API lathe_status lathe_packed_layout(lathe_device* device, const lathe_matmul_desc* desc, uint32_t* layout,
                                            size_t* bytes);
 /* Packs B of `desc` into `packed`. `bytes` must be the size from lathe_packed_layout. `packed` may have any alignment
- * and must not overlap B or its scales and zero points. B is read as its layout, leading dimension and batch stride
+ * and must not overlap B or its scales and zero points; all are in host memory. B is read as its layout and distances
  * say; a batch stride of 0 means one matrix. One thread reads and writes the weight once. To use the result, set b.data
- * to `packed`, b.packed_layout to `layout`, b.leading_dimension to 0, and b.batch_stride to the elements of a packed
- * matrix, bytes / batch / element size (in block formats / bytes of a block * elements of a block), or 0 if B's was 0.
+ * to `packed` (GPUs: to a copy), b.packed_layout to `layout`, b.leading_dimension to 0, and b.batch_stride to the
+ * elements of a packed matrix, bytes / batch / element size (blocks: / bytes of one * its elements), or 0 if it was 0.
  * U4_AWQ, U4_GPTQ and U4_GPTQ_V2: B is ROW_MAJOR, its leading dimension 0 or N; K is a multiple of 128 and N one of 8.
  * The result is a weight of U4_128: set b.dtype to that too, and b.scale and b.zero_point to NULL. */
 LATHE_API lathe_status lathe_pack_weights(lathe_device* device, const lathe_matmul_desc* desc, uint32_t layout,

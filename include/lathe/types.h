@@ -260,7 +260,7 @@ typedef struct lathe_operand {
    * scale, or one if it has no scale. In lathe_pack_weights of U4_AWQ and U4_GPTQ: qzeros, words [K / 128][N / 8] of
    * each matrix; NULL: 8. Must be NULL for other operands. */
   const void* zero_point;
-  /* B of a product on the CPU: the layout id from lathe_packed_layout, for data from lathe_pack_weights. Then
+  /* B of a product: the layout id from lathe_packed_layout, for data from lathe_pack_weights. Then
    * leading_dimension must be 0, `layout` has no effect, and batch_stride counts elements of packed matrices. 0 for
    * every other operand. */
   uint32_t packed_layout;

@@ -39,12 +39,15 @@ struct PieceReader : BlockReader {
   Value all_of_two(Value f32) const {
     return e.broadcast(arith::TruncFOp::create(e.b, e.loc, e.b.getF16Type(), f32), 2);
   }
-  // What becomes of a code: code * factor + added, or without `added` code * factor. f32 that f16 holds exactly.
+  // What becomes of a code: code * factor + added, or without `added` (code - zero) * factor. `zero` may be null.
+  // They are f32 that f16 holds exactly.
   struct Factor {
-    Value factor, added;
+    Value factor, added = nullptr, zero = nullptr;
   };
-  Value applied(Value x, Value factor, Value added) const {
-    return added ? e.fma(x, factor, added) : times(x, factor);
+  // `convert` makes the operands from f32.
+  Value applied(Value x, const Factor& f, llvm::function_ref<Value(Value)> convert) const {
+    if (f.zero) x = arith::SubFOp::create(e.b, e.loc, x, convert(f.zero));
+    return f.added ? e.fma(x, convert(f.factor), convert(f.added)) : times(x, convert(f.factor));
   }
   // Codes `first` and `first` + 1 of a word as two f16. The upper byte of 1024 + a code is that of 1024.
   Value two_halves(Value word, int64_t first) const {
@@ -84,13 +87,13 @@ struct PieceReader : BlockReader {
   // The same as elements of 16 bits, with a factor applied, in an i32. The upper half of an f32 is its bf16, if that is
   // exact.
   Value two_elements(Value word, int64_t first, Type element, const Factor& f) const {
-    if (element.isF16()) {
-      Value added = f.added ? all_of_two(f.added) : Value();
-      return as(e.b.getI32Type(), applied(two_halves(word, first), all_of_two(f.factor), added));
-    }
+    if (element.isF16())
+      return as(e.b.getI32Type(),
+                applied(two_halves(word, first), f, [&](Value f32) { return all_of_two(f32); }));
     Values words;
     for (Value x : two_floats(word, first))
-      words.push_back(arith::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), applied(x, f.factor, f.added)));
+      words.push_back(arith::BitcastOp::create(e.b, e.loc, e.b.getI32Type(),
+                                               applied(x, f, [](Value f32) { return f32; })));
     return either(bits(words[0], 16, 0xffff),
                   arith::AndIOp::create(e.b, e.loc, words[1], e.i32(static_cast<int32_t>(0xffff0000u))));
   }
@@ -124,7 +127,10 @@ struct ScaleSplitter {
     Value scale = scalar(s.scale);
     if (reader.layout.scales == BlockScales::kPower) return of_power(scale);
     Value finite = is_below(scale, kInfinity);
-    if (!s.minimum) return {{select(finite, f32(1), scale), nullptr}, select(finite, scale, f32(1)), nullptr};
+    if (!s.minimum)
+      return {{select(finite, f32(1), scale), nullptr, s.zero ? scalar(s.zero) : Value()},
+              select(finite, scale, f32(1)),
+              nullptr};
     return with_minimum(scale, scalar(s.minimum), finite);
   }
   // A large power of two times a code may overflow. That of f16 then does so at the same code.

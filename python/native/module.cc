@@ -277,8 +277,9 @@ void parse_manifest(Manifest& self, const std::string& text) {
 
 void add_matmul(Manifest& self, const std::string& name, int64_t m_max, nb::handle a, nb::handle b,
                 nb::handle out, nb::handle bias, nb::handle activation, nb::handle residual, double alpha,
-                double beta, nb::handle math, nb::handle determinism) {
-  MatmulRequest request({a, b, out, bias, activation, residual, alpha, beta, math, determinism, true});
+                double beta, nb::handle math, nb::handle determinism, nb::handle b_scale) {
+  MatmulRequest request(
+      {a, b, out, bias, activation, residual, alpha, beta, math, determinism, true, {}, b_scale});
   self.add(name, request.target.place());
   check(lathe_manifest_add_matmul(self.manifest, name.c_str(), &request.desc, m_max));
 }
@@ -393,7 +394,8 @@ void define_weights(nb::module_& module) {
            "tiled"_a = false, "global_scale"_a = nb::none())
       .def_prop_ro(
           "array", [](const Scales& s) { return s.array; }, "The scales that were given.")
-      .def_prop_ro("format", [](const Scales& s) { return s.format->name; });
+      .def_prop_ro("format", [](const Scales& s) { return s.format->name; })
+      .def_prop_ro("elements_per_byte", [](const Scales& s) { return s.format->per_byte(); });
 }
 
 }  // namespace
@@ -429,7 +431,7 @@ NB_MODULE(_core, module) {
       .def("parse", parse_manifest, "text"_a)
       .def("add_matmul", add_matmul, "name"_a, "m_max"_a, "a"_a, "b"_a, "out"_a = nb::none(),
            "bias"_a = nb::none(), "activation"_a = nb::none(), "residual"_a = nb::none(), "alpha"_a = 1.0,
-           "beta"_a = 0.0, "math"_a = nb::none(), "determinism"_a = nb::none())
+           "beta"_a = 0.0, "math"_a = nb::none(), "determinism"_a = nb::none(), "b_scale"_a = nb::none())
       .def("add_matmul_argmax", add_matmul_argmax, "name"_a, "m_max"_a, "a"_a, "b"_a, "bias"_a = nb::none(),
            "math"_a = nb::none(), "determinism"_a = nb::none())
       .def("text", manifest_text);

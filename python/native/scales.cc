@@ -58,8 +58,8 @@ int64_t ScalesInUse::attach(Target& target, const Scales& scales, const Array& e
   const char* const of = place.is_b ? "b" : "a";
   if (!is_raw(elements.byte_dtype) && elements.byte_dtype != f.element)
     value_error(std::string(of) + " has dtype " + elements.byte_dtype + ", but format '" + f.name + "' has " +
-                f.element + (f.element_dtype == LATHE_F4_E2M1 ? ", two in a byte" : ""));
-  const int64_t per_byte = f.element_dtype == LATHE_F4_E2M1 ? 2 : 1;
+                f.element + (f.per_byte() == 2 ? ", two in a byte" : ""));
+  const int64_t per_byte = f.per_byte();
   const int64_t k = per_byte * elements.shape[elements.ndim - (place.is_b ? 2 : 1)];
   operand->dtype = f.element_dtype;
   operand->leading_dimension *= per_byte;

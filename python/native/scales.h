@@ -17,6 +17,8 @@ struct ScaledFormat {
   lathe_dtype element_dtype, scale_dtype;
   int64_t block;    // elements per scale
   bool takes_tall;  // a scale of b may belong to 128 columns
+
+  int64_t per_byte() const { return element_dtype == LATHE_F4_E2M1 ? 2 : 1; }
 };
 
 // The scales of an a or b, as the caller gave them. Immutable.

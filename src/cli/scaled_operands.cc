@@ -145,7 +145,7 @@ void ScaledOperands::decode(reference::Operand* a, reference::Operand* b) const 
   });
 }
 
-absl::Status ScaledOperands::attach(lathe_device* device, lathe_matmul_desc* desc) {
+absl::Status ScaledOperands::attach(lathe_device* device, const Stream& stream, lathe_matmul_desc* desc) {
   if (a_.spec().format != nullptr) {
     scale_a_ = a_.scale();
     desc->a = a_.operand(/*column_major=*/false);
@@ -153,14 +153,14 @@ absl::Status ScaledOperands::attach(lathe_device* device, lathe_matmul_desc* des
     // The slots of a token of a grouped product may share one row.
     if (a_.spec().batch == 1) desc->a.batch_stride = scale_a_.batch_stride = 0;
   }
-  if (has_u4()) return attach_u4(device, desc);
+  if (has_u4()) return attach_u4(device, stream, desc);
   scale_b_ = b_.scale();
   desc->b = b_.operand(/*column_major=*/true);
   desc->b.scale = &scale_b_;
   return absl::OkStatus();
 }
 
-absl::Status ScaledOperands::attach_u4(lathe_device* device, lathe_matmul_desc* desc) {
+absl::Status ScaledOperands::attach_u4(lathe_device* device, const Stream& stream, lathe_matmul_desc* desc) {
   lathe_matmul_desc unpacked = *desc;
   scale_b_ = weight_.scale();
   unpacked.b = weight_.operand();
@@ -171,9 +171,12 @@ absl::Status ScaledOperands::attach_u4(lathe_device* device, lathe_matmul_desc* 
   packed_.resize(bytes);
   if (absl::Status s = check(lathe_pack_weights(device, &unpacked, layout, packed_.data(), bytes)); !s.ok())
     return s;
+  auto made = DeviceBuffer::make(device, stream.get(), packed_);
+  if (!made.ok()) return made.status();
+  packed_on_device_ = *std::move(made);
   desc->b = LATHE_OPERAND_INIT;
   desc->b.dtype = LATHE_U4_128;
-  desc->b.data = packed_.data();
+  desc->b.data = packed_on_device_.data();
   desc->b.packed_layout = layout;
   desc->b.batch_stride = desc->n * desc->k;
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "cli/command_line.h"
+#include "cli/device_memory.h"
 #include "reference/block_scaled.h"
 #include "reference/operand.h"
 
@@ -28,7 +29,7 @@ absl::Status read_formats(const Arguments& arguments, const std::vector<const ch
 // Makes the operands describe these formats, without data. "" leaves an operand as it is.
 void describe_formats(const OperandFormats& formats, lathe_operand* a, lathe_operand* b);
 
-// The operands' data, in host memory.
+// The operands' data, in host memory. 4-bit weights are packed there, and copied to the device.
 class ScaledOperands {
  public:
   // `a` and `b` are the decoded operands.
@@ -36,20 +37,21 @@ class ScaledOperands {
                  const reference::OperandSpec& b, reference::Normal* random);
   // Replaces A and B by what the encoded operands stand for.
   void decode(reference::Operand* a, reference::Operand* b) const;
-  // Makes `desc` point to the encoded operands. Packs 4-bit weights.
-  absl::Status attach(lathe_device* device, lathe_matmul_desc* desc);
+  // Makes `desc` point to the encoded operands. Packs 4-bit weights. They are complete when `stream` is synchronised.
+  absl::Status attach(lathe_device* device, const Stream& stream, lathe_matmul_desc* desc);
   // Bytes of the encoded operands with their scales. A: 0 if it has no format.
   double bytes_of_a() const;
   double bytes_of_b() const;
 
  private:
   bool has_u4() const { return b_.spec().format == nullptr; }
-  absl::Status attach_u4(lathe_device* device, lathe_matmul_desc* desc);
+  absl::Status attach_u4(lathe_device* device, const Stream& stream, lathe_matmul_desc* desc);
 
   reference::ScaledMatrix a_, b_;
   reference::GroupedWeight weight_;
   lathe_scale scale_a_ = LATHE_SCALE_INIT, scale_b_ = LATHE_SCALE_INIT;
   std::vector<uint8_t> packed_;
+  DeviceBuffer packed_on_device_;
 };
 
 }  // namespace lathe::cli

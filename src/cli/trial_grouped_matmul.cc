@@ -136,10 +136,10 @@ class GroupedTrial : public Trial {
     return stream_.synchronize();
   }
 
-  // Only the CPU has packed weights and operands with formats, so device memory is host memory here.
+  // Operands with block scales stay in host memory, because only the CPU multiplies them.
   absl::Status attach() {
     lathe_matmul_desc weight = product_of(desc_);
-    if (absl::Status s = scaled_->attach(device_, &weight); !s.ok()) return s;
+    if (absl::Status s = scaled_->attach(device_, stream_, &weight); !s.ok()) return s;
     desc_.b = weight.b;
     if (!request_.a_format.empty()) desc_.a = weight.a;
     return absl::OkStatus();

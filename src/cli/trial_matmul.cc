@@ -59,7 +59,7 @@ class MatmulTrial : public Trial {
     desc_.epilogue.bias = bias;
     if (request_.c_in_place) desc_.c.data = desc_.d.data;
     if (request_.residual_in_place) desc_.epilogue.residual.data = desc_.d.data;
-    const absl::Status s = scaled_           ? scaled_->attach(device_, &desc_)
+    const absl::Status s = scaled_           ? scaled_->attach(device_, stream_, &desc_)
                            : request_.packed ? pack_weight(device_, stream_, desc_, &packed_b_, &desc_.b)
                                              : absl::OkStatus();
     if (!s.ok()) return s;

@@ -39,8 +39,8 @@ inline constexpr Set<DType> kFloatsAndI32 = [] {
   return set;
 }();
 // The block formats that GPUs decode (kernels/matmul/emit_blocks.h).
-inline constexpr Set<DType> kGpuBlocks =
-    Set<DType>(DType::kQ4_0, DType::kQ8_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kMXFP4);
+inline constexpr Set<DType> kGpuBlocks = Set<DType>(DType::kQ4_0, DType::kQ8_0, DType::kQ4_1, DType::kQ4_K,
+                                                    DType::kQ6_K, DType::kMXFP4, DType::kU4x128);
 inline constexpr Set<DType> kIndices = Set<DType>(DType::kI32, DType::kI64);
 std::string names_of(Set<DType> set);  // "f32, f16, bf16"
 // "dtype i32 is not one of f32, f16, bf16", or "dtype f16 is not f32" if only one is allowed.
@@ -132,7 +132,7 @@ constexpr Product block_product(DType a, const DTypeRow& b) {
 // A product of a float and a block format that kernels only decode to f32.
 constexpr Product group_product(DType a, const DTypeRow& b) {
   Product p = block_product(a, b);
-  p.ops = kMatmulOnly;  // and only on the CPU: kGpuBlocks has none of these
+  p.ops = kMatmulOnly;
   p.maths = kStrictOnly;
   p.on_cpu = "f32 FMAs; B is decoded to f32";
   return p;

@@ -45,7 +45,7 @@ void fill_arguments(const GroupedRequest& r, GroupProduct* product) {
     args.lda = a.leading;
     args.stride_a = a.stride;
     args.b = const_cast<char*>(r.b_data + product->b_offset);
-    args.stride_b = r.b_stride / static_cast<int64_t>(size_of(c.b));
+    args.stride_b = r.b_stride / static_cast<int64_t>(size_of(c.b)) * block_elements(c.b);
   } else {  // A and B are the zero that the driver holds
     args.k = 1;
     args.lda = args.stride_a = args.ldb = args.stride_b = 0;

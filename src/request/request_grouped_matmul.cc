@@ -298,7 +298,7 @@ void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Re
   const Request& product = r->product.request;
   const ProblemClass& c = product.key.problem;
   Region b = line_at(d.b.data, 0);
-  b.pitch = product.args.ldb * static_cast<int64_t>(size_of(c.b));
+  b.pitch = product.args.ldb / block_elements(c.b) * static_cast<int64_t>(size_of(c.b));
   b.stride = r->b_stride;
   b.count = r->groups;
   OperandAlignment alignment(/*with_pointers=*/purpose == Purpose::kRun);
@@ -347,9 +347,6 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   Request& product = out->product.request;
   LATHE_RETURN_IF_ERROR(read_member(d, purpose, context, &product));
   const ProblemClass& c = product.key.problem;
-  if (!context.is_cpu && is_blocks(c.b))
-    return absl::UnimplementedError(
-        absl::StrCat("b: only the CPU has grouped products with weights of ", name_of(c.b)));
   const int64_t b_elements = product.args.stride_b;
   out->b_lines = d.n;
   out->b_pitch = product.args.ldb;

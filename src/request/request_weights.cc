@@ -11,8 +11,10 @@ absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentErr
 }  // namespace
 
 bool read_packed(const lathe_operand& b, int64_t n, bool is_cpu, ProblemClass* out, absl::Status* why) {
-  if (!is_cpu)
-    return refuse(why, absl::UnimplementedError("b: packed_layout: only the CPU supports packed weights"));
+  // Formats that are only decoded are packed as plain blocks, which GPUs read, too.
+  if (!is_cpu && row_of(out->b).kind != DTypeKind::kGroups)
+    return refuse(why, absl::UnimplementedError(absl::StrCat(
+                           "b: packed_layout: only the CPU supports packed weights of ", name_of(out->b))));
   absl::StatusOr<PackedLayout> layout = packed_layout_with_id(b.packed_layout, out->b);
   if (!layout.ok())
     return refuse(why, absl::InvalidArgumentError(absl::StrCat("b: ", layout.status().message())));

@@ -1,11 +1,15 @@
-// 4-bit weights of AWQ and GPTQ, packed by lathe_pack_weights: every kind of tensors against float64, and refusals.
+// 4-bit weights of AWQ and GPTQ, packed by lathe_pack_weights: every kind of tensors against float64, in plain and
+// grouped products, and refusals.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "block_scaled_case.h"
+#include "case_limits.h"
+#include "device_copies.h"
 
 namespace lathe::conformance {
 namespace {
@@ -15,8 +19,13 @@ using testing::HasSubstr;
 
 class FourBits : public BlockScaled {
  protected:
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    if (!IsSkipped() && is_fallback()) GTEST_SKIP() << "there are no generic kernels for 4-bit weights";
+  }
   struct Packed {
     uint32_t layout = 0;
+    size_t misalign = 1;
     std::vector<uint8_t> bytes;
   };
   static lathe_matmul_desc product(const GroupedWeight& w, const lathe_scale* scale, int64_t m) {
@@ -33,8 +42,8 @@ class FourBits : public BlockScaled {
   void pack(lathe_matmul_desc* desc, Packed* packed) {
     size_t bytes = 0;
     ASSERT_LATHE_OK(lathe_packed_layout(device(), desc, &packed->layout, &bytes));
-    packed->bytes.assign(bytes + 1, 0xff);
-    void* const at = packed->bytes.data() + 1;
+    packed->bytes.assign(bytes + packed->misalign, 0xff);
+    void* const at = packed->bytes.data() + packed->misalign;
     ASSERT_LATHE_OK(lathe_pack_weights(device(), desc, packed->layout, at, bytes));
     desc->b = LATHE_OPERAND_INIT;
     desc->b.dtype = LATHE_U4_128;
@@ -42,6 +51,42 @@ class FourBits : public BlockScaled {
     desc->b.packed_layout = packed->layout;
     desc->b.batch_stride = desc->n * desc->k;
   }
+  // Packs the weight, multiplies A of `dtype` by it and compares.
+  void expect(const GroupedWeight& w, int64_t m, lathe_dtype dtype, size_t misalign) {
+    SCOPED_TRACE(absl::StrCat("weight ", static_cast<int>(w.dtype), " a ", static_cast<int>(dtype), " m=", m,
+                              " n=", w.n, " k=", w.k, " misalign=", misalign));
+    if (leaves_out({m, w.n, w.k})) return;
+    const lathe_scale scale = w.scale();
+    lathe_matmul_desc desc = product(w, &scale, m);
+    Packed packed;
+    packed.misalign = misalign;
+    pack(&desc, &packed);
+    Floats a(dtype, w.batch * m, w.k, &random_), d(LATHE_F32, w.batch * m, w.n, nullptr);
+    desc.a = a.operand(m);
+    desc.d = d.operand(m);
+    DeviceCopies copies(device());
+    for (std::vector<uint8_t>* bytes : {&packed.bytes, &a.bytes, &d.bytes}) copies.add(*bytes);
+    desc = copies.moved(desc);
+    ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &desc));
+    copies.fetch();
+    for (int64_t b = 0; b < w.batch; ++b)
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < w.n; ++j)
+          ASSERT_TRUE(is_product(d.at(b * m + i, j), w, a, {b, b * m + i, j})) << i << ", " << j;
+  }
+  struct Place {
+    int64_t matrix, row, column;  // of the weight, of A, of the weight
+  };
+  static testing::AssertionResult is_product(double got, const GroupedWeight& w, const Floats& a,
+                                             const Place& at) {
+    const Expected e = dot(
+        w.k, [&](int64_t k) { return a.at(at.row, k); },
+        [&](int64_t k) { return w.at(at.matrix, k, at.column); });
+    const bool right = std::isinf(e.value) ? got == e.value : is_near(got, e, w.k, LATHE_F32);
+    if (right) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << got << ", not " << e.value;
+  }
+  lathe_dtype any_float() { return static_cast<lathe_dtype>(one_of({LATHE_F32, LATHE_F16, LATHE_BF16})); }
 };
 
 TEST_F(FourBits, EveryTensorLayoutAndM) {
@@ -49,26 +94,58 @@ TEST_F(FourBits, EveryTensorLayoutAndM) {
     for (const int64_t m : {1, 2, 5, 16, 17, 100}) {
       const GroupedWeight w(dtype, 128 * one_of({1, 2, 5}), 8 * one_of({1, 3, 17}), one_of({1, 1, 2}),
                             random_.below(4) == 0, &random_);
-      SCOPED_TRACE(absl::StrCat("dtype ", static_cast<int>(dtype), " m=", m, " n=", w.n, " k=", w.k));
-      const lathe_scale scale = w.scale();
-      lathe_matmul_desc desc = product(w, &scale, m);
-      Packed packed;
-      pack(&desc, &packed);
-      constexpr lathe_dtype kFloats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
-      Floats a(kFloats[random_.below(3)], w.batch * m, w.k, &random_),
-          d(LATHE_F32, w.batch * m, w.n, nullptr);
-      desc.a = a.operand(m);
-      desc.d = d.operand(m);
-      ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &desc));
-      for (int64_t b = 0; b < w.batch; ++b)
-        for (int64_t i = 0; i < m; ++i)
-          for (int64_t j = 0; j < w.n; ++j) {
-            const Expected e = dot(
-                w.k, [&](int64_t k) { return a.at(b * m + i, k); }, [&](int64_t k) { return w.at(b, k, j); });
-            ASSERT_TRUE(is_near(d.at(b * m + i, j), e, w.k, LATHE_F32))
-                << d.at(b * m + i, j) << ", not " << e.value;
-          }
+      expect(w, m, any_float(), static_cast<size_t>(one_of({0, 1})));
     }
+}
+
+// K of whole 16 bytes in a column, which GPUs read fastest.
+TEST_F(FourBits, AlignedColumns) {
+  for (const lathe_dtype a : {LATHE_F32, LATHE_F16, LATHE_BF16})
+    for (const int64_t m : {1, 7, 40})
+      expect(GroupedWeight(LATHE_U4_GPTQ, 512, 48, 1, false, &random_), m, a, 0);
+}
+
+TEST_F(FourBits, SpecialScales) {
+  constexpr uint16_t kScales[] = {0x7c00, 0xfc00, 0x7e00,
+                                  0x0000, 0x8000, 0x0001};  // infinities, NaN, 0, subnormal
+  for (const lathe_dtype a : {LATHE_F32, LATHE_F16, LATHE_BF16})
+    for (const int64_t m : {2, 20}) {
+      GroupedWeight w(LATHE_U4_AWQ, 512, 64, 1, false, &random_);
+      for (uint16_t& scale : w.scales)
+        if (random_.below(8) == 0) scale = kScales[random_.below(6)];
+      expect(w, m, a, 0);
+    }
+}
+
+TEST_F(FourBits, Experts) {
+  constexpr int64_t kExperts = 3, kM = 19;
+  for (const lathe_dtype dtype : {LATHE_F32, LATHE_BF16}) {
+    const GroupedWeight w(LATHE_U4_AWQ, 256, 40, kExperts, false, &random_);
+    if (leaves_out({kM, w.n, w.k})) continue;
+    const lathe_scale scale = w.scale();
+    lathe_matmul_desc weight = product(w, &scale, 1);
+    Packed packed;
+    pack(&weight, &packed);
+    Floats a(dtype, kM, w.k, &random_), d(LATHE_F32, kM, w.n, nullptr);
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < kM; ++i) ids.push_back(static_cast<int32_t>(random_.below(kExperts)));
+    lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
+    desc.grouping = LATHE_GROUPING_ROW_IDS;
+    desc.m = kM, desc.n = w.n, desc.k = w.k, desc.groups = kExperts;
+    desc.routing = ids.data();
+    desc.a = a.operand(kM);
+    desc.b = weight.b;
+    desc.d = d.operand(kM);
+    DeviceCopies copies(device());
+    for (std::vector<uint8_t>* bytes : {&packed.bytes, &a.bytes, &d.bytes}) copies.add(*bytes);
+    copies.add(ids);
+    desc = copies.moved(desc);
+    ASSERT_LATHE_OK(lathe_grouped_matmul(device(), nullptr, &desc));
+    copies.fetch();
+    for (int64_t i = 0; i < kM; ++i)
+      for (int64_t j = 0; j < w.n; ++j)
+        ASSERT_TRUE(is_product(d.at(i, j), w, a, {ids[static_cast<size_t>(i)], i, j})) << i << ", " << j;
+  }
 }
 
 TEST_F(FourBits, RefusesWhatItDoesNotPack) {

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "case_limits.h"
 #include "device.h"
+#include "device_copies.h"
 #include "reference/grouped_matmul.h"
 
 namespace lathe::conformance {
@@ -19,67 +21,6 @@ inline std::string describe(const GroupedMatmulRequest& r) {
                       static_cast<int>(r.math), r.packed ? " packed" : "", r.summed ? " summed" : "",
                       r.bias ? " bias" : "", " padding=", r.padding);
 }
-
-// Copies of host memory on the device, made with it and copied back by fetch(). On the CPU host memory is used.
-class DeviceCopies {
- public:
-  explicit DeviceCopies(lathe_device* device) : device_(device) {}
-  ~DeviceCopies() {
-    for (const Range& r : ranges_) lathe_device_free(device_, r.device);
-  }
-  DeviceCopies(const DeviceCopies&) = delete;
-  DeviceCopies& operator=(const DeviceCopies&) = delete;
-
-  void add(void* host, size_t bytes) {
-    if (is_cpu() || bytes == 0) return;
-    Range r = {static_cast<char*>(host), nullptr, bytes};
-    EXPECT_LATHE_OK(lathe_device_alloc(device_, bytes, &r.device));
-    EXPECT_LATHE_OK(lathe_device_copy(device_, nullptr, r.device, host, bytes, LATHE_COPY_TO_DEVICE));
-    ranges_.push_back(r);
-  }
-  template <typename T>
-  void add(std::vector<T>& host) {
-    add(host.data(), host.size() * sizeof(T));
-  }
-  // Makes `pointer`, if it is within a copied range, point to the copy.
-  template <typename T>
-  void move(T*& pointer) const {
-    const char* const at = reinterpret_cast<const char*>(pointer);
-    for (const Range& r : ranges_)
-      if (at >= r.host && at < r.host + r.bytes) {
-        pointer = reinterpret_cast<T*>(static_cast<char*>(r.device) + (at - r.host));
-        return;
-      }
-  }
-  lathe_grouped_matmul_desc moved(lathe_grouped_matmul_desc desc) const {
-    for (void** data : {&desc.a.data, &desc.b.data, &desc.d.data}) move(*data);
-    move(desc.epilogue.bias);
-    move(desc.routing);
-    move(desc.router_weights);
-    return desc;
-  }
-  // Copies a range to the device again.
-  template <typename T>
-  void send(const std::vector<T>& host) const {
-    for (const Range& r : ranges_)
-      if (r.host == reinterpret_cast<const char*>(host.data()))
-        EXPECT_LATHE_OK(lathe_device_copy(device_, nullptr, r.device, r.host, r.bytes, LATHE_COPY_TO_DEVICE));
-  }
-  void fetch() const {
-    for (const Range& r : ranges_)
-      EXPECT_LATHE_OK(lathe_device_copy(device_, nullptr, r.host, r.device, r.bytes, LATHE_COPY_TO_HOST));
-    if (!ranges_.empty()) EXPECT_LATHE_OK(lathe_stream_synchronize(device_, nullptr));
-  }
-
- private:
-  struct Range {
-    char* host;
-    void* device;
-    size_t bytes;
-  };
-  lathe_device* device_;
-  std::vector<Range> ranges_;
-};
 
 // The operands of a request and its descriptor.
 class Grouped {
@@ -184,6 +125,37 @@ class Grouped {
   reference::GroupedMatmulData data_;
   std::vector<uint8_t> packed_;
   lathe_grouped_matmul_desc desc_ = LATHE_GROUPED_MATMUL_DESC_INIT;
+};
+
+constexpr lathe_grouping kGroupings[] = {LATHE_GROUPING_OFFSETS, LATHE_GROUPING_ROW_IDS,
+                                         LATHE_GROUPING_COUNTS, LATHE_GROUPING_INDEXED};
+
+// Runs requests with random operands and routing.
+class GroupedTest : public ConformanceTest {
+ protected:
+  explicit GroupedTest(uint64_t stream) : random_(run_seed() ^ stream) {}
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    if (IsSkipped()) return;
+    if (!is_cpu() && is_fallback()) GTEST_SKIP() << "GPUs have no generic kernels of grouped products";
+  }
+  void expect(const GroupedMatmulRequest& request) {
+    if (failures_ >= 8 || leaves_out({request.m, request.n, request.k})) return;
+    SCOPED_TRACE(describe(request));
+    Grouped grouped(request, &random_);
+    const lathe_status status = grouped.run(device());
+    EXPECT_EQ(status, LATHE_OK) << lathe_last_error();
+    const reference::CheckResult result = grouped.check(&random_);
+    EXPECT_TRUE(result.ok) << result.what;
+    failures_ += status != LATHE_OK || !result.ok;
+  }
+  int64_t one_of(std::initializer_list<int64_t> values) {
+    return values.begin()[random_.below(static_cast<int64_t>(values.size()))];
+  }
+  reference::Normal random_;
+
+ private:
+  int failures_ = 0;
 };
 
 }  // namespace lathe::conformance

@@ -20,19 +20,21 @@ class GroupedOnGpu : public ConformanceTest {
     SKIP_ON_CPU("the CPU reads the routing before it runs");
     if (is_fallback()) GTEST_SKIP() << "GPUs have no generic kernels of grouped products";
   }
+  void skip_values_out_of_range(lathe_dtype weights);
   reference::Normal random_{run_seed() ^ 78};
 };
 
 // Slots whose value is out of range are skipped: their rows are not written, and all others are right. The check of
 // `expected`, in which those slots have no group, includes the memory around D.
-TEST_F(GroupedOnGpu, SkipsValuesOutOfRange) {
+void GroupedOnGpu::skip_values_out_of_range(lathe_dtype weights) {
   constexpr int32_t kBad[] = {-2, 3, 4, 1 << 20, INT32_MAX, INT32_MIN};
   for (lathe_grouping grouping : {LATHE_GROUPING_ROW_IDS, LATHE_GROUPING_INDEXED, LATHE_GROUPING_COUNTS}) {
     for (const bool summed : {false, true}) {
       if (summed && grouping != LATHE_GROUPING_INDEXED) continue;
       GroupedMatmulRequest r;
       r.grouping = grouping;
-      r.m = 19, r.n = 12, r.k = 24, r.groups = 3, r.padding = 3;
+      r.b_dtype = weights;
+      r.m = 19, r.n = 12, r.k = weights == LATHE_F32 ? 24 : 64, r.groups = 3, r.padding = 3;
       if (grouping == LATHE_GROUPING_INDEXED) r.used = 3;
       r.summed = summed;
       SCOPED_TRACE(describe(r));
@@ -58,6 +60,9 @@ TEST_F(GroupedOnGpu, SkipsValuesOutOfRange) {
     }
   }
 }
+
+TEST_F(GroupedOnGpu, SkipsValuesOutOfRange) { skip_values_out_of_range(LATHE_F32); }
+TEST_F(GroupedOnGpu, SkipsValuesOutOfRangeWithWeightsInBlocks) { skip_values_out_of_range(LATHE_MXFP4); }
 
 // OFFSETS that decrease, overlap or leave [0, M] never cause a write outside D or outside the workspace, which is
 // that of a new device: no earlier launch has made it larger.

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "case_limits.h"
 #include "grouped_case.h"
 
 namespace lathe::conformance {
@@ -16,29 +15,9 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr lathe_grouping kGroupings[] = {LATHE_GROUPING_OFFSETS, LATHE_GROUPING_ROW_IDS,
-                                         LATHE_GROUPING_COUNTS, LATHE_GROUPING_INDEXED};
-
-class GroupedMatmul : public ConformanceTest {
+class GroupedMatmul : public GroupedTest {
  protected:
-  void SetUp() override {
-    ConformanceTest::SetUp();
-    if (IsSkipped()) return;
-    if (!is_cpu() && is_fallback()) GTEST_SKIP() << "GPUs have no generic kernels of grouped products";
-  }
-  void expect(const GroupedMatmulRequest& request) {
-    if (failures_ >= 8 || leaves_out({request.m, request.n, request.k})) return;
-    SCOPED_TRACE(describe(request));
-    Grouped grouped(request, &random_);
-    const lathe_status status = grouped.run(device());
-    EXPECT_EQ(status, LATHE_OK) << lathe_last_error();
-    const reference::CheckResult result = grouped.check(&random_);
-    EXPECT_TRUE(result.ok) << result.what;
-    failures_ += status != LATHE_OK || !result.ok;
-  }
-  int64_t one_of(std::initializer_list<int64_t> values) {
-    return values.begin()[random_.below(static_cast<int64_t>(values.size()))];
-  }
+  GroupedMatmul() : GroupedTest(77) {}
   GroupedMatmulRequest random_request(lathe_grouping grouping) {
     GroupedMatmulRequest r;
     r.grouping = grouping;
@@ -55,10 +34,6 @@ class GroupedMatmul : public ConformanceTest {
     if (grouping == LATHE_GROUPING_COUNTS && r.groups > 8) r.m = std::min<int64_t>(r.m, 17);
     return r;
   }
-  reference::Normal random_{run_seed() ^ 77};
-
- private:
-  int failures_ = 0;
 };
 
 TEST_F(GroupedMatmul, EveryGroupingWithRandomRouting) {

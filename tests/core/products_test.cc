@@ -188,7 +188,8 @@ std::string columns_of(const Product& p) {
 }
 
 std::string dtypes_of(const Product& p) {
-  if (row_of(p.b).kind == DTypeKind::kGroups) return "a float by u4_128, or by fp8 or fp4 with block scales";
+  if (row_of(p.b).kind == DTypeKind::kGroups)
+    return has_scales_apart(p.b) ? "a float by fp8 or fp4 with block scales" : "a float by u4_128";
   if (is_blocks(p.b))
     return p.on_cuda[0] == '\0' ? "a float by another block format"
                                 : "a float by q4_0, q8_0, q4_1, q4_k, q6_k or mxfp4";

@@ -1,12 +1,14 @@
 #include "sweep_plans.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "core/key.h"
+#include "core/products.h"
 #include "oracle/oracle.h"
 #include "tests/config_field.h"
 #include "tests/kernels/device_files.h"
@@ -165,12 +167,15 @@ std::vector<ProblemClass> matmul_argmax_classes() {
   return classes;
 }
 
+constexpr DType kBlocks[] = {DType::kQ8_0, DType::kQ4_0,  DType::kQ4_1,  DType::kQ4_K,
+                             DType::kQ6_K, DType::kMXFP4, DType::kU4x128};
+
 // Weights in the block formats that GPUs have, by f32 and f16, two formats also by bf16.
 std::vector<ProblemClass> block_classes() {
   std::vector<ProblemClass> classes;
   for (const Shape& shape : {Shape{"square", 4096, 4096}, Shape{"ragged", 333, 2816}})
     for (int64_t m : {1, 4, 8, 16, 33, 123, 2048})
-      for (DType b : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kMXFP4})
+      for (DType b : kBlocks)
         for (DType a : {DType::kF32, DType::kF16, DType::kBF16})
           for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
             if (a == DType::kBF16 && (b != DType::kQ8_0 && b != DType::kQ4_K)) continue;
@@ -178,10 +183,38 @@ std::vector<ProblemClass> block_classes() {
             c.b = b;
             c.trans_b = 1;
             if (alignment == Alignment::kElement) c.bias = DType::kF32, c.activation = Activation::kSilu;
-            if (a == DType::kF16 && alignment == Alignment::k16 && (m == 16 || m == 123)) {
+            const bool compares = find_product(a, b)->ops.has(Op::kMatmulArgmax);
+            if (compares && a == DType::kF16 && alignment == Alignment::k16 && (m == 16 || m == 123)) {
               c.op = Op::kMatmulArgmax;
               c.d = DType::kI64, c.logits = a;
             }
+            classes.push_back(with_alignment(c, alignment, /*is_cpu=*/false));
+          }
+  return classes;
+}
+
+// Experts in those formats in every grouping, and M in device memory: the shapes and epilogues of rows_classes(), with
+// the rows of gpt-oss. Each class has one of the groupings in turn.
+std::vector<ProblemClass> block_rows_classes() {
+  constexpr Rows kForms[] = {Rows::kOffsets, Rows::kRowIds,  Rows::kCounts, Rows::kIndexed,
+                             Rows::kSumF32,  Rows::kSumBF16, Rows::kDeviceM};
+  std::vector<ProblemClass> classes;
+  for (const Shape& shape : {Shape{"qwen", 768, 2048}, Shape{"oss", 2880, 2880}, Shape{"ragged", 333, 2816}})
+    for (int64_t m : {1, 3, 7, 16, 40, 2048})
+      for (DType b : kBlocks)
+        for (DType a : kTypes)
+          for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
+            if (shape.k % block_elements(b) != 0) continue;
+            const Rows rows = kForms[classes.size() % std::size(kForms)];
+            const bool sums = sum_of(rows) != DType::kNone;
+            ProblemClass c =
+                matmul_class(a, sums ? DType::kF32 : DType::kBF16, shape.n, shape.k, m_bucket(m));
+            c.b = b;
+            c.trans_b = 1;
+            c.rows = rows;
+            if (rows == Rows::kRowIds || rows == Rows::kSumF32)
+              c.residual = DType::kF32, c.combine = Combine::kMultiply, c.activation = Activation::kSilu;
+            if (rows == Rows::kCounts || rows == Rows::kSumBF16) c.bias = DType::kBF16;
             classes.push_back(with_alignment(c, alignment, /*is_cpu=*/false));
           }
   return classes;
@@ -228,13 +261,13 @@ void for_each_device(Backend backend, Visit visit) {
 std::string SweepPlan::family() const {
   const char* rows = is_grouped(problem.rows)         ? "grouped "
                      : problem.rows == Rows::kDeviceM ? "device_m "
-                     : is_blocks(problem.b)           ? "blocks "
                                                       : "";
-  if (problem.op == Op::kMatmul) return absl::StrCat(rows, name_of(config.kernel()));
-  return absl::StrCat(rows, name_of(problem.op), " ", name_of(config.kernel()));
+  const char* blocks = is_blocks(problem.b) ? "blocks " : "";
+  if (problem.op == Op::kMatmul) return absl::StrCat(rows, blocks, name_of(config.kernel()));
+  return absl::StrCat(rows, blocks, name_of(problem.op), " ", name_of(config.kernel()));
 }
 std::string SweepPlan::describe() const {
-  return absl::StrCat(facts->name, " ", to_json(problem).dump(), " ", to_json(config).dump());
+  return absl::StrCat(facts->name, " ", family(), " ", to_json(problem).dump(), " ", to_json(config).dump());
 }
 
 std::string SweepPlan::form() const {
@@ -256,8 +289,9 @@ std::string SweepPlan::form() const {
 std::vector<SweepPlan> chosen_plans(Backend backend, bool whole) {
   Collector collector;
   for_each_device(backend, [&](const DeviceFacts& facts) {
-    for (const auto& classes : {layer_classes(whole), formed_classes(), epilogue_classes(), further_classes(),
-                                rows_classes(), argmax_classes(), matmul_argmax_classes(), block_classes()})
+    for (const auto& classes :
+         {layer_classes(whole), formed_classes(), epilogue_classes(), further_classes(), rows_classes(),
+          argmax_classes(), matmul_argmax_classes(), block_classes(), block_rows_classes()})
       for (const ProblemClass& c : classes)
         if (backend != Backend::kSpirv || c.rows == Rows::kPlain)
           collector.add(facts, c, /*every_legal=*/false);

@@ -145,10 +145,10 @@ class Table {
     sum.messages += r.messages;
   }
   void print() const {
-    std::cout << absl::StrFormat("%-14s %-8s %8s %10s %14s %11s %9s\n", "family", "target", "kernels",
+    std::cout << absl::StrFormat("%-22s %-8s %8s %10s %14s %11s %9s\n", "family", "target", "kernels",
                                  "registers", "shared bytes", "spill bytes", "messages");
     for (const auto& [name, r] : rows_)
-      std::cout << absl::StrFormat("%-14s %-8s %8d %10d %14d %11d %9d\n", name.first, name.second, r.kernels,
+      std::cout << absl::StrFormat("%-22s %-8s %8d %10d %14d %11d %9d\n", name.first, name.second, r.kernels,
                                    r.registers, r.shared_bytes, r.spill_bytes, r.messages);
   }
 

@@ -195,6 +195,39 @@ def test_refuses_other_objects():
         lathe.matmul(a, lathe.pack(numpy.ones((64, 24), numpy.float32)), b_scale=lathe.Scales(b.scales, "mxf8"))
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_warm_up_covers_later_products(format):
+    a, b = Operand(format, (6, 128)), Operand(format, (40 + 8 * list(FORMATS).index(format), 128))
+    x, scale = RNG.standard_normal((6, 128), numpy.float32), lathe.Scales(b.scales, format)
+    plain = RNG.standard_normal((128, 24), numpy.float32)
+    lathe.warmup({"scaled": b.bytes.T, "plain": plain}, m=6, b_scale={"scaled": scale})
+    lathe.warmup(b.bytes.T, m=6, a_dtype="bfloat16", out_dtype="float32", b_scale=scale)
+    lathe.set_miss_policy("error")
+    try:
+        got = lathe.matmul(x, b.bytes.T, b_scale=scale)
+        of_both = lathe.matmul(a.bytes, b.bytes.T, a_scale=lathe.Scales(a.scales, format), b_scale=scale)
+        out = numpy.empty((6, b.bytes.shape[0]), numpy.float32)
+        lathe.matmul(x.astype(ml_dtypes.bfloat16), b.bytes.T, out=out, b_scale=scale)
+        lathe.matmul(x, plain)
+        with pytest.raises(lathe.Error):
+            lathe.matmul(x, b.bytes.T, b_scale=scale, activation="relu")
+    finally:
+        lathe.set_miss_policy("block")
+    assert is_near(got, product(x.astype(numpy.float64), b.values), x, b.values)
+    assert is_near(of_both, product(a.values, b.values), a.values, b.values)
+
+
+def test_warm_up_refuses_scales_of_other_weights():
+    b = Operand("mxf8", (24, 64))
+    scale = lathe.Scales(b.scales, "mxf8")
+    with pytest.raises(ValueError, match="b_scale has scales of 'y', which is not one of the weights"):
+        lathe.warmup({"x": b.bytes.T}, m=1, b_scale={"y": scale})
+    with pytest.raises(ValueError, match="matmul_argmax has no scales"):
+        lathe.warmup(b.bytes.T, m=1, b_scale=scale, op="matmul_argmax")
+    with pytest.raises(TypeError, match="b_scale must be a lathe.Scales"):
+        lathe.warmup([numpy.ones((64, 24), numpy.float32)], m=1, b_scale=[b.scales])
+
+
 def test_explain_shows_the_class():
     a, b = Operand("mxf4", (3, 64)), Operand("mxf4", (24, 64))
     text = str(lathe.explain(a.bytes, b.bytes.T, a_scale=lathe.Scales(a.scales, "mxf4"),

@@ -108,7 +108,7 @@ TEST(Dtypes, WeightsOf16BitsAreWidenedOnTheCpu) {
   EXPECT_EQ(
       read_matmul(&p.desc, Purpose::kRun, kGpu, nullptr, &r).message(),
       "matmul f32 by bf16 a=n b=t m=5 n=6 k=7 batch=1 on cuda:0: b: only the CPU multiplies f32 by bf16; "
-      "this device multiplies f32 by f32, q4_0, q8_0, q4_1, q4_k, q6_k, mxfp4");
+      "this device multiplies f32 by f32, q4_0, q8_0, q4_1, q4_k, q6_k, mxfp4, u4_128");
 }
 
 TEST(Dtypes, MessagesNameTheDtypes) {

@@ -222,8 +222,10 @@ std::string spill_refusal(const CandidateContext& context, const Row& r, const M
       return absl::StrCat("a warp with ", sums, " accumulators would spill registers for ", name_of(c.a),
                           " on ", context.facts.target.arch, "; the limit is ", most);
   }
-  if (c.rows != Rows::kPlain && staged) {
-    const int64_t words = (r.tile_m + r.tile_n) * r.depth / 4 / shape.threads();
+  const bool passes_words = shape.has_blocks() ? !shape.copies_chunks(shape.a_k_contiguous) : staged;
+  if (c.rows != Rows::kPlain && passes_words) {
+    const int64_t lines = r.tile_m + (shape.has_blocks() ? 0 : r.tile_n);
+    const int64_t words = lines * r.depth / 4 / shape.threads();
     if (words > 32)
       return absl::StrCat("rows ", std::string(name_of(c.rows)), ": copying ", words,
                           " words per thread would spill registers; the limit is 32");

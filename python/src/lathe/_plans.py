@@ -86,9 +86,11 @@ def explain(a, b=None, *, op=None, **arguments):
     return Explanation(json.loads(_core.explain(a, b, op=op or ("argmax" if b is None else "matmul"), **arguments)))
 
 
-def _describe(weight, m, a_dtype):
+def _describe(weight, scale, m, a_dtype):
     """An a for `weight`: the right K and dtype, and as many rows as asked. Its memory is never touched."""
-    if isinstance(weight, (_core.PackedWeight, _core.QuantisedWeight)):
+    if isinstance(scale, _core.Scales):
+        shape, k, own = tuple(weight.shape[:-2]), weight.shape[-2] * scale.elements_per_byte, "float32"
+    elif isinstance(weight, (_core.PackedWeight, _core.QuantisedWeight)):
         shape, k = weight.shape[:-2], weight.K
         own = weight.a_dtype if isinstance(weight, _core.PackedWeight) else "float32"
     else:
@@ -97,17 +99,27 @@ def _describe(weight, m, a_dtype):
     return numpy.empty((*shape, m, k), dtype(dtype_name(a_dtype) if a_dtype is not None else own))
 
 
+def _named(things):
+    """One thing, a list of them, or a dict, as a dict with names."""
+    if isinstance(things, (list, tuple)):
+        return {str(index): thing for index, thing in enumerate(things)}
+    return things if hasattr(things, "items") else {"": things}
+
+
 def warmup(weights, *, m=512, a_dtype=None, out_dtype=None, bias_dtype=None, activation=None, residual_dtype=None,
-           beta=0.0, math=None, determinism=None, op="matmul", device=None, progress=None):
+           beta=0.0, math=None, determinism=None, b_scale=None, op="matmul", device=None, progress=None):
     """Compiles or loads every kernel that products of these weights need, so that no later call compiles.
 
     weights         one b of lathe.matmul, a list of them, a dict of names and weights, or the text of a manifest
                     (docs/warm-up.md); with a text, only `device` and `progress` have an effect
     m               the largest number of rows of a
-    a_dtype         dtype of a; None: the weight's own (float32 if it is in blocks)
+    a_dtype         dtype of a; None: the weight's own (float32 if it is in blocks or has scales). An a with scales of
+                    its own counts as float32
     out_dtype       dtype of out; None: a's (int32 if that is int8)
     bias_dtype, residual_dtype   dtypes of bias and residual; None: the calls have none
     activation, beta, math, determinism   as in the calls; of beta only whether it is 0
+    b_scale         the Scales of the weights, for fp8 and fp4: one, a list or a dict, as `weights`; None, in a list or
+                    dict too: no scales
     op              "matmul" or "matmul_argmax"
     device          "cpu", "cuda:0", "hip:0" and so on; None: where the weights lie, the CPU for a text
     progress        called as progress(done, total, name, problem, error) after each class; what it raises ends the
@@ -120,25 +132,28 @@ def warmup(weights, *, m=512, a_dtype=None, out_dtype=None, bias_dtype=None, act
     if isinstance(weights, str):
         manifest.parse(weights)
         return _core.warmup(manifest, progress, device)
-    if isinstance(weights, (list, tuple)):
-        weights = {str(index): weight for index, weight in enumerate(weights)}
-    elif not hasattr(weights, "items"):
-        weights = {"": weights}
+    weights, scales = _named(weights), _named(b_scale) if b_scale is not None else {}
+    unknown = [name for name in scales if name not in weights]
+    if unknown:
+        raise ValueError(f"b_scale has scales of {unknown[0]!r}, which is not one of the weights")
     if op not in ("matmul", "matmul_argmax"):
         raise ValueError(f"op is {op!r}, but must be 'matmul' or 'matmul_argmax'")
+    if scales and op == "matmul_argmax":
+        raise ValueError("b_scale is for op 'matmul'; matmul_argmax has no scales")
 
     def array(shape, name):
         return None if name is None else numpy.empty(shape, dtype(dtype_name(name)))
 
     for name, weight in weights.items():
-        a = _describe(weight, 1, a_dtype)
+        scale = scales.get(name)
+        a = _describe(weight, scale, 1, a_dtype)
         n = getattr(weight, "N", None) or weight.shape[-1]
         bias = array((n,), bias_dtype)
         if op == "matmul":
             shape = (*a.shape[:-1], n)
             manifest.add_matmul(name, m, a, weight, out=array(shape, out_dtype), bias=bias,
                                       activation=activation, residual=array(shape, residual_dtype), beta=beta,
-                                      math=math, determinism=determinism)
+                                      math=math, determinism=determinism, b_scale=scale)
         else:
             manifest.add_matmul_argmax(name, m, a, weight, bias=bias, math=math, determinism=determinism)
     return _core.warmup(manifest, progress, device)
