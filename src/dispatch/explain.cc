@@ -21,6 +21,7 @@ Json candidate_json(const RankedPlan& ranked, size_t index, const std::optional<
     // A candidate that only the policy rejects still has a prediction, and may have been measured.
     if (plan.predicted_seconds > 0) json["predicted_seconds"] = plan.predicted_seconds;
   }
+  for (const PricePart& part : ranked.price) json["work"][part.name] = part.count;
   if (tuning)
     for (const MeasuredCandidate& m : tuning->measured)
       if (m.splits == plan.launch.splits && m.config == plan.config)
