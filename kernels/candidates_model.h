@@ -23,9 +23,6 @@ constexpr double kL2BytesPerCycle = 32;
 constexpr double kL3BytesPerCycle = 10;
 // A dependent FMA may start every 4 cycles: Intel since Skylake, Zen 2 and 3, Neoverse V1 (vendors' guides).
 constexpr double kFmaLatency = 4;
-// A core that reads memory faster than this waits at the ends of pages and rows. On a slower core L2 hides
-// these waits.
-constexpr double kHiddenRate = 30e9;
 // Extra cycles to convert a vector of 16-bit floats to f32. vcvtph2ps is two uops on Intel and AMD; bf16 takes
 // a zero-extending load and a shift (uops.info). They share ports with the FMAs. NEON: one fcvtl or shll each.
 constexpr double kConvertCycles = 1;
@@ -73,6 +70,7 @@ struct CpuRates {
         l3_bytes(context.facts.fact_or("l3_bytes", 8 << 20)),
         core_bytes_per_second(context.facts.fact_or("core_bytes_per_second", 10e9)),
         memory_bytes_per_second(context.facts.fact_or("memory_bytes_per_second", 20e9)),
+        into_l1(context.facts.fact_or("prefetch_into_l1", 0) > 0),
         pace_bytes_per_second(context.facts.fact_or("pace_bytes_per_second", 0)),
         ahead_bytes_per_second(context.facts.fact_or("ahead_bytes_per_second", core_bytes_per_second)),
         stream_bytes_per_second(context.facts.fact_or("stream_bytes_per_second", ahead_bytes_per_second)) {}
@@ -103,7 +101,8 @@ struct CpuRates {
     return std::max(arithmetic, load) + 0.1 * std::min(arithmetic, load);
   }
   bool loses_by_fetching() const { return ahead_bytes_per_second < core_bytes_per_second; }
-  bool reads_fast() const { return core_bytes_per_second > kHiddenRate; }
+  // Whether software prefetches should bring lines into L1 (Zen 5), and not only into L2.
+  bool prefetches_into_l1() const { return into_l1; }
   const char* product_recipe() const {
     if (rounds_a) return "A rounded to bf16, bf16 pairs to f32";
     return k_per_lane == 2 ? "bf16 pairs to f32" : "fma f32";
@@ -131,6 +130,7 @@ struct CpuRates {
   double product_instructions;  // instructions for a vector of products
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
   double core_bytes_per_second, memory_bytes_per_second;
+  bool into_l1;
   double pace_bytes_per_second;    // rate that loops over memory are throttled to; 0: no throttle
   double ahead_bytes_per_second;   // with software prefetch
   double stream_bytes_per_second;  // of a single stream

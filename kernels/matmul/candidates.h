@@ -20,16 +20,11 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
 // "bytes", "bytes_packed", "amx_bytes", "amx_bytes_packed": CPU from AVX2 on, B in quantised blocks, A K-contiguous and
 // allowed to be rounded to bytes.
 void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedPlan>* out);
-// "panel", "panel_t": CPU, any layout and M. A and B are packed into panels tile_k deep, for an outer-
-// product micro-kernel (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM
-// TOMS 34(3), 2008).
-void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out);
-// "direct", "direct_a", "direct_packed": CPU, one K-contiguous operand is read in place. f32; "direct" and
-// "direct_a" also pairs of bf16, "direct" also bytes, if an instruction multiplies them.
-void enumerate_matmul_direct(const CandidateContext& context, std::vector<RankedPlan>* out);
-// "packed": CPU, B packed by lathe_pack_weights (core/packed.h), any layout of A and any M. A is packed and
-// read as scalars, B's panels are read as vectors in place. register_n: whole panels.
-void enumerate_matmul_packed(const CandidateContext& context, std::vector<RankedPlan>* out);
+// "panel", "panel_t", "packed", "direct", "direct_a", "direct_packed": CPU, the blocked loop nest (Goto and van de Geijn,
+// "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008). The panel kernels serve any layout and M and
+// pack both operands tile_k deep; "packed" and "direct_packed" read B as lathe_pack_weights stored it (core/packed.h); the
+// direct kernels read one K-contiguous operand in place, of f32, pairs of bf16, or bytes ("direct" only).
+void enumerate_matmul_blocked(const CandidateContext& context, std::vector<RankedPlan>* out);
 // "amx", "amx_t", "amx_packed": CPU with AMX, i8 and pairs of bf16, any layout.
 void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU micro-kernels in C: that of "panel" over all of K (kernels/matmul/ukernel).
@@ -112,13 +107,7 @@ double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_secon
 // How many of `lines` lines, `line_bytes` apart, share a set of L1: all if that is a multiple of a way's 4
 // KiB.
 double lines_a_set(int64_t lines, int64_t line_bytes);
-// CPU: whether half of L1 holds A, B and D. Such a product takes arithmetic time only.
-bool is_tiny(const CpuRates& rates, const MatmulSizes& s);
 // CPU: rows padded to tiles of `width` over those padded to tiles of `narrow`, for the mean M of the
 // bucket. 1 for the open bucket.
 double row_padding(const ProblemClass& c, int64_t width, int64_t narrow);
-// CPU: rows of a tiny product in tiles of `width` over its largest M; that counts as much as the mean of
-// the bucket.
-double tiny_padding(const ProblemClass& c, const MatmulSizes& s, int64_t width);
-
 }  // namespace lathe

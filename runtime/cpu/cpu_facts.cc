@@ -94,6 +94,12 @@ DeviceFacts cpu_facts(const CpuSystem& system, const CpuIdentity& id, const Targ
   if (row.stream_bytes_per_second > 0)
     facts.facts["stream_bytes_per_second"] = {row.stream_bytes_per_second,
                                               table + "one core's reads of one stream"};
+  if (row.prefetch_into_l1)
+    facts.facts["prefetch_into_l1"] = {1, table + "software prefetches are faster into L1"};
+  for (const CpuCost& cost : cpu_costs())
+    if (cost.processor == row.costs)
+      facts.facts[std::string(cost.fact)] = {cost.value,
+                                             absl::StrCat("default: coefficients of ", row.costs)};
   return facts;
 }
 

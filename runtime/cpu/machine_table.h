@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "core/cpu_costs.h"
 #include "runtime/cpu/cpu_features.h"
 
 namespace lathe {
@@ -42,6 +43,10 @@ struct MachineRow {
   // What one core reads from a single stream, which hardware prefetchers follow only a limited distance. 0:
   // taken as ahead_bytes_per_second.
   double stream_bytes_per_second = 0;
+  // The coefficients of the cost model (core/cpu_costs.h).
+  absl::string_view costs = kDefaultCosts;
+  // Whether software prefetches should bring lines into L1. Measured on Zen 5 EPYC only.
+  bool prefetch_into_l1 = false;
 };
 
 // How a processor's row was found.

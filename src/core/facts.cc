@@ -17,6 +17,7 @@
 #include "base/small_file.h"
 #include "base/status.h"
 #include "core/amd_targets.h"
+#include "core/cpu_costs.h"
 #include "core/json_object.h"
 
 namespace lathe {
@@ -31,6 +32,7 @@ constexpr absl::string_view kFactNames[] = {"cores",
                                             "memory_bytes_per_second",
                                             "core_bytes_per_second",
                                             "pace_bytes_per_second",
+                                            "prefetch_into_l1",
                                             "ahead_bytes_per_second",
                                             "stream_bytes_per_second",
                                             "f32_products_per_second",
@@ -239,7 +241,8 @@ std::map<std::string, Fact> read_fact_values(const Json& j) {
   if (!j.is_object()) throw std::invalid_argument("\"facts\" is not an object");
   std::map<std::string, Fact> facts;
   for (const auto& [name, fact] : j.items()) {
-    if (std::find(std::begin(kFactNames), std::end(kFactNames), name) == std::end(kFactNames))
+    if (std::find(std::begin(kFactNames), std::end(kFactNames), name) == std::end(kFactNames) &&
+        !is_cpu_cost(name))
       throw std::invalid_argument(
           absl::StrCat("unknown fact \"", name, "\"; known: ", absl::StrJoin(kFactNames, " ")));
     // number_field would also refuse a value that is not finite, but without the name of the fact.

@@ -100,8 +100,10 @@ absl::string_view origin_of(const Fact& fact);  // "measured", "table", or "syst
 //         memory_bytes_per_second   one socket
 //         core_bytes_per_second     one core, reading
 //         pace_bytes_per_second     the rate that loops over memory are throttled to; absent: no throttle
+//         prefetch_into_l1          1: software prefetches go into L1; absent: into L2
 //         ahead_bytes_per_second    one core, reading with software prefetch; absent: as core_bytes_per_second
 //         stream_bytes_per_second   one core, reading a single stream; absent: as ahead_bytes_per_second
+//         cost_issue, cost_memory and so on: coefficients of the cost model (core/cpu_costs.h)
 //   CPU, only from a calibration:
 //         f32_products_per_second   multiply-adds of elements by one core, with the widest vectors of the target
 //         int8_products_per_second  the same for bytes, with the instruction that the target's kernels use

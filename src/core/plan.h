@@ -64,9 +64,16 @@ struct Plan {
   std::string numeric_recipe;  // "fma f32; K ascending in blocks of 256; 1 split; no merge"
 };
 
+// What a cost model counted for a whole call, and by which coefficient it multiplies it.
+struct PricePart {
+  const char* name;
+  double count;
+};
+
 struct RankedPlan {
   Plan plan;
   std::string rejection;  // empty if legal, otherwise the reason: "smem 262144 > 232448"
+  std::vector<PricePart> price = {};  // CPU matmul, only for explanations
 };
 
 }  // namespace lathe

@@ -29,6 +29,7 @@ Json candidate_json(const lathe_plan& planned, const RankedPlan& ranked, size_t 
     // A candidate that only the policy rejects still has a prediction, and may have been measured.
     if (plan.predicted_seconds > 0) json["predicted_seconds"] = predicted_seconds(planned, plan);
   }
+  for (const PricePart& part : ranked.price) json["work"][part.name] = part.count;
   if (tuning)
     for (const MeasuredCandidate& m : tuning->measured)
       if (m.splits == plan.launch.splits && m.config == plan.config)

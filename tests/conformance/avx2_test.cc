@@ -237,7 +237,10 @@ TEST_F(Avx2, KernelsForZen3AreRight) {
 // Where a core reads fast (Zen 5), the passes of some kernels take turns on the columns of a tile, in blocks of K.
 TEST_F(Avx2, KernelsForZen5AreRight) {
   // The higher clock makes up for vectors of half the lanes.
-  describe_with({{"core_bytes_per_second", 40e9}, {"pace_bytes_per_second", 43e9}, {"clock_hz", 6e9}});
+  describe_with({{"prefetch_into_l1", 1},
+                 {"core_bytes_per_second", 40e9},
+                 {"pace_bytes_per_second", 43e9},
+                 {"clock_hz", 6e9}});
   // Weights larger than L2, with columns and rows that no tile, group or block divides.
   const int64_t weights[][2] = {{131, 2048}, {277, 1030}, {149, 2305}};
   for (int i = 0; i < 6; ++i) {
@@ -345,7 +348,7 @@ TEST_F(Avx2, ScalesAndZeroPointsAreRight) {
 
 // With many rows and a core that reads fast, kernels build their panels from the packed panels of B.
 TEST_F(Avx2, PackedWeightsForZen5AreRight) {
-  describe_with({{"core_bytes_per_second", 40e9}});
+  describe_with({{"prefetch_into_l1", 1}, {"core_bytes_per_second", 40e9}});
   const int64_t weights[][2] = {{301, 2071}, {130, 300}, {16, 1031}};
   for (lathe_dtype b : {LATHE_F32, LATHE_F16, LATHE_BF16})
     for (const auto& weight : weights) {

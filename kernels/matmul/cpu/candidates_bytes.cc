@@ -68,7 +68,7 @@ std::string refusal(const ProblemClass& c, const Target& target) {
 class BytesPricing {
  public:
   explicit BytesPricing(const CandidateContext& context)
-      : context_(context), rates_(context), s_(context.problem), bytes_(context.facts.target) {}
+      : p_(context), context_(context), rates_(p_.rates), s_(p_.s), bytes_(context.facts.target) {}
 
   void enumerate_vectors(BytesConfig config, std::vector<RankedPlan>* out) const;
   void enumerate_tiles(AmxBytesConfig config, std::vector<RankedPlan>* out) const;
@@ -83,7 +83,7 @@ class BytesPricing {
   }
   // A core that reads fast prefetches the next columns into L1.
   int64_t fetch() const {
-    return static_cast<int64_t>(rates_.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
+    return static_cast<int64_t>(rates_.prefetches_into_l1() ? CpuFetch::kNear : CpuFetch::kNext);
   }
   bool has_group_scales() const { return block_elements(context_.problem.b) > kGroup; }
   // BytesConfig::narrowest_rows: M may be any of its bucket.
@@ -109,9 +109,22 @@ class BytesPricing {
   template <typename Config>
   void append_task(const Config& config, std::vector<RankedPlan>* out) const;
 
+  TaskWork work_of(double cycles, double rows, double n, double k) const {
+    const auto whole_n = double(s_.n), whole_m = double(s_.m), whole_k = double(s_.k);
+    TaskWork w;
+    w.issue = cycles;
+    count_reading(p_, {n * k * s_.b_bytes, whole_n * whole_k * s_.b_bytes, std::ceil(whole_m / rows), false},
+                  &w);
+    count_reading(
+        p_, {rows * k * s_.input_bytes, whole_m * whole_k * s_.input_bytes, std::ceil(whole_n / n), true},
+        &w);
+    return w;
+  }
+
+  const CpuPricing p_;
   const CandidateContext& context_;
-  const CpuRates rates_;
-  const MatmulSizes s_;
+  const CpuRates& rates_;
+  const MatmulSizes& s_;
   const ByteRates bytes_;
 };
 
@@ -134,24 +147,14 @@ double BytesPricing::cycles_of(const AmxBytesConfig& config, double rows, double
 // Tasks of tile_m by tile_n, over all of K.
 template <typename Config>
 void BytesPricing::append_task(const Config& config, std::vector<RankedPlan>* out) const {
-  const double row_tiles = std::ceil(double(s_.m) / double(config.tile_m));
-  const double column_tiles = std::ceil(double(s_.n) / double(config.tile_n));
-  const double tasks = row_tiles * column_tiles, bandwidth = rates_.bandwidth(tasks), k = double(s_.k);
-  const auto seconds = [&](double rows, double columns) {
-    const double memory =
-        (columns * k * s_.b_bytes + rows * k * s_.input_bytes + rows * columns * s_.output_bytes) / bandwidth;
-    return CpuRates::overlap(cycles_of(config, rows, columns, k) / rates_.clock_hz, memory);
-  };
-  const double largest =
-      seconds(std::min<double>(config.tile_m, double(s_.m)), std::min<double>(config.tile_n, double(s_.n)));
-  const double average = seconds(double(s_.m) / row_tiles, double(s_.n) / column_tiles);
-  const double predicted = rates_.schedule_seconds(tasks, average, largest);
-  if (!context_.wants(predicted)) return;
-  RankedPlan r;
-  r.plan.config = config;
-  r.plan.predicted_seconds = predicted;
-  r.plan.numeric_recipe = absl::StrCat(recipe(), "; ", merge_recipe(1));
-  out->push_back(std::move(r));
+  Tasks tasks;
+  tasks.m = config.tile_m, tasks.n = config.tile_n;
+  tasks.can_split = false;
+  append_tasks(
+      p_, tasks,
+      [&](double rows, double n, double k) { return work_of(cycles_of(config, rows, n, k), rows, n, k); },
+      [&](bool) -> CompileConfig { return config; },
+      [&](int32_t splits) { return absl::StrCat(recipe(), "; ", merge_recipe(splits)); }, out);
 }
 
 constexpr int32_t kTileColumns[] = {64, 128, 256, 512, 1024, 2048, 4096};
@@ -169,14 +172,18 @@ void BytesPricing::enumerate_vectors(BytesConfig config, std::vector<RankedPlan>
     config.register_m = bytes_.whole_rows(ceil_div(s_.m, passes));
     config.narrowest_rows = narrowest_rows(config.register_m);
     const double rows = double(config.register_m) * passes;
+    streamed::Columns columns;
+    columns.step = config.register_n;
     return streamed::append_streamed(
-        context_, rates_, s_, config.register_m, config.register_n, {}, recipe(),
-        [&](double n, double k) { return vector_cycles(rows, passes, n, k); },
-        [&](const streamed::StreamedTask& task) -> CompileConfig {
-          config.tile_m = task.rows, config.tile_n = task.columns, config.split = task.is_split;
+        p_, columns,
+        [&](double n, double k, int64_t) {
+          return work_of(vector_cycles(rows, passes, n, k), double(s_.m), n, k);
+        },
+        [&](int64_t tile_n, bool is_split) -> CompileConfig {
+          config.tile_m = round_up(s_.m, config.register_m), config.tile_n = tile_n, config.split = is_split;
           return config;
         },
-        out);
+        [&](int32_t splits) { return absl::StrCat(recipe(), "; ", merge_recipe(splits)); }, out);
   }
   if (context_.split_k > 1)
     return reject(context_, config, out, "does not support split_k ", context_.split_k);

@@ -1,8 +1,9 @@
+// Candidates of the kernels that stream B once: "dot" and "dot_t" (rows of B, or of A, along K) and "outer" (rows of B
+// along N). README.md has the choices of each kernel.
 #include "kernels/matmul/cpu/candidates_streamed.h"
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
@@ -11,152 +12,566 @@
 namespace lathe {
 namespace {
 
+using streamed::append_streamed, streamed::Columns;
+
+struct RegisterTile {
+  int32_t rows, columns;  // "dot": rows of B; "outer": vectors along N
+};
+
 constexpr double kStreamBytes = 256 << 10;  // the least part of B that a task is worth starting for
 
-// The choices of columns per task, at most `most`: enough tasks that workers finish together, or enough
-// bytes per task.
-absl::InlinedVector<int32_t, 3> task_columns(const CpuRates& rates, const MatmulSizes& s, int64_t step,
-                                             int64_t tasks_a_worker, int64_t most, bool is_short) {
+// The choices of columns per task: enough tasks that workers finish together, or enough bytes per task.
+absl::InlinedVector<int64_t, 3> task_columns(const CpuPricing& p, const Columns& c) {
+  const MatmulSizes& s = p.s;
   const auto fit = [&](int64_t columns) {
-    return static_cast<int32_t>(std::min({round_up(std::max<int64_t>(columns, 1), step), round_up(s.n, step),
-                                          std::max(most / step, int64_t{1}) * step}));
+    return std::min({round_up(std::max<int64_t>(columns, 1), c.step), round_up(s.n, c.step),
+                     std::max(c.most / c.step, int64_t{1}) * c.step});
   };
-  const auto stream = static_cast<int64_t>(kStreamBytes / (s.k * s.b_bytes));
-  if (is_short) return {fit(stream)};
-  absl::InlinedVector<int32_t, 3> columns = {fit(ceil_div(s.n, tasks_a_worker * rates.workers))};
-  if (fit(stream) != columns[0]) columns.push_back(fit(stream));
-  // A small weight: all of a worker's columns at once, since each further task reads A again and pads its
-  // last tile.
-  if (double(s.n) * double(s.k) * s.b_bytes <= rates.l2_bytes) {
-    const int32_t share = fit(ceil_div(s.n, int64_t{rates.workers}));
+  const int64_t stream = fit(static_cast<int64_t>(kStreamBytes / (double(s.k) * s.b_bytes)));
+  if (c.short_tasks) return {stream};
+  absl::InlinedVector<int64_t, 3> columns = {fit(ceil_div(s.n, c.tasks_a_worker * p.rates.workers))};
+  if (stream != columns[0]) columns.push_back(stream);
+  // A small weight: all of a worker's columns at once, since each further task reads A again and pads its last tile.
+  if (double(s.n) * double(s.k) * s.b_bytes <= p.rates.l2_bytes) {
+    const int64_t share = fit(ceil_div(s.n, int64_t{p.rates.workers}));
     if (std::find(columns.begin(), columns.end(), share) == columns.end()) columns.push_back(share);
   }
   return columns;
 }
 
-// The share of the smaller of computing and reading that a paced loop does not hide; CpuRates::overlap()
-// assumes a quarter.
-constexpr double kPacedWaits = 0.05;
+// Why a register tile cannot be used, "" if it can. `held`: vectors beside its sums that stay in registers.
+std::string tile_refusal(const CpuPricing& p, const RegisterTile& t, int32_t held, bool transposed) {
+  const int32_t need = t.rows * t.columns + held + 1;
+  if (need > p.rates.registers)
+    return absl::StrCat("tile needs ", need, " registers, the target has ", p.rates.registers);
+  if (t.rows > p.s.m)
+    return absl::StrCat("register tile has too many ", transposed ? "columns: " : "rows: ", t.rows, " for ",
+                        transposed ? "N " : "M ", p.s.m);
+  return "";
+}
+
+// Tiles of few sums have a short loop over k: two steps per iteration.
+int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 1; }
+
+// The share of L1 that holds what is read again beside other data.
+constexpr double kShareOfL1 = 0.6, kShareOfBoth = 0.75;
+
+// A's rows, which every group of columns reads again.
+void count_rows(const CpuPricing& p, double bytes, double times, TaskWork* w) {
+  if (bytes > 0.75 * p.rates.l2_bytes)
+    w->l3 += bytes * times;
+  else if (bytes > kShareOfL1 * p.rates.l1d_bytes)
+    w->l2 += bytes * times;
+}
+
+// ---- "dot"
+
+constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kTurnedDotMaxN = 32;
+// Tiles that keep two FMA units busy (8 accumulators and more) with 32 registers, then those for 16 registers.
+constexpr RegisterTile kDotTiles[] = {{1, 1}, {1, 2}, {2, 1},  {2, 2},  {4, 1},  {4, 2},  {8, 2},  {8, 3},
+                                      {1, 8}, {1, 6}, {2, 8},  {2, 6},  {3, 6},  {4, 6},  {5, 4},  {6, 4},
+                                      {7, 3}, {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2}, {1, 4},
+                                      {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1},  {4, 4},  {3, 8}};
+// Elements of B in blocks per iteration, at least one block: prefetching is by cache line, which two blocks of 32 fill.
+constexpr int32_t kUnrolledElements = 64;
+// One row of A with rows of B that are converted: one column after the other in vectors of this many, so that as many
+// chains of sums hide the latency of an FMA.
+constexpr int32_t kWideVectors = 4;
+
+class Dot {
+ public:
+  // `transposed`: "dot_t", which streams A's rows past B's few columns.
+  Dot(const CandidateContext& context, bool transposed)
+      : p_(context), problem_(context.problem), transposed_(transposed) {
+    MatmulSizes& s = p_.s;
+    if (p_.rates.rounds_a && !transposed) s.input_bytes = s.b_bytes;  // a copy
+    if (transposed) {
+      std::swap(s.m, s.n);
+      std::swap(s.input_bytes, s.b_bytes);
+      std::swap(s.narrow_a, s.narrow_b);
+      std::swap(p_.rates.converts_a, p_.rates.converts_b);
+      p_.rates.converts_b |= p_.rates.rounds_a;
+    }
+    is_small_ = double(s.n) * double(s.k) * s.b_bytes <= p_.rates.l2_bytes;
+  }
+
+  void enumerate(std::vector<RankedPlan>* out) const {
+    const MatmulSizes& s = p_.s;
+    DotConfig config;
+    config.lanes = p_.rates.lanes;
+    if (s.m == 1 && p_.rates.converts_b && p_.rates.prefetches_into_l1() && !is_small_ && !transposed_)
+      append_wide(config, out);
+    for (const RegisterTile& t : kDotTiles) {
+      config.register_m = t.rows;
+      config.register_n = t.columns;
+      // The vectors of the shorter side, unless B needs more than its products.
+      const int32_t held = s.blocks               ? 3 * t.columns
+                           : problem_.zero_a != 0 ? 2 * t.columns
+                                                  : std::min(t.rows, t.columns);
+      if (const std::string why = tile_refusal(p_, t, held, transposed_); !why.empty()) {
+        reject(p_.context, turned(config), out, why);
+        continue;
+      }
+      config.unroll_k = unroll(t);
+      if (s.m <= kWholeDotMaxM) append_whole_rows(t, config, out);
+      append_blocks(t, config, out);
+    }
+  }
+
+ private:
+  void append_wide(DotConfig config, std::vector<RankedPlan>* out) const;
+  void append_whole_rows(const RegisterTile& t, DotConfig config, std::vector<RankedPlan>* out) const;
+  void append_blocks(const RegisterTile& t, DotConfig config, std::vector<RankedPlan>* out) const;
+  void append(const DotConfig& config, bool short_tasks, std::vector<RankedPlan>* out) const;
+  TaskWork work_of(const DotConfig& config, double n, double k, int64_t columns) const;
+  CpuFetch fetch_of(const RegisterTile& t, bool in_blocks) const;
+  int64_t block_depth(const RegisterTile& t, bool spread) const;
+  double decoded(const RegisterTile& t) const;
+  CompileConfig turned(const DotConfig& c) const;
+  double arithmetic(const RegisterTile& t) const;
+  int64_t unroll(const RegisterTile& t) const;
+  bool copies_a(const RegisterTile& t) const {
+    const MatmulSizes& s = p_.s;
+    return !s.blocks && dot_copies_a(t.rows * t.columns, static_cast<int64_t>(double(s.k) * s.b_bytes),
+                                     round_up(s.m, t.rows) * s.k * 4 / p_.rates.k_per_lane,
+                                     p_.rates.rounds_a && !s.narrow_a);
+  }
+
+  CpuPricing p_;  // "dot_t": with the sides swapped
+  const ProblemClass& problem_;
+  const bool transposed_;
+  bool is_small_;  // L2 holds the streamed operand
+};
+
+// With a pace and one column at a time, a row of an odd number of cache lines is unrolled once only: in steps of two lines
+// every other column would begin in the middle of a step and read more slowly.
+int64_t Dot::unroll(const RegisterTile& t) const {
+  const MatmulSizes& s = p_.s;
+  if (s.blocks) return std::max<int64_t>(1, kUnrolledElements / block_elements(problem_.b));
+  const bool odd = std::fmod(double(s.k) * s.b_bytes, 128) == 64;
+  return s.m == 1 && t.columns == 1 && odd && p_.rates.pace_bytes_per_second > 0 ? 1 : unroll_of(t);
+}
+
+// `pace`: an iteration's share of the time of its cache lines at the pace, in whole links of the dependency chain, or half
+// ones; 0 if its arithmetic takes longer.
+int64_t pace_for(const CpuPricing& p, const RegisterTile& t, int64_t unroll, double arithmetic) {
+  const CpuRates& rates = p.rates;
+  if (rates.pace_bytes_per_second == 0 || p.s.blocks || (p.s.m == 1 && rates.prefetches_into_l1())) return 0;
+  const double bytes = double(unroll) * t.columns * rates.lanes * rates.k_per_lane * p.s.b_bytes;
+  const double cycles = std::min<double>(
+      kMostPace, bytes * rates.clock_hz / rates.pace_bytes_per_second / double(ceil_div(p.s.m, t.rows)));
+  if (cycles <= double(unroll) * arithmetic) return 0;
+  const int64_t grain = bytes > 64 && !rates.prefetches_into_l1() ? kPaceLinkCycles : kPaceHalfLinkCycles;
+  return std::lround(cycles / double(grain)) * grain;
+}
+
+// The cost of decoding one vector of each column, in conversions. With 32 registers, FMAs of several rows hide half of it;
+// beyond six rows B's words and the sums compete for registers.
+double Dot::decoded(const RegisterTile& t) const {
+  constexpr double kBeside = 0.5, kRowCycles = 2.3;
+  constexpr int32_t kFreeRows = 6;
+  const MatmulSizes& s = p_.s;
+  if (!s.blocks) return 0;
+  // Zen 5 has twice the integer units.
+  const double part = (p_.rates.prefetches_into_l1() ? 0.5 : 1) / kConvertCycles;
+  if (p_.rates.registers < 32 || t.rows == 1) return t.columns * s.decode_cycles * part;
+  return (t.columns * kBeside * s.decode_cycles + std::max(0, t.rows - kFreeRows) * kRowCycles) * part;
+}
+
+double Dot::arithmetic(const RegisterTile& t) const {
+  const double converted =
+      (p_.rates.converts_a ? t.rows : 0) + (p_.rates.converts_b ? t.columns : 0) + decoded(t);
+  return p_.rates.step_cycles(t.rows * t.columns, t.rows + t.columns, converted);
+}
+
+// What to prefetch. On a core that does not prefetch into L1: the next columns; for a single row, for few columns and for
+// one paced pass whose next columns L2 would lose, a line ahead in the same row, or nothing where prefetches compete with
+// reads. Other cores prefetch into L1 if one pass takes all rows.
+CpuFetch Dot::fetch_of(const RegisterTile& t, bool in_blocks) const {
+  const CpuRates& rates = p_.rates;
+  const MatmulSizes& s = p_.s;
+  if (!rates.prefetches_into_l1()) {
+    constexpr double kLost = 0.2;  // share of L2 that may pass between the prefetch of a line and its use
+    const bool nothing_next = s.n <= 2 * t.columns;
+    const bool lost =
+        double(s.k) * (t.columns * s.b_bytes + double(s.m) * s.input_bytes) > kLost * rates.l2_bytes;
+    const bool is_paced = rates.pace_bytes_per_second > 0 && !s.blocks;
+    const bool one_pass = is_paced && t.rows >= s.m && (s.m <= 3 || lost);
+    const CpuFetch own = rates.loses_by_fetching() ? CpuFetch::kNone : CpuFetch::kAhead;
+    return (s.m == 1 || nothing_next || one_pass) && !in_blocks ? own : CpuFetch::kNext;
+  }
+  // One row of f32 is left to the hardware prefetchers. Converted rows are not: the prefetchers fall behind.
+  if (s.m == 1 && !in_blocks && !rates.converts_b && !s.blocks) return CpuFetch::kNone;
+  if (t.rows >= s.m && t.columns >= (is_small_ ? 2 : 4)) return CpuFetch::kNear;
+  if (!in_blocks) return CpuFetch::kNext;
+  return t.rows >= s.m && t.columns < 3 ? CpuFetch::kBoth : CpuFetch::kSpread;
+}
+
+// Depth of a K block; all blocks are equally deep. What a pass needs of A takes half of L1; with `spread`, all rows of A,
+// a tile's columns and those being prefetched take most of it. 0: K is not deeper than a block.
+int64_t Dot::block_depth(const RegisterTile& t, bool spread) const {
+  constexpr double kMost = 0.9;
+  const CpuRates& rates = p_.rates;
+  const MatmulSizes& s = p_.s;
+  const int64_t step = std::max(int64_t{rates.lanes}, block_elements(problem_.b)) * rates.k_per_lane;
+  const double a_bytes = 4.0 / rates.k_per_lane;  // per element
+  const double spread_bytes = double(round_up(s.m, t.rows)) * a_bytes +
+                              double(round_up(kColumnsOn, t.columns) + t.columns) * s.b_bytes;
+  const double fit = spread ? kMost * rates.l1d_bytes / spread_bytes
+                            : std::floor(rates.l1d_bytes / 2 / (4 * t.rows)) * rates.k_per_lane;
+  const int64_t most = static_cast<int64_t>(fit) / step * step;
+  if (most >= s.k || most == 0) return 0;
+  const int64_t depth = round_up(ceil_div(s.k, ceil_div(s.k, most)), step);
+  // Rows of A a multiple of a quarter of a way apart share sets of L1 with each other and with B, so such a depth is
+  // increased.
+  const bool share_sets = spread && depth / rates.k_per_lane * 4 % (kWayBytes / 4) == 0;
+  return depth + (share_sets ? step : 0);
+}
+
+CompileConfig Dot::turned(const DotConfig& c) const {
+  if (!transposed_) return c;
+  DotTConfig t;
+  t.tile_m = c.tile_n, t.tile_n = c.tile_m;
+  t.register_m = c.register_n, t.register_n = c.register_m;
+  t.unroll_k = c.unroll_k, t.lanes = c.lanes;
+  t.prefetch = c.prefetch, t.copy_rows = c.copy_rows;
+  t.split = c.split, t.pace = c.pace;
+  return t;
+}
+
+// The work of n columns over k, all rows.
+TaskWork Dot::work_of(const DotConfig& c, double n, double k, int64_t columns) const {
+  const CpuRates& rates = p_.rates;
+  const MatmulSizes& s = p_.s;
+  const RegisterTile t{static_cast<int32_t>(c.register_m), static_cast<int32_t>(c.register_n)};
+  const double width = double(c.lanes) * rates.k_per_lane, vectors = std::ceil(k / width);
+  const double passes =
+      transposed_ ? double(ceil_div(s.m, t.rows)) : padded_rows(problem_, double(s.m), t.rows) / t.rows;
+  const double groups =
+      transposed_ ? padded_rows(problem_, n, t.columns) / t.columns : std::ceil(n / t.columns);
+  const double steps = passes * groups * vectors, sums = t.rows * t.columns;
+  const double depth = c.tile_k > 0 ? double(c.tile_k) : k, blocks = std::ceil(k / depth);
+  const bool in_blocks = c.tile_k > 0;
+
+  TaskWork w;
+  const bool is_wide = c.lanes > rates.lanes;
+  const double step =
+      is_wide ? rates.step_cycles(kWideVectors, 2 * kWideVectors, kWideVectors) : arithmetic(t);
+  w.issue = std::max(steps * step, c.pace > 0 ? steps / double(c.unroll_k) * double(c.pace) : 0);
+  w.starts = passes * groups * blocks;
+  w.lanes = passes * groups * sums * (std::log2(double(c.lanes)) + 1);
+  if (in_blocks) w.sums = 2 * passes * groups * blocks * sums * rates.lanes * 4;
+  if (in_blocks || c.copy_rows != 0) w.copies = double(s.m) * k / width;
+  // Every group reads A again, and every pass but the first B's group. L1 holds A if it also holds two groups.
+  const double a_element = in_blocks ? 4.0 / rates.k_per_lane : s.input_bytes;
+  const double a_bytes = double(s.m) * depth * a_element, group_bytes = t.columns * depth * s.b_bytes;
+  if (!in_blocks && a_bytes + 2 * group_bytes > rates.l1d_bytes)
+    count_rows(p_, std::max(a_bytes, rates.l1d_bytes), a_bytes / std::max(a_bytes, rates.l1d_bytes) * groups,
+               &w);
+  if (in_blocks)
+    count_rows(p_, double(s.m) * k * a_element, std::max(1.0, n / double(std::max<int64_t>(c.group_n, 1))),
+               &w);
+  const bool held = in_blocks ? c.prefetch == static_cast<int64_t>(CpuFetch::kSpread)
+                              : group_bytes + t.rows * depth * a_element <= kShareOfBoth * rates.l1d_bytes;
+  if (passes > 1 && !held) w.l2 += (passes - 1) / passes * steps * t.columns * width * s.b_bytes;
+
+  const double memory =
+      count_reading(p_, {n * k * s.b_bytes, double(s.n) * double(s.k) * s.b_bytes, 1, transposed_}, &w);
+  if (memory == 0) return w;
+  const auto fetch = static_cast<CpuFetch>(c.prefetch);
+  if (fetch == CpuFetch::kNone || fetch == CpuFetch::kNoChoice)
+    w.unfetched = memory;
+  else if (fetches_next(fetch) || fetch == CpuFetch::kSpread)  // nothing prefetches a task's first group
+    w.unfetched = memory * std::min(1.0, double(in_blocks ? c.group_n : c.register_n) / double(columns));
+  if (!in_blocks)
+    w.groups = groups;
+  else if (fetch != CpuFetch::kSpread)  // which prefetches the columns' first lines, too
+    w.runs = n * blocks;
+  w.narrow = memory / double(is_wide ? kWideVectors : t.columns);
+  if (rates.pace_bytes_per_second > 0 && c.pace == 0) w.unpaced = memory;
+  return w;
+}
+
+void Dot::append(const DotConfig& config, bool short_tasks, std::vector<RankedPlan>* out) const {
+  Columns columns;
+  columns.step = config.register_n;
+  columns.short_tasks = short_tasks;
+  append_streamed(
+      p_, columns, [&](double n, double k, int64_t tile_n) { return work_of(config, n, k, tile_n); },
+      [&](int64_t tile_n, bool is_split) {
+        DotConfig c = config;
+        c.tile_m = round_up(p_.s.m, config.register_m), c.tile_n = tile_n, c.split = is_split;
+        return turned(c);
+      },
+      [&](int32_t splits) -> std::string {
+        if (!is_float(problem_.a)) return kExactRecipe;
+        return absl::StrCat(p_.rates.product_recipe(), " in ", config.lanes,
+                            " lanes; K ascending, lanes summed at the end; ", merge_recipe(splits));
+      },
+      out);
+}
+
+// Read in memory order and prefetched far ahead, this is faster on a core that prefetches into L1 than several columns side
+// by side.
+void Dot::append_wide(DotConfig config, std::vector<RankedPlan>* out) const {
+  config.register_m = config.register_n = config.unroll_k = 1;
+  config.lanes = kWideVectors * p_.rates.lanes;
+  config.prefetch = static_cast<int64_t>(CpuFetch::kFar);
+  config.copy_rows = copies_a({1, 1});
+  append(config, /*short_tasks=*/true, out);
+}
+
+// The plans of a tile without K blocks.
+void Dot::append_whole_rows(const RegisterTile& t, DotConfig config, std::vector<RankedPlan>* out) const {
+  const CpuRates& rates = p_.rates;
+  const MatmulSizes& s = p_.s;
+  config.prefetch = static_cast<int64_t>(fetch_of(t, /*in_blocks=*/false));
+  config.copy_rows = copies_a(t);
+  // A core that prefetches into L1 runs many rows or several passes over a small weight without a pace.
+  const bool free = is_small_ && rates.prefetches_into_l1() && (t.rows < s.m || t.rows >= 8);
+  config.pace = transposed_ || free ? 0 : pace_for(p_, t, config.unroll_k, arithmetic(t));
+  // Such a core is faster with tasks of 256 KiB than with a quarter of B per worker (the cause is not known), unless each
+  // task copies A.
+  const bool few_copied = rates.rounds_a && s.m <= 2;
+  append(config, rates.prefetches_into_l1() && !is_small_ && !transposed_ && (few_copied || config.copy_rows == 0),
+         out);
+}
+
+// The plans of a tile with K blocks. They do not pay for weights of few columns, nor for a single paced row.
+void Dot::append_blocks(const RegisterTile& t, DotConfig config, std::vector<RankedPlan>* out) const {
+  const MatmulSizes& s = p_.s;
+  const CpuFetch fetch = fetch_of(t, /*in_blocks=*/true);
+  const int64_t depth = block_depth(t, fetch == CpuFetch::kSpread);
+  if (depth == 0 || problem_.zero_a != 0 || transposed_ || (is_small_ && s.m <= kWholeDotMaxM) ||
+      (s.m == 1 && p_.rates.pace_bytes_per_second != 0))
+    return;
+  config.tile_k = depth;
+  config.prefetch = static_cast<int64_t>(fetch);
+  config.group_n = round_up(dot_group_columns(fetch), int64_t{t.columns});
+  if (fetch == CpuFetch::kSpread) config.pace = pace_for(p_, t, config.unroll_k, arithmetic(t));
+  append(config, false, out);
+}
+
+// ---- "outer"
+
+constexpr int64_t kOuterMaxM = 16, kBlockedOuterMaxM = 256, kSmallOuterMaxM = 128;
+constexpr int64_t kFewRows = 64;  // K blocks are legal up to this M with any L2
+constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 5},  {6, 4},
+                                        {7, 3},  {8, 3},  {10, 2}, {12, 2}, {14, 2}, {1, 7},
+                                        {2, 4},  {3, 3},  {4, 3},  {6, 2},  {8, 2},  {16, 1}};
+// The depth of a K block and the columns of a task for more rows of A than kOuterMaxM: sums are loaded and stored half as
+// often as with blocks of 64, and L2 holds them beside this block and the next.
+constexpr int32_t kDeepBlock = 128;
+constexpr int64_t kDeepColumns = 240;
+// With more rows still, L2 must hold the sums, the block and the next one.
+constexpr double kDeepShare = 0.75;
+double deep_bytes(const MatmulSizes& s) {
+  return double(kDeepColumns) * (double(s.m) + 2.0 * kDeepBlock) * 4;
+}
+
+class Outer {
+ public:
+  explicit Outer(const CandidateContext& context)
+      : p_(context),
+        problem_(context.problem),
+        b_bytes_(double(p_.s.n) * double(p_.s.k) * p_.s.b_bytes),
+        is_small_(b_bytes_ <= p_.rates.l2_bytes / 4) {}
+
+  std::string refusal() const;
+  void enumerate(std::vector<RankedPlan>* out) const;
+
+ private:
+  void append(const OuterConfig& config, const Columns& columns, std::vector<RankedPlan>* out) const;
+  TaskWork work_of(const OuterConfig& config, double n, double k) const;
+  CpuFetch fetch() const;
+
+  const CpuPricing p_;
+  const ProblemClass& problem_;
+  const double b_bytes_;
+  const bool is_small_;
+};
+
+std::string Outer::refusal() const {
+  const ProblemClass& c = problem_;
+  if (!operands_refusal(c).empty()) return operands_refusal(c);
+  if (!is_float(c.a)) return "does not support i8: products of i8 need four rows of B interleaved";
+  if (c.trans_b != 0) return "B is not N-contiguous";
+  const int64_t most = is_small_ ? kSmallOuterMaxM : kBlockedOuterMaxM;
+  if (c.m_hi > most)
+    return absl::StrCat("supports M up to ", most, is_small_ ? " if B fits in a quarter of L2" : "", ", not ",
+                        c.m_hi);
+  if (p_.s.batch_invariant) return "batch_invariant needs the numeric recipe of 'panel' for every M";
+  const double limit = kDeepShare * p_.rates.l2_bytes;
+  if (!is_small_ && p_.s.m > kFewRows && deep_bytes(p_.s) > limit)
+    return absl::StrCat("accumulators and K blocks take ", int64_t(deep_bytes(p_.s)), " bytes, at most ",
+                        int64_t(limit), " bytes of L2 are used");
+  return "";
+}
+
+// What to prefetch in K blocks. A core that prefetches into L1 leaves one row to its hardware. With more rows it gains by
+// prefetching some tiles ahead, or the next block row by row, since each pass' share of the next block as it will be read
+// is only a few hundred bytes in a row.
+CpuFetch Outer::fetch() const {
+  const int64_t m = p_.s.m;
+  if (!p_.rates.prefetches_into_l1()) return CpuFetch::kNext;
+  if (m == 1) return p_.rates.converts_b ? CpuFetch::kNext : CpuFetch::kNone;
+  return m <= 4 ? CpuFetch::kNear : m <= kOuterMaxM ? CpuFetch::kAhead : CpuFetch::kSpread;
+}
+
+TaskWork Outer::work_of(const OuterConfig& c, double n, double k) const {
+  const CpuRates& rates = p_.rates;
+  const MatmulSizes& s = p_.s;
+  const auto rows = static_cast<int32_t>(c.register_m);
+  const auto vectors = static_cast<int32_t>(c.register_n / rates.lanes);
+  const double passes = padded_rows(problem_, double(s.m), rows) / rows;
+  const double depth = c.tile_k > 0 ? double(c.tile_k) : k, blocks = std::ceil(k / depth);
+  const double pitch = double(s.n) * s.b_bytes;
+
+  TaskWork w;
+  // Rows of A that share sets of L1 evict each other; so does a block of B whose rows do, and A's rows with it.
+  constexpr double kWays = 8;
+  const double rows_of_b = lines_a_set(static_cast<int64_t>(std::min(depth, k)), static_cast<int64_t>(pitch));
+  const double rows_of_a =
+      problem_.trans_a != 0 ? 0 : lines_a_set(rows, static_cast<int64_t>(double(s.k) * s.input_bytes));
+  const double evicted = passes > 1 && rows_of_b > kWays ? rows : std::max(0.0, rows_of_a - kWays);
+  const auto group = [&](double times, double wide) {
+    const double converted = (s.narrow_a ? rows : 0) + (s.narrow_b ? wide : 0);
+    const double bytes = wide * rates.lanes * s.b_bytes, sums = rows * wide * rates.lanes * 4;
+    w.issue += times * passes * k * rates.step_cycles(rows * wide, rows + wide, converted);
+    w.starts += times * passes * blocks;
+    w.conflicts += times * passes * k * evicted;
+    if (c.tile_k > 0)
+      w.sums += 2 * times * passes * blocks * sums;
+    else if (c.store_directly == 0)
+      w.sums += times * passes * sums;
+    // Every pass but the first reads the group's block of B again.
+    const double again = times * std::max(0.0, passes - 1) * k * bytes;
+    if (bytes * depth > 0.75 * rates.l2_bytes)
+      w.l3 += again;
+    else if (bytes * depth > kShareOfL1 * rates.l1d_bytes)
+      w.l2 += again;
+    count_rows(p_, double(s.m) * std::min(depth, k) * s.input_bytes, times * k / std::min(depth, k), &w);
+  };
+  // The rest of N beyond whole groups is one group in a single task, otherwise one vector after the other.
+  const double whole = std::floor(n / double(c.register_n));
+  const double rest = std::ceil((n - whole * double(c.register_n)) / rates.lanes);
+  group(whole, vectors);
+  if (rest > 0) n == double(s.n) ? group(1, rest) : group(rest, 1);
+
+  const double memory = count_reading(p_, {n * k * s.b_bytes, b_bytes_, 1, false}, &w);
+  if (memory == 0) return w;
+  // In K blocks all of a task's columns follow one row of B; otherwise one register tile does.
+  const double run = c.tile_k > 0 ? n : double(c.register_n);
+  w.runs = std::ceil(n / run) * k * std::min(1.0, pitch / kPageBytes);
+  const auto fetch = static_cast<CpuFetch>(c.prefetch);
+  if (fetch == CpuFetch::kNone || fetch == CpuFetch::kNoChoice)
+    w.unfetched = memory;
+  else
+    w.unfetched = memory * std::min(1.0, depth / k);
+  if (rates.pace_bytes_per_second > 0 && c.pace == 0) w.unpaced = memory;
+  if (c.pace > 0)
+    w.issue = std::max(
+        w.issue, passes * std::ceil(n / double(c.register_n)) * k / double(c.unroll_k) * double(c.pace));
+  return w;
+}
+
+void Outer::append(const OuterConfig& config, const Columns& columns, std::vector<RankedPlan>* out) const {
+  append_streamed(
+      p_, columns, [&](double n, double k, int64_t) { return work_of(config, n, k); },
+      [&](int64_t tile_n, bool is_split) -> CompileConfig {
+        OuterConfig c = config;
+        c.tile_m = round_up(p_.s.m, config.register_m), c.tile_n = tile_n, c.split = is_split;
+        // The partial sums of a split pass through no epilogue.
+        if (is_split) c.store_directly = c.tile_k == 0;
+        return c;
+      },
+      [](int32_t splits) { return absl::StrCat("fma f32; K ascending; ", merge_recipe(splits)); }, out);
+}
+
+void Outer::enumerate(std::vector<RankedPlan>* out) const {
+  const CpuRates& rates = p_.rates;
+  const MatmulSizes& s = p_.s;
+  OuterConfig config;
+  config.lanes = rates.lanes;
+  for (const RegisterTile& t : kOuterTiles) {
+    config.register_m = t.rows;
+    config.register_n = int64_t{t.columns} * rates.lanes;
+    if (const std::string why = tile_refusal(p_, t, t.columns, false); !why.empty()) {
+      reject(p_.context, config, out, why);
+      continue;
+    }
+    config.unroll_k = unroll_of(t);
+    Columns columns;
+    columns.step = config.register_n;
+    if (s.m <= (is_small_ ? kSmallOuterMaxM : kOuterMaxM)) {
+      OuterConfig whole = config;
+      whole.store_directly = has_short_epilogue(problem_);
+      append(whole, columns, out);
+    }
+    if (is_small_ || s.m > kBlockedOuterMaxM) continue;
+    OuterConfig blocked = config;
+    const CpuFetch fetched = fetch();
+    blocked.tile_k = s.m <= 4 ? (fetched == CpuFetch::kNear ? 16 : 8) : s.m <= kOuterMaxM ? 32 : kDeepBlock;
+    blocked.prefetch = static_cast<int64_t>(fetched);
+    if (s.m > kOuterMaxM) columns.most = kDeepColumns;
+    // Two to four rows gain by a pace; a single row loses.
+    if (s.m > 1 && s.m <= 4 && s.n >= config.register_n && b_bytes_ > rates.l2_bytes)
+      blocked.pace =
+          pace_for(p_, t, config.unroll_k, rates.step_cycles(t.rows * t.columns, t.rows + t.columns, 0));
+    // All of a K block's rows of B are read in runs of a task's columns.
+    if (s.m <= 4 && rates.workers == 1) columns.tasks_a_worker = 1;
+    append(blocked, columns, out);
+  }
+}
 
 }  // namespace
 
-MatmulSizes::MatmulSizes(const ProblemClass& c)
-    : m(representative_m(c)),
-      n(c.n),
-      k(c.k),
-      input_bytes(size_of(c.a)),
-      b_bytes(bytes_per_element(c.b)),
-      output_bytes(size_of(c.d)),
-      blocks(is_blocks(c.b)),
-      decode_cycles(row_of(c.b).decode_cycles),
-      narrow_a(c.a != DType::kF32),
-      narrow_b(c.b != DType::kF32),
-      batch_invariant(c.determinism == Determinism::kBatchInvariant) {}
-
-bool has_short_epilogue(const ProblemClass& c) {
-  constexpr int kMostInstructions = 3;
-  const auto is_converted = [](DType t) { return t != DType::kNone && t != DType::kF32; };
-  if (c.d == DType::kI32) return true;  // the sums themselves
-  if (c.a == DType::kI8 || is_converted(c.d) || is_converted(c.c) || is_converted(c.bias) ||
-      is_converted(c.residual))
-    return false;
-  if (c.activation != Activation::kNone && c.activation != Activation::kRelu) return false;
-  const int of_alpha = 1, of_c = c.c != DType::kNone ? 2 : 0, of_bias = c.bias != DType::kNone,
-            of_residual = c.residual != DType::kNone, of_relu = c.activation == Activation::kRelu;
-  return of_alpha + of_c + of_bias + of_residual + of_relu <= kMostInstructions;
-}
-
-std::string operands_refusal(const ProblemClass& c) {
-  if (c.packed_b != 0) return "does not support packed B";
-  return is_f8(c.a) ? absl::StrCat("the CPU multiplies f32, f16, bf16 and i8, not ", name_of(c.a)) : "";
-}
-
-std::string forced_split_refusal(const CandidateContext& context) {
-  if (context.problem.determinism != Determinism::kBatchInvariant || context.split_k <= 1) return "";
-  return absl::StrCat("batch_invariant needs split_k 1, but split_k ", context.split_k, " is forced");
-}
-
-double lines_a_set(int64_t lines, int64_t line_bytes) {
-  return std::ceil(double(lines) * double(std::gcd(kWayBytes, line_bytes)) / kWayBytes);
-}
-
-double row_padding(const ProblemClass& c, int64_t width, int64_t narrow) {
-  if (c.m_hi == Bucket::kOpenEnd) return 1;
-  // Sum of m padded to `w`, for m from 1 to `hi`.
-  const auto up_to = [](int64_t hi, int64_t w) {
-    const int64_t whole = hi / w, rest = hi % w;
-    return double(w) * double(w * (whole * (whole + 1) / 2) + rest * (whole + 1));
-  };
-  const auto sum = [&](int64_t w) { return up_to(c.m_hi, w) - up_to(c.m_lo - 1, w); };
-  return sum(width) / sum(narrow);
-}
-
-double tiny_padding(const ProblemClass& c, const MatmulSizes& s, int64_t width) {
-  return (1 + row_padding(c, width, 1) * double(s.m) / double(round_up(s.m, width))) / 2;
-}
-
-bool is_tiny(const CpuRates& rates, const MatmulSizes& s) {
-  const double b_bytes = double(s.n) * double(s.k) * s.b_bytes;
-  return b_bytes + double(s.m) * (double(s.k) * s.input_bytes + double(s.n) * s.output_bytes) <=
-         rates.l1d_bytes / 2;
-}
-
-double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second) {
-  return double(s.m) * s.n * (splits * 4 + s.output_bytes) / bytes_per_second + kForkSeconds;
-}
-
-bool streamed::fits(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                    const RegisterTile& t, const CompileConfig& config, std::vector<RankedPlan>* out,
-                    int32_t held) {
-  const bool transposed = config.kernel() == KernelKind::kDotT;
-  const int32_t need = t.rows * t.columns + held + 1;
-  if (need > rates.registers)
-    reject(context, config, out, "tile needs ", need, " registers, the target has ", rates.registers);
-  else if (t.rows > s.m)
-    reject(context, config, out, "register tile has too many ", transposed ? "columns: " : "rows: ", t.rows,
-           " for ", transposed ? "N " : "M ", s.m);
-  else
-    return true;
-  return false;
-}
-
-void streamed::append_streamed(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                               int64_t register_m, int64_t register_n, const Stream& stream,
-                               const std::string& recipe,
-                               absl::FunctionRef<double(double n, double k)> cycles,
-                               absl::FunctionRef<CompileConfig(const StreamedTask& task)> config_of,
+void streamed::append_streamed(const CpuPricing& p, const Columns& columns,
+                               absl::FunctionRef<TaskWork(double n, double k, int64_t columns)> work,
+                               absl::FunctionRef<CompileConfig(int64_t columns, bool is_split)> config_of,
+                               absl::FunctionRef<std::string(int32_t splits)> recipe,
                                std::vector<RankedPlan>* out) {
-  for (int32_t columns :
-       task_columns(rates, s, register_n, stream.tasks_a_worker, stream.most_columns, stream.short_tasks)) {
-    const double tiles = ceil_div(s.n, columns);
-    const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.b_bytes));
-    for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
-      const double tasks = tiles * splits, k = std::ceil(double(s.k) / splits);
-      const double bandwidth = rates.bandwidth(tasks) * stream.efficiency;
-      const auto seconds = [&](double n) {
-        const double width = double(register_n), read = stream.whole_tiles ? std::ceil(n / width) * width : n;
-        const double a_bytes = stream.rows_cached ? 0 : s.m * s.input_bytes;
-        const double bytes = (read * s.b_bytes + a_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
-        const double compute = cycles(n, k) / rates.clock_hz, memory = bytes / bandwidth;
-        if (stream.paced) return std::max(compute, memory) + kPacedWaits * std::min(compute, memory);
-        const double after = compute * stream.after;
-        return CpuRates::overlap(compute - after, memory) + after;
-      };
-      const double largest = seconds(std::min<double>(columns, s.n));
-      const double last = seconds(s.n - (tiles - 1) * columns);
-      const double predicted =
-          rates.schedule_seconds(tasks, ((tiles - 1) * largest + last) / tiles, largest) +
-          (splits > 1 ? merge_seconds(s, splits, rates.bandwidth(rates.workers)) : 0);
-      if (!context.wants(predicted)) continue;
-      RankedPlan r;
-      r.plan.config = config_of({round_up(s.m, register_m), columns, splits > 1});
-      r.plan.launch.splits = splits;
-      r.plan.predicted_seconds = predicted;
-      r.plan.numeric_recipe =
-          recipe == kExactRecipe ? recipe : absl::StrCat(recipe, "; ", merge_recipe(splits));
-      out->push_back(std::move(r));
-    }
+  for (const int64_t tile_n : task_columns(p, columns)) {
+    Tasks tasks;
+    tasks.m = p.s.m, tasks.n = tile_n;
+    tasks.least_chunk =
+        std::max<int64_t>(256, static_cast<int64_t>(kStreamBytes / 4 / (double(tile_n) * p.s.b_bytes)));
+    append_tasks(
+        p, tasks, [&](double, double n, double k) { return work(n, k, tile_n); },
+        [&](bool is_split) { return config_of(tile_n, is_split); }, recipe, out);
   }
+}
+
+void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const auto both = [&](auto... reason) {
+    for (KernelKind kernel : {KernelKind::kDot, KernelKind::kDotT}) reject(context, kernel, out, reason...);
+  };
+  if (!operands_refusal(c).empty()) return both(operands_refusal(c));
+  if (c.trans_b == 0) return both("B is not K-contiguous");
+  if (c.trans_a != 0) return both("A is not K-contiguous");
+  if (c.determinism == Determinism::kBatchInvariant && is_float(c.a))
+    return both("batch_invariant needs the numeric recipe of 'panel' for every M");
+  if (c.m_hi > kDotMaxM)
+    reject(context, KernelKind::kDot, out, "supports M up to ", kDotMaxM, ", not ", c.m_hi);
+  else
+    Dot(context, /*transposed=*/false).enumerate(out);
+  const int64_t m = representative_m(c);
+  if (is_blocks(c.b) || c.zero_a != 0)
+    reject(context, KernelKind::kDotT, out, "does not support B in blocks or a zero point of A");
+  else if (c.n > kTurnedDotMaxN)
+    reject(context, KernelKind::kDotT, out, "supports N up to ", kTurnedDotMaxN, ", not ", c.n);
+  else if (m <= c.n)
+    reject(context, KernelKind::kDotT, out, "gains only if A is larger than B, but M ", m, " <= N ", c.n);
+  else
+    Dot(context, /*transposed=*/true).enumerate(out);
+}
+
+void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const Outer outer(context);
+  if (const std::string why = outer.refusal(); !why.empty())
+    return reject(context, KernelKind::kOuter, out, why);
+  outer.enumerate(out);
 }
 
 }  // namespace lathe

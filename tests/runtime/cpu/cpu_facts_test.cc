@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "core/cpu_costs.h"
 #include "runtime/cpu/cpu_features.h"
 #include "runtime/cpu/machine_table.h"
 #include "system_tree.h"
@@ -34,10 +35,15 @@ TEST(CpuFacts, EveryFactIsPlausibleAndHasASource) {
     EXPECT_LE(fact.value, range.high) << range.fact;
     EXPECT_FALSE(fact.source.empty()) << range.fact;
   }
-  const double pace = facts.fact_or("pace_bytes_per_second", 0);  // only some processors have these three
+  // Only some processors have these four.
+  const double pace = facts.fact_or("pace_bytes_per_second", 0),
+               into_l1 = facts.fact_or("prefetch_into_l1", 0);
   const double ahead = facts.fact_or("ahead_bytes_per_second", 0);
   const double stream = facts.fact_or("stream_bytes_per_second", 0);
-  EXPECT_EQ(facts.facts.size(), std::size(ranges) + (pace > 0) + (ahead > 0) + (stream > 0));
+  int costs = 0;
+  for (const CpuCost& cost : cpu_costs()) costs += cost.processor == kDefaultCosts;
+  EXPECT_EQ(facts.facts.size(),
+            std::size(ranges) + (pace > 0) + (into_l1 > 0) + (ahead > 0) + (stream > 0) + costs);
   if (pace > 0) EXPECT_GT(pace, facts.facts.at("core_bytes_per_second").value);
   if (ahead > 0) EXPECT_LT(ahead, facts.facts.at("core_bytes_per_second").value);
   if (stream > 0) EXPECT_LT(stream, facts.facts.at("core_bytes_per_second").value);

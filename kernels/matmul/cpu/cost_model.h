@@ -1,0 +1,89 @@
+// The CPU's cost model. A kernel counts the work of one task; task_seconds() multiplies each count by a coefficient and
+// adds up. Coefficients are data: `costs/*.json`, one file per microarchitecture, fitted by benchmarks/fit_costs.py.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
+
+namespace lathe {
+
+// X(name, meaning). Processor cycles: `issue` to `l3`. Multiples of the time of a byte at the memory rate: `memory`,
+// `unfetched`, `unpaced`, `narrow`, `written`. Nanoseconds: `runs`, `groups`.
+#define LATHE_CPU_WORK(X)                                                          \
+  X(issue, "cycles in which FMAs, loads and conversions start")                    \
+  X(starts, "entries of the loop over K")                                          \
+  X(sums, "bytes of accumulators that are loaded or stored between K blocks")      \
+  X(lanes, "vectors whose lanes are added up")                                     \
+  X(copies, "vectors that are packed as they are stored")                          \
+  X(turns, "vectors that are transposed")                                          \
+  X(conflicts, "loads of rows that evict each other from a set of L1")             \
+  X(l2, "bytes that loops read from L2")                                           \
+  X(l3, "bytes that loops read from L3")                                           \
+  X(memory, "bytes that are read from memory")                                     \
+  X(unfetched, "those of them that no software prefetch covers")                   \
+  X(unpaced, "those of them in loops that run without a pace, where one is known") \
+  X(narrow, "those of them divided by the streams side by side")                   \
+  X(written, "bytes of D, which are read before they are written")                 \
+  X(runs, "reads that begin at another page or K block")                           \
+  X(groups, "groups of columns whose first lines nothing prefetched")
+
+struct TaskWork {
+#define LATHE_WORK_FIELD(name, meaning) double name = 0;
+  LATHE_CPU_WORK(LATHE_WORK_FIELD)
+#undef LATHE_WORK_FIELD
+};
+
+struct CpuCosts {
+  explicit CpuCosts(const DeviceFacts& facts);
+#define LATHE_COST_FIELD(name, meaning) double name;
+  LATHE_CPU_WORK(LATHE_COST_FIELD)
+#undef LATHE_COST_FIELD
+  double overlap;  // the share of the shorter of computing and reading that the longer does not hide
+};
+
+// What every price of a CPU kernel depends on.
+struct CpuPricing {
+  explicit CpuPricing(const CandidateContext& candidate_context)
+      : context(candidate_context),
+        rates(candidate_context),
+        s(candidate_context.problem),
+        costs(candidate_context.facts) {}
+  const CandidateContext& context;
+  CpuRates rates;
+  MatmulSizes s;
+  CpuCosts costs;
+};
+
+// The predicted time of a task: the longer of computing and reading, a share of the shorter one, and waits that nothing
+// hides. `bandwidth`: bytes per second from memory while all workers read.
+double task_seconds(const CpuPricing& p, const TaskWork& work, double bandwidth);
+
+// Counts reading `bytes` of an operand of `whole` bytes, which the tasks read `times` times: once from memory, or from
+// the cache that holds it already, then from the cache that holds the operand.
+struct Reading {
+  double bytes, whole, times;
+  bool is_activation;  // was just written, so L3 holds it if it can
+};
+// Returns the bytes that come from memory.
+double count_reading(const CpuPricing& p, const Reading& reading, TaskWork* work);
+
+// `m` rows in tiles of `width`, on average over the M of the bucket.
+double padded_rows(const ProblemClass& c, double m, int64_t width);
+
+// The tasks of a plan: tiles of D, and the least part of K that a split may have.
+struct Tasks {
+  int64_t m, n;
+  int64_t least_chunk;
+  bool can_split = true;
+};
+// Prices the tasks for every number of splits worth trying, and appends the plans. `work(m, n, k)`: of a task.
+void append_tasks(const CpuPricing& p, const Tasks& tasks,
+                  absl::FunctionRef<TaskWork(double m, double n, double k)> work,
+                  absl::FunctionRef<CompileConfig(bool is_split)> config_of,
+                  absl::FunctionRef<std::string(int32_t splits)> recipe, std::vector<RankedPlan>* out);
+
+}  // namespace lathe
