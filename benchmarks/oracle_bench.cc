@@ -21,6 +21,7 @@ struct Candidate {
   double predicted = 0;
   int rank = 0;
   nlohmann::json config, splits;  // as in lathe_plan_explain and in tuning records
+  nlohmann::json work;            // what the cost model counted, if it says so
   lathe_plan* plan = nullptr;
 };
 
@@ -33,6 +34,14 @@ struct Field {
 
 void append_text(void* user, const char*, const char* piece, size_t size) {
   static_cast<std::string*>(user)->append(piece, size);
+}
+
+// "issue=1200;l2=64"; "" if there are no counts.
+std::string text_of(const nlohmann::json& work) {
+  std::string text;
+  for (const auto& [name, count] : work.items())
+    text += (text.empty() ? "" : ";") + name + "=" + number(count.get<double>(), 1);
+  return text;
 }
 
 bool is_external(const nlohmann::json& candidate) {
@@ -73,7 +82,7 @@ class OracleBench {
              "tuned/best", "choice",    "tuned",        "best",     "best's rank", "external us",
              "external",   "of all",    "choice of all"}),
         candidates_("oracle: every candidate that was timed",
-                    {"op", "dtype", "M", "N", "K", "rank", "candidate", "predicted us", "us"}) {}
+                    {"op", "dtype", "M", "N", "K", "rank", "candidate", "predicted us", "us", "work"}) {}
 
   bool ok() const { return device_.ok(); }
 
@@ -220,7 +229,7 @@ class OracleBench {
       const Candidate& c = field.all[i];
       candidates_.add({p.op, p.dtype, std::to_string(p.m), std::to_string(p.n), std::to_string(p.k),
                        std::to_string(c.rank), c.label, number(c.predicted * 1e6, 1),
-                       number(standings[i].seconds * 1e6, 1)});
+                       number(standings[i].seconds * 1e6, 1), text_of(c.work)});
     }
     Losses& losses = losses_[p.op];
     losses.choice.push_back(loss);
@@ -247,7 +256,8 @@ class OracleBench {
     tuning.candidate = candidate.value("rank", 0);
     tuning.next = reinterpret_cast<const lathe_chain*>(&policy);
     field->all.push_back({label_of(candidate), candidate.value("predicted_seconds", 0.0), tuning.candidate,
-                          candidate["config"], candidate["splits"]});
+                          candidate["config"], candidate["splits"],
+                          candidate.value("work", nlohmann::json::object())});
     return succeeded(problem.plan(reinterpret_cast<const lathe_chain*>(&tuning), &field->all.back().plan),
                      "planning a candidate");
   }

@@ -15,12 +15,6 @@
 
 namespace lathe {
 
-// Sustained bytes a cycle that one core reads from its L2, and from a shared L3 while its neighbours are
-// busy. Peaks are 64 and 16 on Intel servers (Optimization Reference Manual, Skylake Server cache table), 32
-// and 32 on Zen 3 (Software Optimization Guide for AMD Family 19h). In practice half to all of the smaller
-// peak is reached.
-constexpr double kL2BytesPerCycle = 32;
-constexpr double kL3BytesPerCycle = 10;
 // A dependent FMA may start every 4 cycles: Intel since Skylake, Zen 2 and 3, Neoverse V1 (vendors' guides).
 constexpr double kFmaLatency = 4;
 // Extra cycles to convert a vector of 16-bit floats to f32. vcvtph2ps is two uops on Intel and AMD; bf16 takes
@@ -70,7 +64,7 @@ struct CpuRates {
         l3_bytes(context.facts.fact_or("l3_bytes", 8 << 20)),
         core_bytes_per_second(context.facts.fact_or("core_bytes_per_second", 10e9)),
         memory_bytes_per_second(context.facts.fact_or("memory_bytes_per_second", 20e9)),
-        into_l1(context.facts.fact_or("prefetch_into_l1", 0) > 0),
+        prefetches_into_l1(context.facts.fact_or("prefetch_into_l1", 0) > 0),
         pace_bytes_per_second(context.facts.fact_or("pace_bytes_per_second", 0)),
         ahead_bytes_per_second(context.facts.fact_or("ahead_bytes_per_second", core_bytes_per_second)),
         stream_bytes_per_second(context.facts.fact_or("stream_bytes_per_second", ahead_bytes_per_second)) {}
@@ -82,12 +76,6 @@ struct CpuRates {
   // FMAs of full vectors a cycle with that many independent accumulators. One cycle is added to the latency,
   // because the loads in between make the issue uneven.
   double fma_rate(double accumulators) const { return std::min(fma_units, accumulators / (kFmaLatency + 1)); }
-  // Bytes a cycle at which data of this size is read again from L2, L3 or memory. 0: from L1, at no extra cost.
-  double reread_bytes_per_cycle(double bytes) const {
-    if (bytes <= l1d_bytes * 0.6) return 0;
-    if (bytes <= l2_bytes * 0.75) return kL2BytesPerCycle;
-    return bytes <= l3_bytes * 0.5 ? kL3BytesPerCycle : core_bytes_per_second / clock_hz;
-  }
   // Computing and reading memory overlap, but not fully: a quarter of the shorter of the two stays exposed.
   // Fitted to dot kernels of 16 rows.
   static double overlap(double compute_seconds, double memory_seconds) {
@@ -101,19 +89,9 @@ struct CpuRates {
     return std::max(arithmetic, load) + 0.1 * std::min(arithmetic, load);
   }
   bool loses_by_fetching() const { return ahead_bytes_per_second < core_bytes_per_second; }
-  // Whether software prefetches should bring lines into L1 (Zen 5), and not only into L2.
-  bool prefetches_into_l1() const { return into_l1; }
   const char* product_recipe() const {
     if (rounds_a) return "A rounded to bf16, bf16 pairs to f32";
     return k_per_lane == 2 ? "bf16 pairs to f32" : "fma f32";
-  }
-  // Share of the memory rate that is left if a jump to another row follows every `run` bytes. A jump costs
-  // the time of one cache line, for lines that were fetched in vain and the page lookup.
-  static double run_efficiency(double run) { return run / (run + 64); }
-  // The same if the rows are `pitch` bytes apart: one on another page costs the time of a page walk, too.
-  static double page_efficiency(double run, double pitch) {
-    constexpr double kJumpBytes = 1700;
-    return run / (run + kJumpBytes * std::min(1.0, pitch / kPageBytes));
   }
   // Workers take tasks as they become free: whole rounds of tasks, and the last worker ends late by part of a task.
   double schedule_seconds(double tasks, double average, double largest) const {
@@ -130,7 +108,7 @@ struct CpuRates {
   double product_instructions;  // instructions for a vector of products
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
   double core_bytes_per_second, memory_bytes_per_second;
-  bool into_l1;
+  bool prefetches_into_l1;         // software prefetches should bring lines into L1 (Zen 5), not only into L2
   double pace_bytes_per_second;    // rate that loops over memory are throttled to; 0: no throttle
   double ahead_bytes_per_second;   // with software prefetch
   double stream_bytes_per_second;  // of a single stream

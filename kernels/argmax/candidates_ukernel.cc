@@ -36,10 +36,10 @@ void price(const CandidateContext& context, const CompileConfig& config, bool in
 // core that reads fast; the ends of short blocks cost others.
 void price_blocks(const CandidateContext& context, const CompileConfig& config,
                   std::vector<RankedPlan>* out) {
-  price(context, config, /*in_parts=*/false, CpuRates(context).prefetches_into_l1() ? 0.77 : 1, out);
+  price(context, config, /*in_parts=*/false, CpuRates(context).prefetches_into_l1 ? 0.77 : 1, out);
 }
 void price_short(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
-  price(context, config, /*in_parts=*/false, CpuRates(context).prefetches_into_l1() ? 1 : 0.87, out);
+  price(context, config, /*in_parts=*/false, CpuRates(context).prefetches_into_l1 ? 1 : 0.87, out);
 }
 void price_parts(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
   price(context, config, /*in_parts=*/true, 1, out);

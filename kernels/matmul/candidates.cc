@@ -49,17 +49,6 @@ double lines_a_set(int64_t lines, int64_t line_bytes) {
   return std::ceil(double(lines) * double(std::gcd(kWayBytes, line_bytes)) / kWayBytes);
 }
 
-double row_padding(const ProblemClass& c, int64_t width, int64_t narrow) {
-  if (c.m_hi == Bucket::kOpenEnd) return 1;
-  // Sum of m padded to `w`, for m from 1 to `hi`.
-  const auto up_to = [](int64_t hi, int64_t w) {
-    const int64_t whole = hi / w, rest = hi % w;
-    return double(w) * double(w * (whole * (whole + 1) / 2) + rest * (whole + 1));
-  };
-  const auto sum = [&](int64_t w) { return up_to(c.m_hi, w) - up_to(c.m_lo - 1, w); };
-  return sum(width) / sum(narrow);
-}
-
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second) {
   return double(s.m) * s.n * (splits * 4 + s.output_bytes) / bytes_per_second + kForkSeconds;
 }

@@ -17,13 +17,14 @@ namespace lathe {
 void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out);
 // "outer": CPU, B N-contiguous, M <= 256. Rows of B along N by register_m scalars of A. Nothing is packed.
 void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out);
-// "bytes", "bytes_packed", "amx_bytes", "amx_bytes_packed": CPU from AVX2 on, B in quantised blocks, A K-contiguous and
-// allowed to be rounded to bytes.
+// "bytes", "bytes_packed", "amx_bytes", "amx_bytes_packed": CPU from AVX2 on, B in quantised blocks, A K-contiguous
+// and allowed to be rounded to bytes.
 void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedPlan>* out);
-// "panel", "panel_t", "packed", "direct", "direct_a", "direct_packed": CPU, the blocked loop nest (Goto and van de Geijn,
-// "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008). The panel kernels serve any layout and M and
-// pack both operands tile_k deep; "packed" and "direct_packed" read B as lathe_pack_weights stored it (core/packed.h); the
-// direct kernels read one K-contiguous operand in place, of f32, pairs of bf16, or bytes ("direct" only).
+// "panel", "panel_t", "packed", "direct", "direct_a", "direct_packed": CPU, the blocked loop nest (Goto and van de
+// Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008). The panel kernels serve any
+// layout and M and pack both operands tile_k deep; "packed" and "direct_packed" read B as lathe_pack_weights stored
+// it (core/packed.h); the direct kernels read one K-contiguous operand in place, of f32, pairs of bf16, or bytes
+// ("direct" only).
 void enumerate_matmul_blocked(const CandidateContext& context, std::vector<RankedPlan>* out);
 // "amx", "amx_t", "amx_packed": CPU with AMX, i8 and pairs of bf16, any layout.
 void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPlan>* out);
@@ -107,7 +108,4 @@ double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_secon
 // How many of `lines` lines, `line_bytes` apart, share a set of L1: all if that is a multiple of a way's 4
 // KiB.
 double lines_a_set(int64_t lines, int64_t line_bytes);
-// CPU: rows padded to tiles of `width` over those padded to tiles of `narrow`, for the mean M of the
-// bucket. 1 for the open bucket.
-double row_padding(const ProblemClass& c, int64_t width, int64_t narrow);
 }  // namespace lathe

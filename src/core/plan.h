@@ -72,7 +72,7 @@ struct PricePart {
 
 struct RankedPlan {
   Plan plan;
-  std::string rejection;  // empty if legal, otherwise the reason: "smem 262144 > 232448"
+  std::string rejection;              // empty if legal, otherwise the reason: "smem 262144 > 232448"
   std::vector<PricePart> price = {};  // CPU matmul, only for explanations
 };
 

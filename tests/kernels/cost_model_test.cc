@@ -108,11 +108,12 @@ TEST(CostModel, EveryCoefficientRaisesSomePrice) {
   }
 }
 
-// Tiles of 6 rows for M from 1 to 8: 6 rows up to M = 6 and 12 for 7 and 8, over a mean M of 4.5.
+// Tiles of 6 rows for M from 1 to 8: 6 rows up to M = 6 and 12 for 7 and 8.
 TEST(CostModel, PadsRowsForTheMeanOfTheBucket) {
   ProblemClass c = linear(8, 64, 64);
   c.m_lo = 1;
-  EXPECT_DOUBLE_EQ(padded_rows(c, 8, 6), 8 * (6 * 6 + 2 * 12) / 36.0);
+  EXPECT_DOUBLE_EQ(padded_rows(c, 8, 6), (6 * 6 + 2 * 12) / 8.0);
+  EXPECT_DOUBLE_EQ(padded_rows(c, 4, 6), (6 * 6 + 2 * 12) / 16.0);
   EXPECT_DOUBLE_EQ(padded_rows(linear(8, 64, 64), 8, 6), 12);
 }
 

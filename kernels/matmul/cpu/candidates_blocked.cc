@@ -1,6 +1,6 @@
-// Candidates of the blocked loop nest: "panel", "panel_t", "packed", "direct", "direct_a" and "direct_packed". One operand
-// gives the vectors of the micro-kernel (columns), the other one its scalars (rows). README.md has the choices of each
-// kernel.
+// Candidates of the blocked loop nest: "panel", "panel_t", "packed", "direct", "direct_a" and "direct_packed". One
+// operand gives the vectors of the micro-kernel (columns), the other one its scalars (rows). README.md has the
+// choices of each kernel.
 #include <type_traits>
 #include <utility>
 
@@ -18,13 +18,13 @@ namespace {
 struct RegisterTile {
   int32_t rows, vectors;
 };
-// 14x2 needs the fewest loads per FMA with 32 registers; the others pad the M of a bucket less. From 6x2 on they fit 16
-// registers.
+// 14x2 needs the fewest loads per FMA with 32 registers; the others pad the M of a bucket less. From 6x2 on they fit
+// 16 registers.
 constexpr RegisterTile kPanelTiles[] = {
     {14, 2}, {13, 2}, {12, 2}, {11, 2}, {10, 2}, {9, 3}, {8, 3}, {7, 3}, {7, 4}, {6, 4}, {4, 6},  {2, 8},
     {28, 1}, {24, 1}, {20, 1}, {6, 2},  {5, 2},  {4, 3}, {4, 2}, {3, 3}, {2, 4}, {1, 4}, {14, 1}, {12, 1}};
-// Every number of rows that one pass can take, then those that divide a larger M with little waste. More than 4 vectors
-// are more streams than the hardware prefetches, more than 16 rows too many streams of A.
+// Every number of rows that one pass can take, then those that divide a larger M with little waste. More than 4
+// vectors are more streams than the hardware prefetches, more than 16 rows too many streams of A.
 constexpr RegisterTile kPackedTiles[] = {
     {1, 4}, {2, 4}, {3, 4}, {4, 4}, {5, 4}, {6, 4},  {1, 2},  {2, 2},  {3, 2},  {4, 2},  {5, 2},  {6, 2},
     {7, 2}, {8, 2}, {8, 3}, {9, 2}, {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2}, {15, 1}, {16, 1}};
@@ -37,8 +37,8 @@ constexpr int64_t kPanelRows[] = {64, 128, 256, 512}, kPackedRows[] = {64, 128, 
                   kDirectRows[] = {256, 512, 1024, 2048};
 constexpr int64_t kPanelColumns[] = {64, 128, 256, 512, 1024}, kPackedColumnTiles[] = {128, 256, 512, 1024};
 constexpr int64_t kUkernelColumns[] = {32, 64, 128, 256, 512, 1024};
-// Each pass over rows in place takes this many packed columns, which memory keeps up with. If the columns are packed in
-// runs, a core that prefetches into L1 streams the rows well enough for more.
+// Each pass over rows in place takes this many packed columns, which memory keeps up with. If the columns are packed
+// in runs, a core that prefetches into L1 streams the rows well enough for more.
 constexpr int64_t kDirectColumns = 64, kDirectRunColumns = 256;
 // batch_invariant: one K order for every M and kernel, that of the smallest panels.
 constexpr int64_t kInvariantDepth = 256;
@@ -78,7 +78,7 @@ const Form& form_of(KernelKind kernel) {
 
 // Whether B's columns are packed in runs, on a core that prefetches into L1.
 bool packs_runs(const ProblemClass& c, const CpuRates& rates) {
-  return (c.trans_b == 0 || c.packed_b != 0) && c.a == DType::kF32 && rates.prefetches_into_l1();
+  return (c.trans_b == 0 || c.packed_b != 0) && c.a == DType::kF32 && rates.prefetches_into_l1;
 }
 
 class Blocked {
@@ -158,8 +158,8 @@ class Blocked {
         double(shape.columns) * double(shape.depth) * (4.0 / rates_.k_per_lane + column_bytes_);
     return !turns_columns_ && !is_ukernel() && shape.depth < s_.k && bytes <= kHeld * rates_.l2_bytes;
   }
-  // What is prefetched of rows in place. Where prefetches compete with reads, only if several passes share them or the
-  // rows do not share sets of L1.
+  // What is prefetched of rows in place. Where prefetches compete with reads, only if several passes share them or
+  // the rows do not share sets of L1.
   CpuFetch fetch_of(const Shape& shape) const {
     if (!rates_.loses_by_fetching()) return CpuFetch::kNext;
     if (shape.columns > width(shape.tile)) return CpuFetch::kSpread;
@@ -180,10 +180,11 @@ class Blocked {
     if (form_.transposed || is_ukernel() || form_.packed_ahead || shape.depth < s_.k) return false;
     return (form_.in_place || problem_.zero_b == Scale::kNone) && (is_split || has_short_epilogue(problem_));
   }
-  // PackedConfig::pace, in half links of the dependency chain. Only one pass of one or two rows gains: more rows do not
-  // wait for memory alone, and a core that prefetches into L1 needs none.
+  // PackedConfig::pace, in half links of the dependency chain. Only one pass of one or two rows gains: more rows do
+  // not wait for memory alone, and a core that prefetches into L1 needs none.
   int64_t pace_of(const RegisterTile& t) const {
-    if (rates_.pace_bytes_per_second == 0 || rates_.prefetches_into_l1() || t.rows > 2 || s_.m > t.rows) return 0;
+    if (rates_.pace_bytes_per_second == 0 || rates_.prefetches_into_l1 || t.rows > 2 || s_.m > t.rows)
+      return 0;
     const auto deep = std::max<int64_t>(rates_.k_per_lane, packed_word(problem_.b));
     const double bytes = double(width(t)) * double(deep) * s_.b_bytes;
     const double cycles = std::min<double>(kMostPace, bytes * rates_.clock_hz / rates_.pace_bytes_per_second);
@@ -216,7 +217,7 @@ std::string Blocked::refusal(const RegisterTile& t) const {
   if (!form_.in_place && t.rows > rows_)
     return absl::StrCat("register tile has too many ", of_rows, t.rows, rows_name, rows_);
   if (form_.in_place) {
-    if (t.rows == 8 && t.vectors == 1 && !rates_.prefetches_into_l1())
+    if (t.rows == 8 && t.vectors == 1 && !rates_.prefetches_into_l1)
       return "a tile of 8 unpacked rows by one vector gains only on cores that read memory fast";
     if (invariant_ && chains(t) > 1) return "batch_invariant: sums even and odd K separately, unlike 'panel'";
     if (t.vectors > 1 && width(t) >= round_up(columns_, rates_.lanes) + rates_.lanes)
@@ -329,7 +330,10 @@ void Blocked::count_reading(const Shape& shape, double rows, double columns, dou
     return memory > 0 ? k * std::min(1.0, bytes / kPageBytes) : 0;
   };
   w->runs += turns_rows_ ? across_k(row_memory, double(rows_) * row_bytes_) : along_k(row_memory, rows);
-  if (!form_.packed_ahead)
+  // A panel that was packed ahead has all of K.
+  if (form_.packed_ahead)
+    w->runs += blocks > 1 && column_memory > 0 ? columns / kPackedColumns * blocks : 0;
+  else
     w->runs += turns_columns_ ? along_k(column_memory, columns)
                               : across_k(column_memory, double(columns_) * column_bytes_);
   if (form_.in_place) w->narrow += row_memory / shape.tile.rows;

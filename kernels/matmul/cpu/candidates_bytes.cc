@@ -83,7 +83,7 @@ class BytesPricing {
   }
   // A core that reads fast prefetches the next columns into L1.
   int64_t fetch() const {
-    return static_cast<int64_t>(rates_.prefetches_into_l1() ? CpuFetch::kNear : CpuFetch::kNext);
+    return static_cast<int64_t>(rates_.prefetches_into_l1 ? CpuFetch::kNear : CpuFetch::kNext);
   }
   bool has_group_scales() const { return block_elements(context_.problem.b) > kGroup; }
   // BytesConfig::narrowest_rows: M may be any of its bucket.

@@ -1,5 +1,5 @@
-// Candidates of the kernels that stream B once: "dot" and "dot_t" (rows of B, or of A, along K) and "outer" (rows of B
-// along N). README.md has the choices of each kernel.
+// Candidates of the kernels that stream B once: "dot" and "dot_t" (rows of B, or of A, along K) and "outer" (rows of
+// B along N). README.md has the choices of each kernel.
 #include "kernels/matmul/cpu/candidates_streamed.h"
 
 #include <algorithm>
@@ -72,7 +72,8 @@ constexpr RegisterTile kDotTiles[] = {{1, 1}, {1, 2}, {2, 1},  {2, 2},  {4, 1}, 
                                       {1, 8}, {1, 6}, {2, 8},  {2, 6},  {3, 6},  {4, 6},  {5, 4},  {6, 4},
                                       {7, 3}, {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2}, {1, 4},
                                       {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1},  {4, 4},  {3, 8}};
-// Elements of B in blocks per iteration, at least one block: prefetching is by cache line, which two blocks of 32 fill.
+// Elements of B in blocks per iteration, at least one block: prefetching is by cache line, which two blocks of 32
+// fill.
 constexpr int32_t kUnrolledElements = 64;
 // One row of A with rows of B that are converted: one column after the other in vectors of this many, so that as many
 // chains of sums hide the latency of an FMA.
@@ -99,7 +100,7 @@ class Dot {
     const MatmulSizes& s = p_.s;
     DotConfig config;
     config.lanes = p_.rates.lanes;
-    if (s.m == 1 && p_.rates.converts_b && p_.rates.prefetches_into_l1() && !is_small_ && !transposed_)
+    if (s.m == 1 && p_.rates.converts_b && p_.rates.prefetches_into_l1 && !is_small_ && !transposed_)
       append_wide(config, out);
     for (const RegisterTile& t : kDotTiles) {
       config.register_m = t.rows;
@@ -143,8 +144,8 @@ class Dot {
   bool is_small_;  // L2 holds the streamed operand
 };
 
-// With a pace and one column at a time, a row of an odd number of cache lines is unrolled once only: in steps of two lines
-// every other column would begin in the middle of a step and read more slowly.
+// With a pace and one column at a time, a row of an odd number of cache lines is unrolled once only: in steps of two
+// lines every other column would begin in the middle of a step and read more slowly.
 int64_t Dot::unroll(const RegisterTile& t) const {
   const MatmulSizes& s = p_.s;
   if (s.blocks) return std::max<int64_t>(1, kUnrolledElements / block_elements(problem_.b));
@@ -152,28 +153,28 @@ int64_t Dot::unroll(const RegisterTile& t) const {
   return s.m == 1 && t.columns == 1 && odd && p_.rates.pace_bytes_per_second > 0 ? 1 : unroll_of(t);
 }
 
-// `pace`: an iteration's share of the time of its cache lines at the pace, in whole links of the dependency chain, or half
-// ones; 0 if its arithmetic takes longer.
+// `pace`: an iteration's share of the time of its cache lines at the pace, in whole links of the dependency chain, or
+// half ones; 0 if its arithmetic takes longer.
 int64_t pace_for(const CpuPricing& p, const RegisterTile& t, int64_t unroll, double arithmetic) {
   const CpuRates& rates = p.rates;
-  if (rates.pace_bytes_per_second == 0 || p.s.blocks || (p.s.m == 1 && rates.prefetches_into_l1())) return 0;
+  if (rates.pace_bytes_per_second == 0 || p.s.blocks || (p.s.m == 1 && rates.prefetches_into_l1)) return 0;
   const double bytes = double(unroll) * t.columns * rates.lanes * rates.k_per_lane * p.s.b_bytes;
   const double cycles = std::min<double>(
       kMostPace, bytes * rates.clock_hz / rates.pace_bytes_per_second / double(ceil_div(p.s.m, t.rows)));
   if (cycles <= double(unroll) * arithmetic) return 0;
-  const int64_t grain = bytes > 64 && !rates.prefetches_into_l1() ? kPaceLinkCycles : kPaceHalfLinkCycles;
+  const int64_t grain = bytes > 64 && !rates.prefetches_into_l1 ? kPaceLinkCycles : kPaceHalfLinkCycles;
   return std::lround(cycles / double(grain)) * grain;
 }
 
-// The cost of decoding one vector of each column, in conversions. With 32 registers, FMAs of several rows hide half of it;
-// beyond six rows B's words and the sums compete for registers.
+// The cost of decoding one vector of each column, in conversions. With 32 registers, FMAs of several rows hide half
+// of it; beyond six rows B's words and the sums compete for registers.
 double Dot::decoded(const RegisterTile& t) const {
   constexpr double kBeside = 0.5, kRowCycles = 2.3;
   constexpr int32_t kFreeRows = 6;
   const MatmulSizes& s = p_.s;
   if (!s.blocks) return 0;
   // Zen 5 has twice the integer units.
-  const double part = (p_.rates.prefetches_into_l1() ? 0.5 : 1) / kConvertCycles;
+  const double part = (p_.rates.prefetches_into_l1 ? 0.5 : 1) / kConvertCycles;
   if (p_.rates.registers < 32 || t.rows == 1) return t.columns * s.decode_cycles * part;
   return (t.columns * kBeside * s.decode_cycles + std::max(0, t.rows - kFreeRows) * kRowCycles) * part;
 }
@@ -184,13 +185,13 @@ double Dot::arithmetic(const RegisterTile& t) const {
   return p_.rates.step_cycles(t.rows * t.columns, t.rows + t.columns, converted);
 }
 
-// What to prefetch. On a core that does not prefetch into L1: the next columns; for a single row, for few columns and for
-// one paced pass whose next columns L2 would lose, a line ahead in the same row, or nothing where prefetches compete with
-// reads. Other cores prefetch into L1 if one pass takes all rows.
+// What to prefetch. On a core that does not prefetch into L1: the next columns; for a single row, for few columns and
+// for one paced pass whose next columns L2 would lose, a line ahead in the same row, or nothing where prefetches
+// compete with reads. Other cores prefetch into L1 if one pass takes all rows.
 CpuFetch Dot::fetch_of(const RegisterTile& t, bool in_blocks) const {
   const CpuRates& rates = p_.rates;
   const MatmulSizes& s = p_.s;
-  if (!rates.prefetches_into_l1()) {
+  if (!rates.prefetches_into_l1) {
     constexpr double kLost = 0.2;  // share of L2 that may pass between the prefetch of a line and its use
     const bool nothing_next = s.n <= 2 * t.columns;
     const bool lost =
@@ -207,8 +208,8 @@ CpuFetch Dot::fetch_of(const RegisterTile& t, bool in_blocks) const {
   return t.rows >= s.m && t.columns < 3 ? CpuFetch::kBoth : CpuFetch::kSpread;
 }
 
-// Depth of a K block; all blocks are equally deep. What a pass needs of A takes half of L1; with `spread`, all rows of A,
-// a tile's columns and those being prefetched take most of it. 0: K is not deeper than a block.
+// Depth of a K block; all blocks are equally deep. What a pass needs of A takes half of L1; with `spread`, all rows
+// of A, a tile's columns and those being prefetched take most of it. 0: K is not deeper than a block.
 int64_t Dot::block_depth(const RegisterTile& t, bool spread) const {
   constexpr double kMost = 0.9;
   const CpuRates& rates = p_.rates;
@@ -311,8 +312,8 @@ void Dot::append(const DotConfig& config, bool short_tasks, std::vector<RankedPl
       out);
 }
 
-// Read in memory order and prefetched far ahead, this is faster on a core that prefetches into L1 than several columns side
-// by side.
+// Read in memory order and prefetched far ahead, this is faster on a core that prefetches into L1 than several
+// columns side by side.
 void Dot::append_wide(DotConfig config, std::vector<RankedPlan>* out) const {
   config.register_m = config.register_n = config.unroll_k = 1;
   config.lanes = kWideVectors * p_.rates.lanes;
@@ -328,12 +329,13 @@ void Dot::append_whole_rows(const RegisterTile& t, DotConfig config, std::vector
   config.prefetch = static_cast<int64_t>(fetch_of(t, /*in_blocks=*/false));
   config.copy_rows = copies_a(t);
   // A core that prefetches into L1 runs many rows or several passes over a small weight without a pace.
-  const bool free = is_small_ && rates.prefetches_into_l1() && (t.rows < s.m || t.rows >= 8);
+  const bool free = is_small_ && rates.prefetches_into_l1 && (t.rows < s.m || t.rows >= 8);
   config.pace = transposed_ || free ? 0 : pace_for(p_, t, config.unroll_k, arithmetic(t));
-  // Such a core is faster with tasks of 256 KiB than with a quarter of B per worker (the cause is not known), unless each
-  // task copies A.
+  // Such a core is faster with tasks of 256 KiB than with a quarter of B per worker (the cause is not known), unless
+  // each task copies A.
   const bool few_copied = rates.rounds_a && s.m <= 2;
-  append(config, rates.prefetches_into_l1() && !is_small_ && !transposed_ && (few_copied || config.copy_rows == 0),
+  append(config,
+         rates.prefetches_into_l1 && !is_small_ && !transposed_ && (few_copied || config.copy_rows == 0),
          out);
 }
 
@@ -359,8 +361,8 @@ constexpr int64_t kFewRows = 64;  // K blocks are legal up to this M with any L2
 constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 5},  {6, 4},
                                         {7, 3},  {8, 3},  {10, 2}, {12, 2}, {14, 2}, {1, 7},
                                         {2, 4},  {3, 3},  {4, 3},  {6, 2},  {8, 2},  {16, 1}};
-// The depth of a K block and the columns of a task for more rows of A than kOuterMaxM: sums are loaded and stored half as
-// often as with blocks of 64, and L2 holds them beside this block and the next.
+// The depth of a K block and the columns of a task for more rows of A than kOuterMaxM: sums are loaded and stored
+// half as often as with blocks of 64, and L2 holds them beside this block and the next.
 constexpr int32_t kDeepBlock = 128;
 constexpr int64_t kDeepColumns = 240;
 // With more rows still, L2 must hold the sums, the block and the next one.
@@ -408,12 +410,12 @@ std::string Outer::refusal() const {
   return "";
 }
 
-// What to prefetch in K blocks. A core that prefetches into L1 leaves one row to its hardware. With more rows it gains by
-// prefetching some tiles ahead, or the next block row by row, since each pass' share of the next block as it will be read
-// is only a few hundred bytes in a row.
+// What to prefetch in K blocks. A core that prefetches into L1 leaves one row to its hardware. With more rows it
+// gains by prefetching some tiles ahead, or the next block row by row, since each pass' share of the next block as it
+// will be read is only a few hundred bytes in a row.
 CpuFetch Outer::fetch() const {
   const int64_t m = p_.s.m;
-  if (!p_.rates.prefetches_into_l1()) return CpuFetch::kNext;
+  if (!p_.rates.prefetches_into_l1) return CpuFetch::kNext;
   if (m == 1) return p_.rates.converts_b ? CpuFetch::kNext : CpuFetch::kNone;
   return m <= 4 ? CpuFetch::kNear : m <= kOuterMaxM ? CpuFetch::kAhead : CpuFetch::kSpread;
 }

@@ -75,7 +75,16 @@ double count_reading(const CpuPricing& p, const Reading& r, TaskWork* work) {
   return first;
 }
 
-double padded_rows(const ProblemClass& c, double m, int64_t width) { return m * row_padding(c, width, 1); }
+double padded_rows(const ProblemClass& c, double m, int64_t width) {
+  if (c.m_hi == Bucket::kOpenEnd) return m;
+  // Sum of M padded to the width, for M from 1 to `hi`.
+  const auto up_to = [width](int64_t hi) {
+    const int64_t whole = hi / width, rest = hi % width;
+    return double(width) * double(width * (whole * (whole + 1) / 2) + rest * (whole + 1));
+  };
+  const double mean = (up_to(c.m_hi) - up_to(c.m_lo - 1)) / double(c.m_hi - c.m_lo + 1);
+  return m * mean / double(c.m_hi);
+}
 
 void append_tasks(const CpuPricing& p, const Tasks& t,
                   absl::FunctionRef<TaskWork(double m, double n, double k)> work,

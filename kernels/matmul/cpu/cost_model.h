@@ -1,5 +1,6 @@
-// The CPU's cost model. A kernel counts the work of one task; task_seconds() multiplies each count by a coefficient and
-// adds up. Coefficients are data: `costs/*.json`, one file per microarchitecture, fitted by benchmarks/fit_costs.py.
+// The CPU's cost model. A kernel counts the work of one task; task_seconds() multiplies each count by a coefficient
+// and adds up. Coefficients are data: `costs/*.json`, one file per microarchitecture, fitted by
+// benchmarks/fit_costs.py.
 #pragma once
 
 #include <string>
@@ -58,12 +59,12 @@ struct CpuPricing {
   CpuCosts costs;
 };
 
-// The predicted time of a task: the longer of computing and reading, a share of the shorter one, and waits that nothing
-// hides. `bandwidth`: bytes per second from memory while all workers read.
+// The predicted time of a task: the longer of computing and reading, a share of the shorter one, and waits that
+// nothing hides. `bandwidth`: bytes per second from memory while all workers read.
 double task_seconds(const CpuPricing& p, const TaskWork& work, double bandwidth);
 
-// Counts reading `bytes` of an operand of `whole` bytes, which the tasks read `times` times: once from memory, or from
-// the cache that holds it already, then from the cache that holds the operand.
+// Counts reading `bytes` of an operand of `whole` bytes, which the tasks read `times` times: once from memory, or
+// from the cache that holds it already, then from the cache that holds the operand.
 struct Reading {
   double bytes, whole, times;
   bool is_activation;  // was just written, so L3 holds it if it can
@@ -71,7 +72,8 @@ struct Reading {
 // Returns the bytes that come from memory.
 double count_reading(const CpuPricing& p, const Reading& reading, TaskWork* work);
 
-// `m` rows in tiles of `width`, on average over the M of the bucket.
+// The rows that tiles of `width` compute, on average over the M of the bucket, of a task that has `m` rows of the
+// largest M.
 double padded_rows(const ProblemClass& c, double m, int64_t width);
 
 // The tasks of a plan: tiles of D, and the least part of K that a split may have.
