@@ -28,8 +28,9 @@ int64_t lines_of_scale(const ScaledElements& f, bool is_b) { return is_b && f.ta
 const lathe_scale* described_scale(const ScaledElements& f, bool is_b) {
   static const std::vector<std::array<lathe_scale, 2>> all = [] {
     std::vector<std::array<lathe_scale, 2>> scales;
-    for (const ScaledElements& of : reference::scaled_elements())
-      for (auto& made = scales.emplace_back(); lathe_scale & s : made) {
+    for (const ScaledElements& of : reference::scaled_elements()) {
+      std::array<lathe_scale, 2>& made = scales.emplace_back();
+      for (lathe_scale& s : made) {
         s = LATHE_SCALE_INIT;
         s.data = present();
         s.dtype = of.scale;
@@ -37,6 +38,7 @@ const lathe_scale* described_scale(const ScaledElements& f, bool is_b) {
         s.block_size = of.block;
         s.block_lines = lines_of_scale(of, &s == &made[1]);
       }
+    }
     return scales;
   }();
   return &all[static_cast<size_t>(&f - reference::scaled_elements().data())][is_b];

@@ -15,7 +15,7 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kZmmLanes = 16, kYmmLanes = 8, kNeonLanes = 4;
+constexpr int64_t kZmmLanes = 16, kYmmLanes = 8;
 constexpr int64_t kWords = ByteFormat::kWords;
 constexpr int64_t kChains = 4;
 constexpr int64_t kUnrolledRows = 2;
