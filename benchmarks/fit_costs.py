@@ -31,7 +31,7 @@ def read_classes(files):
     for name in files:
         with open(name, newline="") as table:
             for row in csv.DictReader(table):
-                if row["op"] != "matmul" or not row["work"]:
+                if row["op"] != "matmul" or not row.get("work"):
                     continue
                 work = dict(part.split("=") for part in row["work"].split(";"))
                 key = (name, row["dtype"], row["M"], row["N"], row["K"])
