@@ -56,12 +56,9 @@ int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 
 // The share of L1 that holds what is read again beside other data.
 constexpr double kShareOfL1 = 0.6, kShareOfBoth = 0.75;
 
-// A's rows, which every group of columns reads again.
+// A's rows, which L1 does not hold and every group of columns reads again.
 void count_rows(const CpuPricing& p, double bytes, double times, TaskWork* w) {
-  if (bytes > 0.75 * p.rates.l2_bytes)
-    w->l3 += bytes * times;
-  else if (bytes > kShareOfL1 * p.rates.l1d_bytes)
-    w->l2 += bytes * times;
+  (bytes > 0.75 * p.rates.l2_bytes ? w->l3 : w->l2) += bytes * times;
 }
 
 // ---- "dot"
@@ -266,12 +263,10 @@ TaskWork Dot::work_of(const DotConfig& c, double n, double k, int64_t columns) c
   // Every group reads A again, and every pass but the first B's group. L1 holds A if it also holds two groups.
   const double a_element = in_blocks ? 4.0 / rates.k_per_lane : s.input_bytes;
   const double a_bytes = double(s.m) * depth * a_element, group_bytes = t.columns * depth * s.b_bytes;
-  if (!in_blocks && a_bytes + 2 * group_bytes > rates.l1d_bytes)
-    count_rows(p_, std::max(a_bytes, rates.l1d_bytes), a_bytes / std::max(a_bytes, rates.l1d_bytes) * groups,
-               &w);
-  if (in_blocks)
-    count_rows(p_, double(s.m) * k * a_element, std::max(1.0, n / double(std::max<int64_t>(c.group_n, 1))),
-               &w);
+  const double column_groups = in_blocks ? std::max(1.0, n / double(c.group_n)) : groups;
+  const bool rows_in_l1 = in_blocks ? double(s.m) * k * a_element <= kShareOfL1 * rates.l1d_bytes
+                                    : a_bytes + 2 * group_bytes <= rates.l1d_bytes;
+  if (!rows_in_l1) count_rows(p_, double(s.m) * k * a_element, column_groups, &w);
   const bool held = in_blocks ? c.prefetch == static_cast<int64_t>(CpuFetch::kSpread)
                               : group_bytes + t.rows * depth * a_element <= kShareOfBoth * rates.l1d_bytes;
   if (passes > 1 && !held) w.l2 += (passes - 1) / passes * steps * t.columns * width * s.b_bytes;
@@ -452,7 +447,9 @@ TaskWork Outer::work_of(const OuterConfig& c, double n, double k) const {
       w.l3 += again;
     else if (bytes * depth > kShareOfL1 * rates.l1d_bytes)
       w.l2 += again;
-    count_rows(p_, double(s.m) * std::min(depth, k) * s.input_bytes, times * k / std::min(depth, k), &w);
+    const double rows_bytes = double(s.m) * std::min(depth, k) * s.input_bytes;
+    if (rows_bytes > kShareOfL1 * rates.l1d_bytes)
+      count_rows(p_, rows_bytes, times * k / std::min(depth, k), &w);
   };
   // The rest of N beyond whole groups is one group in a single task, otherwise one vector after the other.
   const double whole = std::floor(n / double(c.register_n));
