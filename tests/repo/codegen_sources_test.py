@@ -15,6 +15,7 @@ APART = {
     "base/status",
     "core/assembler_log", "core/assembler_search",  # for ptxas, whose version is in the metadata
     "core/compiler_abi",  # has its own version
+    "core/cpu_costs",  # rank plans
     "core/json", "core/json_object", "core/key",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*"((?:core|base)/[^"]+)"', re.M)
