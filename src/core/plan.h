@@ -64,7 +64,7 @@ struct Plan {
   std::string numeric_recipe;  // "fma f32; K ascending in blocks of 256; 1 split; no merge"
 };
 
-// What a cost model counted for a whole call, and by which coefficient it multiplies it.
+// One kind of work that a cost model counted, for a whole call.
 struct PricePart {
   const char* name;
   double count;

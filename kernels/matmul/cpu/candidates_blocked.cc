@@ -449,13 +449,13 @@ void Blocked::append_tiles(Shape shape, std::vector<RankedPlan>* out) const {
       tasks.m = form_.transposed ? shape.columns : shape.rows;
       tasks.n = form_.transposed ? shape.rows : shape.columns;
       tasks.least_chunk = 2 * (form_.in_place || form_.packed_ahead ? kInvariantDepth : shape.depth);
-      // A split could begin within a word.
-      tasks.can_split = !form_.in_place || rates_.k_per_lane == 1 || p_.context.split_k > 1;
-      if (tasks.can_split && form_.in_place && rates_.k_per_lane > 1) {
+      const bool splits_words = form_.in_place && rates_.k_per_lane > 1;  // a split could begin within one
+      if (splits_words && p_.context.split_k > 1) {
         reject(p_.context, config_of(shape, true), out, "does not split K of words of ", rates_.k_per_lane,
                " elements");
         continue;
       }
+      tasks.can_split = !splits_words;
       append_tasks(
           p_, tasks,
           [&](double m, double n, double k) {
