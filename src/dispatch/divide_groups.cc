@@ -16,6 +16,16 @@ int64_t rows_of_last_pass(const CompileConfig& config) {
   return bytes != nullptr && bytes->narrowest_rows > 0 ? bytes->narrowest_rows : kTileRows;
 }
 
+// The rows that the price of a bucket is for, with padding to `last` rows: "bytes" and AMX kernels are priced for the
+// bucket's largest M, all others for its mean.
+double priced_rows(const CompileConfig& config, const Bucket& bucket, int64_t last) {
+  const bool for_largest = config.find<BytesConfig>() != nullptr ||
+                           config.find<AmxBytesConfig>() != nullptr || config.find<AmxConfig>() != nullptr ||
+                           config.find<AmxTConfig>() != nullptr;
+  return for_largest ? static_cast<double>(bucket.hi)
+                     : static_cast<double>(bucket.lo + bucket.hi + last - 1) / 2;
+}
+
 // The seconds of a product of `rows` rows; 0: unknown.
 absl::StatusOr<double> predicted_seconds(int64_t rows, GroupKernels* kernels) {
   LATHE_ASSIGN_OR_RETURN(const DispatchEntry* entry, kernels->find(rows));
@@ -23,9 +33,9 @@ absl::StatusOr<double> predicted_seconds(int64_t rows, GroupKernels* kernels) {
   if (entry->key.problem.generic != 0 || bucket.hi >= Bucket::kOpenEnd) return 0.0;
   const double seconds = entry->plan.predicted_seconds;
   if (rows <= kTileRows) return seconds;
-  // The time of a bucket is that of its largest M.
   const int64_t last = rows_of_last_pass(entry->plan.config);
-  return seconds * static_cast<double>(ceil_div(rows, last) * last) / static_cast<double>(bucket.hi);
+  return seconds * static_cast<double>(ceil_div(rows, last) * last) /
+         priced_rows(entry->plan.config, bucket, last);
 }
 
 absl::StatusOr<bool> is_divided(int64_t rows, GroupKernels* kernels) {
