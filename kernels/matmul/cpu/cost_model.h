@@ -1,5 +1,5 @@
 // The CPU's cost model. A kernel counts the work of one task; task_seconds() multiplies each count by a coefficient
-// and adds up. Coefficients are data: `costs/*.json`, one file per microarchitecture, fitted by
+// and adds the products. Coefficients are data: `costs/*.json`, one file per microarchitecture, fitted by
 // benchmarks/fit_costs.py.
 #pragma once
 
@@ -14,22 +14,22 @@ namespace lathe {
 
 // X(name, meaning). Processor cycles: `issue` to `l3`. Multiples of the time of a byte at the memory rate: `memory`,
 // `unfetched`, `unpaced`, `narrow`, `written`. Nanoseconds: `runs`, `groups`.
-#define LATHE_CPU_WORK(X)                                                          \
-  X(issue, "cycles in which FMAs, loads and conversions start")                    \
-  X(starts, "entries of the loop over K")                                          \
-  X(sums, "bytes of accumulators that are loaded or stored between K blocks")      \
-  X(lanes, "vectors whose lanes are added up")                                     \
-  X(copies, "vectors that are packed as they are stored")                          \
-  X(turns, "vectors that are transposed")                                          \
-  X(conflicts, "loads of rows that evict each other from a set of L1")             \
-  X(l2, "bytes that loops read from L2")                                           \
-  X(l3, "bytes that loops read from L3")                                           \
-  X(memory, "bytes that are read from memory")                                     \
-  X(unfetched, "those of them that no software prefetch covers")                   \
-  X(unpaced, "those of them in loops that run without a pace, where one is known") \
-  X(narrow, "those of them divided by the streams side by side")                   \
-  X(written, "bytes of D, which are read before they are written")                 \
-  X(runs, "reads that begin at another page or K block")                           \
+#define LATHE_CPU_WORK(X)                                                                     \
+  X(issue, "cycles in which FMAs, loads and conversions start")                               \
+  X(starts, "entries of the loop over K")                                                     \
+  X(sums, "bytes of accumulators that are loaded or stored between K blocks")                 \
+  X(lanes, "vectors whose lanes are added up")                                                \
+  X(copies, "vectors that are packed without a transposition")                                \
+  X(turns, "vectors that are transposed")                                                     \
+  X(conflicts, "loads of rows that evict each other from a set of L1")                        \
+  X(l2, "bytes that loops read from L2")                                                      \
+  X(l3, "bytes that loops read from L3")                                                      \
+  X(memory, "bytes that are read from memory")                                                \
+  X(unfetched, "bytes from memory that no software prefetch covers")                          \
+  X(unpaced, "bytes from memory in loops without a pace, if the processor has one")           \
+  X(narrow, "bytes from memory, divided by the number of streams that are read side by side") \
+  X(written, "bytes of D that are read and then written")                                     \
+  X(runs, "reads that begin at another page or K block")                                      \
   X(groups, "groups of columns whose first lines nothing prefetched")
 
 struct TaskWork {
@@ -63,13 +63,13 @@ struct CpuPricing {
 // nothing hides. `bandwidth`: bytes per second from memory while all workers read.
 double task_seconds(const CpuPricing& p, const TaskWork& work, double bandwidth);
 
-// Counts reading `bytes` of an operand of `whole` bytes, which the tasks read `times` times: once from memory, or
-// from the cache that holds it already, then from the cache that holds the operand.
+// An operand of `whole` bytes, of which a task reads `bytes`. `times` tasks read each byte: the first one from memory,
+// or from L3 if it is an activation that L3 holds, the others from the cache that holds the operand.
 struct Reading {
   double bytes, whole, times;
   bool is_activation;  // was just written, so L3 holds it if it can
 };
-// Returns the bytes that come from memory.
+// Adds what a task reads to its work, and returns the bytes that come from memory.
 double count_reading(const CpuPricing& p, const Reading& reading, TaskWork* work);
 
 // The rows that tiles of `width` compute, on average over the M of the bucket, of a task that has `m` rows of the
