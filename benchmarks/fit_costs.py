@@ -16,7 +16,7 @@ import json
 import numpy as np
 from scipy.optimize import minimize
 
-CYCLES = ["issue", "starts", "sums", "lanes", "copies", "turns", "conflicts"]
+CYCLES = ["issue", "starts", "sums", "lanes", "copies", "turns", "conflicts", "again"]
 CACHES = ["l2", "l3"]
 MEMORY = ["memory", "written"]
 WAITS = ["unfetched", "unpaced", "narrow"]

@@ -128,6 +128,7 @@ struct View {
   Value memory;
   Value offset;
   Value row_stride;
+  Value batch_stride;  // of operands with a batch, else null
   Type element;
   int64_t alignment = 0;  // of every element, in bytes; 0: one element
   // Generic kernels, A and B: whether K is the contiguous dimension (i1). row_stride is the leading dimension;

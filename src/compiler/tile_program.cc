@@ -176,6 +176,7 @@ class Instantiation {
     v.memory = memory_at(e_, pointer(name, type), v.blocks != DType::kNone ? e_.b.getI8Type() : element);
     v.offset = offset;
     v.row_stride = strides->empty() ? e_.idx(0) : strides->back();
+    if (strides->size() == 2) v.batch_stride = strides->front();
     v.element = element;
     if (!name.starts_with("workspace")) v.alignment = operand_alignment_;
     if (rows_) place_group(name, column, &v);

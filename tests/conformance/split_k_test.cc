@@ -91,6 +91,41 @@ TEST_F(SplitK, BlocksOfOuterAreSummed) {
   std::printf("%d kernels\n", runs);
 }
 
+// "outer" for many rows, which reads its columns of B in place again for every pass: columns that end within a vector
+// or within its first half, batches, and operands at the ends of their pages, since it prefetches what comes next.
+TEST_F(SplitK, OuterReadsColumnsInPlace) {
+  SKIP_UNLESS_CPU("only the CPU has the kernel \"outer\"");
+  int runs = 0;
+  for (int64_t m : {17, 33, 70, 150, 300}) {
+    MatmulCase c;
+    c.m = m;
+    c.n = random_.between(1, 150);
+    c.k = random_.between(1, 300);
+    c.batch = m == 33 || m == 150 ? 3 : 1;
+    c.in = m == 70 ? LATHE_BF16 : LATHE_F32;
+    if (m == 17) c.b = LATHE_F16;
+    c.trans_a = m == 150;
+    c.bias = m % 2 ? LATHE_DTYPE_NONE : LATHE_F32;
+    c.activation = m == 300 ? LATHE_ACTIVATION_GELU : LATHE_ACTIVATION_NONE;
+    c.values = m == 33 ? Values::kSmallIntegers : Values::kNormal;
+    c.flush = m % 2 ? Flush::kEnd : Flush::kStart;
+    MatmulRequest request(c, &random_);
+    const std::vector<nlohmann::json> legal = legal_candidates(device(), *request.desc());
+    int in_place = 0;
+    for (size_t rank = 0; rank < legal.size(); ++rank) {
+      const nlohmann::json& config = legal[rank]["config"];
+      if (config["kernel"] != "outer" || config["tile_k"] != 0 || (is_quick() && rank % 3 != 0)) continue;
+      SCOPED_TRACE(config.dump());
+      request.set_tuning(0, static_cast<int32_t>(rank) + 1);
+      EXPECT_TRUE(request.run(device()));
+      ++in_place;
+    }
+    EXPECT_GT(in_place, 0) << c.describe();
+    runs += in_place;
+  }
+  std::printf("%d kernels\n", runs);
+}
+
 TEST_F(SplitK, FactorsAboveAndAroundK) {
   for (int64_t k : {1, 2, 3, 5, 16, 17, 63, 64, 65, 127, 1000}) {
     if (is_quick() && k % 2 == 0) continue;

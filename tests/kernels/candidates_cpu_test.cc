@@ -149,19 +149,34 @@ TEST(Candidates, PacesLoopsToMemoryRate) {
   EXPECT_GT(found, 0);
 }
 
-// Three quarters of L2 must hold the accumulators of "outer" (M rows by 240 columns) and two blocks of B (128 rows by
-// 240 columns each): up to M = 153 with 512 KiB of L2.
-TEST(Candidates, OuterNeedsItsBlocksInL2) {
+// "outer" for many rows reads its columns of B from L2 again and again: half of L2 holds them whole, or three quarters of
+// it hold the sums and two K blocks.
+TEST(Candidates, OuterHoldsItsColumnsInL2) {
   DeviceFacts small = zen4();
-  small.facts["l2_bytes"].value = 512 << 10;
-  const auto reason = [&](int64_t m) {
-    std::string why;
-    for (const RankedPlan& r : candidates(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {m, m}), small))
-      if (kernel_of(r.plan.config) == "outer") why = r.rejection;
-    return why;
-  };
-  EXPECT_EQ(reason(150), "");
-  EXPECT_EQ(reason(160), "accumulators and K blocks take 399360 bytes, at most 393216 bytes of L2 are used");
+  const double l2 = 512 << 10;
+  small.facts["l2_bytes"].value = l2;
+  for (int64_t m : {17, 150, 2000, 8000}) {
+    int whole = 0, blocked = 0, refused = 0;
+    for (int64_t k : {100, 8192})
+      for (const RankedPlan& r : candidates(matmul_class(DType::kF32, DType::kF32, 4096, k, {m, m}), small)) {
+        const CompileConfig& g = r.plan.config;
+        if (kernel_of(g) != "outer") continue;
+        const double depth = double(field_or(g, "tile_k", 0)), columns = double(g.tile_n());
+        if (r.rejection == "L2 does not hold the sums and two K blocks of a register tile's columns") {
+          EXPECT_GT(double(field_or(g, "register_n", 0)) * (4.0 * double(m) + 8 * depth), 0.75 * l2);
+          ++refused;
+        } else if (r.rejection.empty() && depth > 0) {
+          EXPECT_LE(columns * (4.0 * double(m) + 8 * depth), 0.75 * l2);
+          ++blocked;
+        } else if (r.rejection.empty()) {
+          EXPECT_LE(columns * 4.0 * double(k), 0.5 * l2);
+          ++whole;
+        }
+      }
+    EXPECT_GT(whole, 0) << m;
+    EXPECT_EQ(blocked > 0, m < 8000) << m;
+    EXPECT_EQ(refused > 0, m > 150) << m;
+  }
 }
 
 TEST(Candidates, DividesKIntoEqualBlocks) {

@@ -50,7 +50,7 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
     EXPECT_EQ(field_or(c, "group_n", 0) > 0, field_or(c, "tile_k", 0) > 0);
     EXPECT_EQ(field_or(c, "group_n", 0) % field(c, "register_n"), 0);
     if (c.kernel() == KernelKind::kDot)
-      EXPECT_GE(c.tile_m(), p.m_hi);
+      EXPECT_GE(c.tile_m(), representative_m(p));
     else
       EXPECT_GE(c.tile_n(), p.n);
   } else if (absl::StartsWith(name_of(c.kernel()), "amx")) {
@@ -67,7 +67,7 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
   }
   if (c.kernel() == KernelKind::kOuter) {
     EXPECT_EQ(p.trans_b, 0);
-    EXPECT_GE(c.tile_m(), p.m_hi);
+    EXPECT_GE(c.tile_m(), representative_m(p));
   }
   if (c.kernel() == KernelKind::kPanel || c.kernel() == KernelKind::kPanelT) {
     EXPECT_GT(field(c, "tile_k"), 0);

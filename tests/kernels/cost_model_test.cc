@@ -66,7 +66,7 @@ TEST(CostModel, PricesFollowFromTheCounts) {
       std::map<std::string, double> seconds;
       for (const PricePart& part : r.price) seconds[part.name] = part.count * c[part.name];
       double computing = 0, reading = 0, waiting = 0;
-      for (const char* name : {"issue", "starts", "sums", "lanes", "copies", "turns", "conflicts"})
+      for (const char* name : {"issue", "starts", "sums", "lanes", "copies", "turns", "conflicts", "again"})
         computing += seconds[name] / 3e9;
       for (const char* name : {"l2", "l3"}) reading += seconds[name] / 3e9;
       for (const char* name : {"memory", "written"}) reading += seconds[name] / 20e9;

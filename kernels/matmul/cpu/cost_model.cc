@@ -43,7 +43,8 @@ CpuCosts::CpuCosts(const DeviceFacts& facts) {
 double task_seconds(const CpuPricing& p, const TaskWork& w, double bandwidth) {
   const CpuCosts& c = p.costs;
   const double compute = w.issue * c.issue + w.starts * c.starts + w.sums * c.sums + w.lanes * c.lanes +
-                         w.copies * c.copies + w.turns * c.turns + w.conflicts * c.conflicts;
+                         w.copies * c.copies + w.turns * c.turns + w.conflicts * c.conflicts +
+                         w.again * c.again;
   const double caches = w.l2 * c.l2 + w.l3 * c.l3;
   const double computing = compute / p.rates.clock_hz;
   const double reading = caches / p.rates.clock_hz +

@@ -22,6 +22,7 @@ namespace lathe {
   X(copies, "vectors that are packed without a transposition")                                \
   X(turns, "vectors that are transposed")                                                     \
   X(conflicts, "loads of rows that evict each other from a set of L1")                        \
+  X(again, "bytes of B in L2 or L3 that the next rows of \"outer\" read again, beside FMAs")  \
   X(l2, "bytes that loops read from L2")                                                      \
   X(l3, "bytes that loops read from L3")                                                      \
   X(memory, "bytes that are read from memory")                                                \

@@ -85,6 +85,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.tile_rows = config.tile_m(), t.tile_columns = config.tile_n();
   if (auto least = op->getAttrOfType<IntegerAttr>(kLeastM)) t.least_rows = least.getInt();
   t.most_depth = p.k;
+  t.product_columns = p.n;
   const KernelConfig& c = config.getConfig();
   t.register_rows = LATHE_READ_FIELD(c, register_m, 0);
   t.register_columns = LATHE_READ_FIELD(c, register_n, 0);

@@ -44,6 +44,7 @@ struct CpuTile {
   int64_t packed_depth = 0;  // K of all splits, rounded up to whole words
   Value rows, columns, depth;
   int64_t tile_rows, tile_columns;            // upper bounds of rows and columns
+  int64_t product_columns;                    // of the whole product (in transposed kernels too: N)
   int64_t least_rows = 1, least_columns = 1;  // lower bounds of them
   int64_t most_depth;                         // upper bound of depth
   int64_t register_rows, register_columns;    // the register tile

@@ -1,10 +1,10 @@
-// "outer": for few rows of A and weights stored K by N. Streams rows of B along N, register_n columns at a
-// time, and multiplies them with a broadcast element of each of register_m rows of A. Nothing is packed.
+// "outer": for weights stored K by N. Reads rows of B along N, register_n columns at a time, and multiplies them with a
+// broadcast element of each of register_m rows of A. Nothing is packed. Few rows of A stream B from memory once; for
+// many rows, L2 keeps a register tile's columns (or a K block of the task's columns) until all rows have used them.
 //
-// With tile_k, K is divided into blocks of so few rows of B that each block is read in one run along all
-// columns of the task, while the next one is prefetched; sums wait in scratch memory between blocks.
-// Without it every few cache lines are followed by a jump to another row, which defeats prefetchers and the
-// TLB.
+// With tile_k, K is divided into blocks, each of which is read in one run along all columns of the task while the next
+// one is prefetched; sums wait in scratch memory between blocks. Without it, every few cache lines are followed by a
+// jump to another row, which defeats prefetchers and the TLB: few rows then pay for it, many rows prefetch.
 #include "base/dtype.h"
 #include "kernels/matmul/cpu/emit.h"
 #include "kernels/matmul/cpu/shape.h"
@@ -25,7 +25,7 @@ class Outer {
         line_vectors(std::max<int64_t>(1, 512 / (lanes * t.b.element.getIntOrFloatBitWidth()))),
         last_row(e.sub(t.rows, e.idx(1))),
         pace(e, t),
-        tiles(ceil_div(t.tile_columns, rn)),
+        tiles(t.tile_k > 0 ? ceil_div(t.tile_columns, rn) : 1),
         row_lines(ceil_div(tiles * rn, line_vectors * lanes)),
         lines_a_step(ceil_div(row_lines, tiles * ceil_div(t.least_rows, rm))),
         passes_taken(e.ceil_div(t.rows, e.idx(rm))),
@@ -47,11 +47,11 @@ class Outer {
  private:
   static constexpr int kFraction = 32;  // bits of step_lines' fraction
 
-  // A register tile: rows from i on, columns [j, j + vectors * lanes), the last vector masked to `left`
-  // columns if given, along K from `from` to `to`.
+  // A register tile: rows from i on, `vectors` vectors of columns from j on, along K from `from` to `to`. The last
+  // vector has `last_lanes` lanes, and is masked to `left` columns if given.
   struct Tile {
     Value i, j;
-    int64_t vectors;
+    int64_t vectors, last_lanes;
     Value left, from, to;
   };
   // What a tile prefetches with every step: `share` vectors.
@@ -60,22 +60,24 @@ class Outer {
     int64_t share = 0;
     int locality = kIntoL2;
     Value pass, ahead;  // `ahead`: from what is read to what is prefetched, unless by row
+    Value a;            // without K blocks: A's rows that come next
   };
 
   // All of the task's columns along K from `from` to `to`: whole register tiles, then what is left of N, in
   // one tile if N is known, else vector by vector.
   void along_columns(Value from, Value to) {
-    const auto rows = [&](Value j, int64_t vectors, Value left) {
-      e.loop(e.idx(0), t.rows, rm, [&](Value i) { tile({i, j, vectors, left, from, to}); });
+    const auto rows = [&](Value j, int64_t vectors, int64_t last_lanes, Value left) {
+      e.loop(e.idx(0), t.rows, rm, [&](Value i) { tile({i, j, vectors, last_lanes, left, from, to}); });
     };
-    e.loop(e.idx(0), wide, rn, [&](Value j) { rows(j, rn / lanes, nullptr); });
+    e.loop(e.idx(0), wide, rn, [&](Value j) { rows(j, rn / lanes, lanes, nullptr); });
     if (const auto columns = Emit::known(t.columns)) {
-      const int64_t rest = *columns % rn, part = rest % lanes;
-      if (rest > 0) rows(wide, ceil_div(rest, lanes), part > 0 ? e.idx(part) : Value());
+      const int64_t rest = *columns % rn, part = rest % lanes, last_lanes = outer_last_lanes(rest, lanes);
+      if (rest > 0)
+        rows(wide, ceil_div(rest, lanes), last_lanes, part % last_lanes > 0 ? e.idx(part) : Value());
       return;
     }
-    if (rn > lanes) e.loop(wide, whole, lanes, [&](Value j) { rows(j, 1, nullptr); });
-    e.when(e.less(whole, t.columns), [&] { rows(whole, 1, e.sub(t.columns, whole)); });
+    if (rn > lanes) e.loop(wide, whole, lanes, [&](Value j) { rows(j, 1, lanes, nullptr); });
+    e.when(e.less(whole, t.columns), [&] { rows(whole, 1, lanes, e.sub(t.columns, whole)); });
   }
 
   void tile(const Tile& x) {
@@ -109,9 +111,10 @@ class Outer {
     Values b;
     for (int64_t v = 0; v < x.vectors; ++v) {
       Value at = e.add(b_row, v * lanes);
-      b.push_back(e.to_f32(x.left && v == x.vectors - 1 ? e.load_masked(t.b.memory, at, lanes, x.left)
-                                                        : e.load_vector(t.b.memory, at, lanes)));
+      b.push_back(e.to_f32(x.left && v == x.vectors - 1 ? e.load_masked(t.b.memory, at, x.last_lanes, x.left)
+                                                        : e.load_vector(t.b.memory, at, lanes_of(x, v))));
     }
+    if (prefetch.any && t.tile_k == 0) prefetch_next_rows(prefetch.a, k);
     if (prefetch.any) {
       Value at =
           prefetch.by_row ? fetched_by_row(x, e.sub(k, x.from), prefetch.pass) : e.add(b_row, prefetch.ahead);
@@ -120,22 +123,25 @@ class Outer {
     }
     for (int64_t r = 0; r < rm; ++r) {
       Value at = e.add(a_row[r], t.a_k_contiguous ? k : e.mul(k, t.a.row_stride));
-      Value a = e.broadcast(e.to_f32(e.load(t.a.memory, at)), lanes);
+      Value a = e.to_f32(e.load(t.a.memory, at));
       for (int64_t v = 0; v < x.vectors; ++v)
-        sums[r * x.vectors + v] = e.fma(a, b[v], sums[r * x.vectors + v]);
+        sums[r * x.vectors + v] = e.fma(e.broadcast(a, lanes_of(x, v)), b[v], sums[r * x.vectors + v]);
     }
     return sums;
   }
 
+  int64_t lanes_of(const Tile& x, int64_t v) const { return v == x.vectors - 1 ? x.last_lanes : lanes; }
   Value column(const Tile& x, int64_t v) { return e.add(x.j, v * lanes); }
   Value sum_at(const Tile& x, int64_t r, int64_t v) {
     return e.add(e.mul(e.add(x.i, r), t.ld), column(x, v));
   }
   // 0, or in K blocks the sums so far.
   Values first_sums(const Tile& x) {
-    Values sums(rm * x.vectors, e.splat(e.vec(lanes, e.f32()), 0.0));
-    for (int64_t n = 0; t.tile_k > 0 && n < rm * x.vectors; ++n)
-      sums[n] = e.load_vector(t.accumulators, sum_at(x, n / x.vectors, n % x.vectors), lanes);
+    Values sums;
+    for (int64_t r = 0; r < rm; ++r)
+      for (int64_t v = 0; v < x.vectors; ++v)
+        sums.push_back(t.tile_k > 0 ? e.load_vector(t.accumulators, sum_at(x, r, v), lanes_of(x, v))
+                                    : e.splat(e.vec(lanes_of(x, v), e.f32()), 0.0));
     return sums;
   }
   void store(const Tile& x, const Values& sums) {
@@ -156,8 +162,9 @@ class Outer {
   // (whose steps count as a tile's where rows are prefetched); those past the last line prefetch it again.
   Prefetch prefetch_of(const Tile& x) {
     Prefetch p;
-    p.any = t.tile_k > 0 && t.fetch != CpuFetch::kNone && !x.left;
+    p.any = t.fetch != CpuFetch::kNoChoice && t.fetch != CpuFetch::kNone && (!x.left || t.tile_k == 0);
     p.by_row = t.fetch == CpuFetch::kSpread;
+    if (p.any && t.tile_k == 0) p.a = next_rows(x.i);
     p.share = p.by_row ? lines_a_step * line_vectors
                        : std::min(x.vectors, round_up(ceil_div(x.vectors, passes), line_vectors));
     p.locality = t.fetch == CpuFetch::kNear ? kIntoL1 : kIntoL2;
@@ -171,8 +178,8 @@ class Outer {
   // next task.
   Value next_block(Value from) {
     Value next = e.add(from, t.tile_k);
-    return e.add(t.b.offset, arith::SelectOp::create(e.b, e.loc, e.less(next, t.depth),
-                                                     e.mul(next, t.b.row_stride), e.idx(t.tile_columns)));
+    return e.add(t.b.offset,
+                 select(e.less(next, t.depth), e.mul(next, t.b.row_stride), e.idx(t.tile_columns)));
   }
   // From what a tile at j reads to what it prefetches: the same place in the next block (kNext), or kTilesOn
   // tiles further.
@@ -180,17 +187,44 @@ class Outer {
     Value block = e.add(t.b.offset, e.mul(from, t.b.row_stride)), to_next = e.sub(next_block(from), block);
     if (t.fetch == CpuFetch::kNext) return to_next;
     Value on = e.idx(kTilesOn * rn), same = e.less(e.add(j, on), t.columns);
-    return e.add(on, arith::SelectOp::create(e.b, e.loc, same, e.idx(0), e.sub(to_next, t.columns)));
+    return e.add(on, select(same, e.idx(0), e.sub(to_next, t.columns)));
   }
-  // The next block row by row: its lines are divided evenly among all steps of the block, of which there are
-  // as many as rows, tiles and passes. A step's line is its number times the lines per step. The passes are
-  // counted by the rows there are, since a bucket's largest M would leave a part of the block out.
+  // What comes next, row by row: its lines are divided evenly among all steps, of which there are as many as rows,
+  // tiles and passes. A step's line is its number times the lines per step. The passes are counted by the rows there
+  // are, since a bucket's largest M would leave a part out. In K blocks the next block comes next, otherwise the next
+  // tile's columns.
   Value fetched_by_row(const Tile& x, Value k, Value pass) {
-    Value before = e.add(e.mul(e.div(x.j, e.idx(rn)), passes_taken), pass);
-    Value step = e.add(e.mul(before, t.tile_k), k);
+    const bool blocks = t.tile_k > 0;
+    Value before = blocks ? e.add(e.mul(e.div(x.j, e.idx(rn)), passes_taken), pass) : pass;
+    Value step = e.add(e.mul(before, blocks ? e.idx(t.tile_k) : t.depth), k);
     Value line = arith::ShRUIOp::create(e.b, e.loc, e.mul(step, step_lines), e.idx(kFraction));
     Value row = e.div(line, e.idx(row_lines)), column = e.sub(line, e.mul(row, row_lines));
-    return e.add(e.add(next_block(x.from), e.mul(row, t.b.row_stride)), e.mul(column, line_vectors * lanes));
+    return e.add(e.add(blocks ? next_block(x.from) : next_columns(x), e.mul(row, t.b.row_stride)),
+                 e.mul(column, line_vectors * lanes));
+  }
+  // Without K blocks: the next tile's columns, of this task or the next; after all columns of a product the first ones
+  // of the next product in the batch.
+  Value next_columns(const Tile& x) {
+    Value next = e.add(x.j, x.vectors * lanes), more = e.add(t.b.offset, next);
+    if (!t.b.batch_stride || Emit::known(t.columns) != t.product_columns) return more;
+    return select(e.less(next, t.columns), more, e.add(t.b.offset, t.b.batch_stride));
+  }
+  // The rows of A that follow those from i on; after the last ones the first rows of the next product in the batch.
+  Value next_rows(Value i) {
+    Value next = e.add(i, rm), more = e.add(t.a.offset, e.mul(next, t.a.row_stride));
+    if (!t.a.batch_stride) return more;
+    return select(e.less(next, t.rows), more, e.add(t.a.offset, t.a.batch_stride));
+  }
+  // Prefetches a cache line of one of these rows of A per step along K, of each row in turn.
+  void prefetch_next_rows(Value rows, Value k) {
+    if (!t.a_k_contiguous) return;
+    const int64_t elements = 512 / t.a.element.getIntOrFloatBitWidth();
+    Value turn = e.rem(k, e.idx(elements)), row = e.min(turn, e.idx(rm - 1));
+    Value at = e.add(e.add(rows, e.mul(row, t.a.row_stride)), e.sub(k, turn));
+    e.prefetch(t.a.memory, at, kIntoL2);
+  }
+  Value select(Value condition, Value x, Value y) {
+    return arith::SelectOp::create(e.b, e.loc, condition, x, y);
   }
 
   Emit& e;
@@ -199,7 +233,7 @@ class Outer {
   const int64_t line_vectors;  // vectors of a cache line, or 1
   Value last_row;
   const Pace pace;
-  const int64_t tiles, row_lines;  // along the task's columns: register tiles, cache lines
+  const int64_t tiles, row_lines;  // register tiles and cache lines in a row of what is prefetched by row
   const int64_t lines_a_step;      // lines that a step prefetches by row
   Value passes_taken;              // over the rows there are
   Value step_lines;                // lines per step, a fixed-point number
@@ -214,6 +248,8 @@ std::string outer_refusal(const CpuTile& t) {
   if (t.tile_k > 0 &&
       (t.fetch == CpuFetch::kNoChoice || t.fetch == CpuFetch::kBoth || t.fetch > CpuFetch::kSpread))
     return "prefetch must be 1, 2, 4, 5 or 6";
+  if (t.tile_k == 0 && t.fetch != CpuFetch::kNoChoice && t.fetch != CpuFetch::kSpread)
+    return "prefetch must be 0 or 6 without a tile_k";
   if (t.pace > 0 && t.tile_k == 0) return "pace needs a tile_k";
   return "";
 }

@@ -19,7 +19,7 @@ enum class CpuFetch : int32_t {
   kAhead = 4,  // a line 2 KiB ahead in the row being read, into L2; "outer": kTilesOn tiles ahead, into L2
   kNone = 5,   // nothing
   // As kNext, divided evenly among all passes over the lines being read. "dot": into L1; "panel": the columns that
-  // are packed next.
+  // are packed next; "outer" without K blocks: the next columns of B and rows of A, of the next product too.
   kSpread = 6,
   kFar = 7,  // a line 5 KiB ahead in the row being read, into L1
 };
@@ -38,6 +38,13 @@ constexpr int64_t bytes_ahead(CpuFetch f) {
 constexpr int64_t dot_group_columns(CpuFetch f) { return f == CpuFetch::kSpread ? 132 : 48; }
 constexpr int64_t kColumnsOn = 6;  // the prefetch distance of "dot" with kSpread, in columns
 constexpr int64_t kTilesOn = 4;    // the prefetch distance of "outer", in register tiles
+
+// "outer": the lanes of the last vector of `columns` columns. Half as many as the others if that is enough: a core that
+// splits wide vectors computes it in half the time.
+constexpr int64_t outer_last_lanes(int64_t columns, int64_t lanes) {
+  const int64_t rest = columns % lanes;
+  return rest > 0 && rest <= lanes / 2 ? lanes / 2 : lanes;
+}
 
 // `pace` of the CPU's configs is a minimum number of cycles per iteration of the loop over K. A loop that could run
 // faster than memory keeps all line fill buffers busy, and loads that hit L2 queue behind them; at 1.3 times
