@@ -60,10 +60,9 @@ build_backend() {
 
 with_lathe() { GGML_BACKEND_PATH=$backend/libggml-lathe.so "$@"; }
 compare() {  # MODE ARGUMENTS...
-  local mode=$1 bin=$tools/bin
+  local mode=$1
   shift
-  [ "$mode" != greedy ] || bin=$backend/greedy
-  LATHE_TEMPORARY=$work python3 "$here/compare.py" "$mode" "$bin" "$backend/libggml-lathe.so" "$@"
+  LATHE_TEMPORARY=$work python3 "$here/compare.py" "$mode" "$tools/bin" "$backend/libggml-lathe.so" "$@"
 }
 
 # Prints how many cases passed and which were refused. Fails if a case failed, or if none ran.
