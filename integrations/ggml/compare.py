@@ -6,8 +6,8 @@ usage: compare.py speed BIN BACKEND MODEL...            tokens per second of pro
        compare.py text BIN BACKEND TEXT MODEL...        perplexity of a text, and the distance from exact arithmetic
        compare.py greedy BIN BACKEND TEXT MODEL...      200 tokens after each prompt
 BIN is the folder of llama.cpp's tools. Both sides run in turns; a speed is the best of the rounds. Variables:
-LATHE_ROUNDS: how many (default: 3). LATHE_THREADS: numbers of threads (default: 1,2). LATHE_TESTS: tests of `speed`
-(default: pp512,pp2048,tg128). LATHE_CHUNKS: how many 512 tokens of the text (2 or more; default: 32). LATHE_PROMPTS:
+LATHE_ROUNDS: how many (default: 2). LATHE_THREADS: numbers of threads (default: 1,2). LATHE_TESTS: tests of `speed`
+(default: pp512,pp2048,tg128). LATHE_CHUNKS: how many 512 tokens of the text (2 or more; default: 16). LATHE_PROMPTS:
 prompts of `greedy` (default: 10). LATHE_CSV: a file to which the rows of the tables are appended.
 LATHE_CPU_TIME=1: seconds are CPU time, which other processes hardly change; for one thread only.
 """
@@ -22,11 +22,11 @@ import tempfile
 
 LARGEST_DIFFERENCE = 0.001  # of ln(perplexity) and of the KL divergence
 SIDES = ("alone", "Lathe")
-ROUNDS = int(os.environ.get("LATHE_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("LATHE_ROUNDS", "2"))
 THREADS = [int(text) for text in os.environ.get("LATHE_THREADS", "1,2").split(",")]
 CPU_TIME = os.environ.get("LATHE_CPU_TIME", "0") != "0"
 PROMPTS = int(os.environ.get("LATHE_PROMPTS", "10"))
-CHUNKS = int(os.environ.get("LATHE_CHUNKS", "32"))
+CHUNKS = int(os.environ.get("LATHE_CHUNKS", "16"))
 TESTS = os.environ.get("LATHE_TESTS", "pp512,pp2048,tg128").split(",")
 # Loads backends in tools that do so only if an option names devices or buffers.
 LOAD_BACKENDS = ("-ot", "none=CPU")
