@@ -4,11 +4,11 @@ usage: compare.py speed BIN BACKEND MODEL...            tokens per second of pro
        compare.py sequences BIN BACKEND MODEL...        the same with 1, 4 and 16 sequences at once
        compare.py operations BIN BACKEND FORMAT...      GFLOP/s of MUL_MAT in test-backend-ops
        compare.py text BIN BACKEND TEXT MODEL...        perplexity of a text, and the distance from exact arithmetic
-       compare.py greedy TOOL BACKEND TEXT MODEL...     200 tokens after each prompt
-BIN is the folder of llama.cpp's tools, TOOL is tests/greedy.cc. Both sides run in turns; a speed is the best of the
-rounds. Variables: LATHE_ROUNDS: how many (default: 3). LATHE_THREADS: numbers of threads (default: 1,2). LATHE_TESTS:
-tests of `speed` (default: pp512,pp2048,tg128). LATHE_CHUNKS: how many 512 tokens of the text (2 or more; default: 32).
-LATHE_PROMPTS: prompts of `greedy` (default: 10). LATHE_CSV: a file to which the rows of the tables are appended.
+       compare.py greedy BIN BACKEND TEXT MODEL...      200 tokens after each prompt
+BIN is the folder of llama.cpp's tools. Both sides run in turns; a speed is the best of the rounds. Variables:
+LATHE_ROUNDS: how many (default: 2). LATHE_THREADS: numbers of threads (default: 1,2). LATHE_TESTS: tests of `speed`
+(default: pp512,pp2048,tg128). LATHE_CHUNKS: how many 512 tokens of the text (2 or more; default: 16). LATHE_PROMPTS:
+prompts of `greedy` (default: 10). LATHE_CSV: a file to which the rows of the tables are appended.
 LATHE_CPU_TIME=1: seconds are CPU time, which other processes hardly change; for one thread only.
 """
 import csv
@@ -22,11 +22,11 @@ import tempfile
 
 LARGEST_DIFFERENCE = 0.001  # of ln(perplexity) and of the KL divergence
 SIDES = ("alone", "Lathe")
-ROUNDS = int(os.environ.get("LATHE_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("LATHE_ROUNDS", "2"))
 THREADS = [int(text) for text in os.environ.get("LATHE_THREADS", "1,2").split(",")]
 CPU_TIME = os.environ.get("LATHE_CPU_TIME", "0") != "0"
 PROMPTS = int(os.environ.get("LATHE_PROMPTS", "10"))
-CHUNKS = int(os.environ.get("LATHE_CHUNKS", "32"))
+CHUNKS = int(os.environ.get("LATHE_CHUNKS", "16"))
 TESTS = os.environ.get("LATHE_TESTS", "pp512,pp2048,tg128").split(",")
 # Loads backends in tools that do so only if an option names devices or buffers.
 LOAD_BACKENDS = ("-ot", "none=CPU")
@@ -204,10 +204,7 @@ def first_difference(alone, lathe):
 def explain(a, b):
     """(gap between the two tokens, how much logits differ, whether the gap is rounding). The contexts are equal."""
     first, second = dict(a["top"]), dict(b["top"])
-    both = [token for token in first if token in second]
-    differences = [first[token] - second[token] for token in both]
-    mean = sum(differences) / len(differences)
-    noise = (sum((d - mean) ** 2 for d in differences) / len(differences)) ** 0.5
+    noise = distance(first, second)
     mine, other = a["token"], b["token"]
     if other not in first or mine not in second:
         return None, noise, False
@@ -217,28 +214,58 @@ def explain(a, b):
     return gap, noise, gap <= 6 * noise and noise < 0.1 * spread
 
 
-def compare_greedy(tool, backend, text, *models):
+def distance(first, second):
+    """The standard deviation of the differences of the logits that both have. A constant does not change the text."""
+    differences = [first[token] - second[token] for token in first if token in second]
+    if len(differences) < 2:
+        return float("inf")
+    mean = sum(differences) / len(differences)
+    return (sum((d - mean) ** 2 for d in differences) / len(differences)) ** 0.5
+
+
+def steps_of(side, backend, tool, *arguments):
+    out, _ = run(side, backend, tool, *arguments)
+    return [json.loads(line) for line in out.splitlines() if line.startswith("[")]
+
+
+def exact_steps(tools, backend, tool, text, model, given):
+    """The step after each prompt and its given tokens, computed in f32 with the same weights."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("LATHE_TEMPORARY")) as folder:
+        wide, tokens = f"{folder}/f32.gguf", pathlib.Path(folder, "given")
+        run("alone", backend, tools / "llama-quantize", "--allow-requantize", model, wide, "F32")
+        tokens.write_text("".join(" ".join(map(str, line)) + "\n" for line in given), encoding="utf-8")
+        return [steps[0] for steps in steps_of("alone", backend, tool, wide, text, PROMPTS, 1, max(THREADS), tokens)]
+
+
+def compare_greedy(tools, backend, text, *models):
+    """A first difference is explained if the gap of the logits is rounding, or if Lathe's logits are nearer to exact
+    ones than llama.cpp's."""
     wrong = 0
-    table = Table("model", "same text", "prompts", "first differences", "largest gap", "noise of logits", "explained")
+    tool = pathlib.Path(backend).with_name("greedy")
+    table = Table("model", "same text", "prompts", "first differences", "largest gap", "noise of logits", "rounding",
+                  "else Lathe is nearer", "distance from f32 alone", "with Lathe")
     for model in map(pathlib.Path, models):
-        both = []
-        for side in SIDES:
-            out, _ = run(side, backend, tool, model, text, PROMPTS, 200, max(THREADS))
-            both.append([json.loads(line) for line in out.splitlines() if line.startswith("[")])
-        positions, gaps, noises, explained = [], [], [], 0
-        for alone, lathe in zip(*both):
-            i = first_difference(alone, lathe)
-            if i is None:
+        alone, lathe = (steps_of(side, backend, tool, model, text, PROMPTS, 200, max(THREADS)) for side in SIDES)
+        firsts = [first_difference(*pair) for pair in zip(alone, lathe, strict=True)]
+        differences = [first for first in firsts if first is not None]
+        given = [[step["token"] for step in steps[:first]] for steps, first in zip(alone, firsts)]
+        exact = exact_steps(tools, backend, tool, text, model, given) if differences else []
+        gaps, noises, distances, rounding, nearer = [], [], [], 0, 0
+        for i, first in enumerate(firsts):
+            if first is None:
                 continue
-            gap, noise, is_rounding = explain(alone[i], lathe[i])
-            positions.append(i)
+            steps = alone[i][first], lathe[i][first]
+            gap, noise, is_rounding = explain(*steps)
             gaps.append(float("inf") if gap is None else gap)
             noises.append(noise)
-            explained += is_rounding
-        table.add(model.stem, len(both[0]) - len(positions), len(both[0]), " ".join(map(str, positions)) or "-",
-                  f"{max(gaps):.4f}" if gaps else "-", f"{max(noises):.4f}" if noises else "-",
-                  f"{explained} of {len(positions)}")
-        wrong += len(positions) - explained + (not both[0])
+            distances.append([distance(dict(step["top"]), dict(exact[i]["top"])) for step in steps])
+            rounding += is_rounding
+            nearer += not is_rounding and distances[-1][1] < distances[-1][0]
+        cells = [" ".join(map(str, differences)), max(gaps), max(noises), rounding, nearer,
+                 *(sum(values) / len(values) for values in zip(*distances))] if differences else ["-"] * 7
+        table.add(model.stem, len(firsts) - len(differences), len(firsts),
+                  *(f"{cell:.4f}" if isinstance(cell, float) else cell for cell in cells))
+        wrong += len(differences) - rounding - nearer + (not firsts)
     return 1 if wrong else 0
 
 
