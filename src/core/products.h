@@ -111,7 +111,9 @@ inline constexpr size_t kPlainCount = sizeof(kPlain) / sizeof(kPlain[0]);
 // A float by a block format. One row per pair, made from the format's row in kDTypes.
 constexpr Product block_product(DType a, const DTypeRow& b) {
   const Devices devices = kGpuBlocks.has(b.value) ? Devices::kAll : Devices::kCpu;
-  const char* on_rocm = kGpuBlocks.has(b.value) ? "f32 FMAs; B is decoded exactly" : "";
+  const char* on_rocm = kGpuBlocks.has(b.value)
+                            ? "f32 FMAs; B is decoded exactly. With A in f16 or bf16 MFMA or WMMA, exact too"
+                            : "";
   const char* on_cuda =
       kGpuBlocks.has(b.value)
           ? "f32 FMAs; B is decoded exactly. With A in f16 or bf16 tensor cores from sm_80, exact too"

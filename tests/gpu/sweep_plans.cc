@@ -309,6 +309,12 @@ std::vector<SweepPlan> legal_plans(Backend backend) {
         c.alignment = Alignment::k16;
         collector.add(facts, c, /*every_legal=*/true);
       }
+    for (DType b : kBlocks) {
+      ProblemClass c = matmul_class(DType::kF16, DType::kF16, 4096, 4096, m_bucket(8192));
+      c.b = b;
+      c.trans_b = 1;
+      collector.add(facts, with_alignment(c, Alignment::k16, /*is_cpu=*/false), /*every_legal=*/true);
+    }
     for (const ProblemClass& c : argmax_classes()) collector.add(facts, c, /*every_legal=*/true);
   });
   return collector.plans;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/products.h"
 #include "kernels/matmul/candidates.h"
 #include "tests/config_field.h"
 #include "tests/kernels/candidates_fixture.h"
@@ -268,6 +269,36 @@ TEST(Candidates, PrefersTensorCoresForUnalignedOperands) {
       EXPECT_LT(best["mma"], best["simt"]) << facts.name << " m " << m;
     }
   }
+}
+
+// Aligned weights in blocks are multiplied by matrix instructions as soon as M fills their tiles, if that does not
+// round A.
+TEST(Candidates, PrefersMatrixInstructionsForBlocks) {
+  int devices = 0;
+  for (const DeviceFacts& facts : shipped_facts()) {
+    if (sm_version(facts.target) < 80 && !find_amd_instruction(facts.target.arch, DType::kF16, 16)) continue;
+    ++devices;
+    for (const DTypeRow& b : kDTypes) {
+      if (!kGpuBlocks.has(b.value)) continue;
+      for (int64_t m : {64, 512, 4000})
+        for (DType a : {DType::kF16, DType::kBF16, DType::kF32}) {
+          ProblemClass c = matmul_class(a, a, 4096, 4096, m_bucket(m));
+          c.b = b.value;
+          c.trans_b = 1;
+          c.alignment = Alignment::k16;
+          const RankedPlan* best = nullptr;
+          const std::vector<RankedPlan> all = candidates(c, facts);
+          for (const RankedPlan& r : all)
+            if (r.rejection.empty() && (!best || r.plan.predicted_seconds < best->plan.predicted_seconds))
+              best = &r;
+          ASSERT_NE(best, nullptr) << facts.name << " " << b.name;
+          const KernelKind kernel = best->plan.config.kernel();
+          EXPECT_EQ(kernel == KernelKind::kMma || kernel == KernelKind::kMma32, a != DType::kF32)
+              << facts.name << " " << name_of(a) << " by " << b.name << " m " << m;
+        }
+    }
+  }
+  EXPECT_GE(devices, 12);
 }
 
 // 64 tiles of 16 x 64; the weights (32 MiB) are twice what the model allots of L2. Tiles that run at the same time

@@ -61,6 +61,9 @@ constexpr double kMemoryEfficiency = 0.85, kLoadedMemorySeconds = 1.5e-6;
 constexpr double kStagedInstructions = 8, kStagedWidth = 64;
 // The same for OCP numbers that are converted to FNUZ: 9 instructions per word of four (counted).
 constexpr double kEncodingInstructions = 2.25;
+// B in quantised blocks: instructions to decode and store an element (estimate, as on CUDA), and the share of the FMA
+// rate at which sums are scaled (estimate).
+constexpr double kDecodeInstructions = 4, kScalingRate = 0.5;
 // A block is requested while the previous one is multiplied, and most of it comes from L2 or the Infinity
 // Cache. kBlockSeconds is its latency, kExposed the share of it that nothing hides (estimates).
 constexpr double kBlockSeconds = 0.45e-6, kExposed = 0.1;
@@ -76,6 +79,7 @@ MmaShape shape_of(const ProblemClass& c, const MatrixInstruction& t, const Row& 
   shape.stages = kStages;
   shape.a_k_contiguous = c.trans_a == 0, shape.b_k_contiguous = c.trans_b != 0;
   shape.alignment = c.alignment;
+  if (is_blocks(c.b)) shape.blocks = c.b;
   return shape;
 }
 
@@ -98,11 +102,14 @@ bool has_too_many_addresses(const Target& target, const MmaShape& s) {
 std::string check(const Target& target, const GpuRates& rates, const MatmulSizes& s, const Row& r,
                   const MmaShape& shape) {
   if (std::string defect = shape.defect(); !defect.empty()) return defect;
-  if (!shape.copies_chunks() && shape.depth_bytes() > kMostStagedDepth)
+  if (!shape.uses_stages() && shape.depth_bytes() > kMostStagedDepth)
     return absl::StrCat("tile_k has ", shape.depth_bytes(), " bytes, at most ", kMostStagedDepth,
                         " if elements are copied one by one");
   if (has_too_many_addresses(target, shape))
     return "the addresses of 8-bit elements from several rows would spill registers";
+  if (shape.blocks == DType::kU4x128 && shape.instruction.groups == 1 &&
+      shape.depth_bytes() > kMostStagedDepth)
+    return "decoding u4_128 in stages of 256 bytes would spill registers";
   const double shared = unit_bytes(shape);
   if (shared > rates.shared_memory_bytes)
     return absl::StrCat("smem ", int64_t(shared), " > ", int64_t(rates.shared_memory_bytes));
@@ -124,6 +131,19 @@ int32_t raster_of(const ProblemClass& c, const Row& r, double workgroups) {
   return std::ceil(double(c.m_hi) / r.tile_m) > rows ? static_cast<int32_t>(rows) : 0;
 }
 
+// Cycles to pass one K block's elements through registers, and to decode and scale it.
+double staged_cycles(const GpuRates& rates, const MmaShape& s) {
+  const double encoding = s.instruction.fnuz_of_ocp ? kEncodingInstructions : 0;
+  if (!s.has_blocks()) {
+    const double instructions = (s.copies_chunks() ? 0 : kStagedInstructions) + encoding;
+    return double(s.tile_m + s.tile_n) * double(s.tile_k) * instructions / kStagedWidth;
+  }
+  const double copied = s.uses_stages() ? 0 : double(s.tile_m) * kStagedInstructions;
+  const double fmas = double(s.tile_m * s.tile_n * s.scale_words()) * double(s.tile_k) / double(s.scaled());
+  return (copied + double(s.tile_n) * kDecodeInstructions) * double(s.tile_k) / kStagedWidth +
+         fmas / (rates.flops / 2 / rates.units / rates.clock_hz * kScalingRate);
+}
+
 double predict(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,
                const MmaShape& shape, const Row& r, double splits, int32_t split) {
   const MatrixInstruction& t = shape.instruction;
@@ -137,8 +157,10 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
 
   // Cycles of one block of K of one tile.
   const double k_of_instruction = double(t.step_bytes()) / s.input_bytes / t.products();
+  // Where blocks have minima, the rows of A are summed too.
+  const int64_t fragments = shape.fragment_columns() + (shape.has_blocks() ? shape.scale_words() - 1 : 0);
   const double instructions =
-      double(shape.fragment_rows() * shape.fragment_columns()) * shape.tile_k / k_of_instruction;
+      double(shape.fragment_rows() * fragments) * double(shape.tile_k) / k_of_instruction;
   const double waves = together * shape.warps() / rates.simds();
   const double efficiency = waves >= 2 ? kShared : kAlone + (kShared - kAlone) * std::max(0.0, waves - 1);
   const double on_simds = std::min(double(shape.warps()) * together, rates.simds()) / together;
@@ -146,13 +168,12 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double reads = shape.warps() * double(r.warp_m + r.warp_n) * depth * (t.groups == 1 ? 2 : 1);
   const double shared =
       reads / shared_reads_per_cycle(target) + elements * s.input_bytes / kSharedBytesPerCycle;
-  const double staged_instructions =
-      (shape.copies_chunks() ? 0 : kStagedInstructions) + (t.fnuz_of_ocp ? kEncodingInstructions : 0);
-  const double staged = elements * staged_instructions / kStagedWidth;
-  const double compute = per_unit * steps * (std::max(products, shared) + staged) / rates.clock_hz;
+  const double compute =
+      per_unit * steps * (std::max(products, shared) + staged_cycles(rates, shape)) / rates.clock_hz;
+  const double block_bytes = double(shape.tile_k) * (r.tile_m * s.input_bytes + r.tile_n * s.b_bytes);
   const double from_l2 =
       std::max(per_unit / kUnitL2BytesPerCycle, tiles / (all_l2_bytes_per_cycle(target) * rates.units)) *
-      steps * shape.stage_bytes() / rates.clock_hz;
+      steps * block_bytes / rates.clock_hz;
 
   // Each operand is read from memory once if L2 holds both, else once for each wave of tiles that run
   // together.
@@ -160,12 +181,12 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double raster = raster_of(context.problem, r, slots),
                high = raster > 0 ? raster : std::min(tiles_m, slots);
   const double wide = std::max(1.0, std::min(tiles, slots) / high);
-  const double inputs = (double(s.m) + s.n) * s.k * s.input_bytes;
-  const double by_waves =
-      std::max(1.0, tiles / slots) * (high * r.tile_m + wide * r.tile_n) * double(s.k) * s.input_bytes;
+  const double inputs = (double(s.m) * s.input_bytes + double(s.n) * s.b_bytes) * double(s.k);
+  const double by_waves = std::max(1.0, tiles / slots) *
+                          (high * r.tile_m * s.input_bytes + wide * r.tile_n * s.b_bytes) * double(s.k);
   const double read = inputs <= rates.l2_bytes / 2 ? inputs : std::max(inputs, by_waves);
   const double written = double(s.m) * s.n * (splits > 1 ? 4 * splits : s.output_bytes);
-  const double in_flight = together * double(shape.stage_bytes());
+  const double in_flight = together * block_bytes;
   const double memory = (read + written) / std::min(kMemoryEfficiency * rates.memory_bytes_per_second,
                                                     active * in_flight / kLoadedMemorySeconds);
   const double latency = std::ceil(per_unit / together) * steps * kBlockSeconds;
@@ -179,7 +200,7 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
 std::string refusal(const CandidateContext& context, const MatrixInstruction* t, KernelKind family,
                     int64_t edge) {
   const ProblemClass& c = context.problem;
-  if (is_blocks(c.b)) return absl::StrCat("does not decode ", name_of(c.b));
+  if (c.a == DType::kF32 && is_blocks(c.b)) return "f32 by blocks would be rounded";
   if (!t) {
     const absl::string_view arch = context.facts.target.arch;
     const absl::string_view why = arch == "gfx942" && c.a == DType::kF8E5M2
@@ -193,8 +214,10 @@ std::string refusal(const CandidateContext& context, const MatrixInstruction* t,
 
 std::string recipe_of(const ProblemClass& c, const MatrixInstruction& t, int32_t splits) {
   if (c.a == DType::kI8) return kExactRecipe;
+  const std::string scaled =
+      is_blocks(c.b) ? absl::StrCat(" by codes of ", name_of(c.b), ", scaled in f32") : std::string();
   return absl::StrCat("mma ", t.rows, " x ", t.columns, " ", name_of(c.a), t.fnuz_of_ocp ? " as fnuz" : "",
-                      " to f32; K ascending in steps of ",
+                      " to f32", scaled, "; K ascending in steps of ",
                       t.step_bytes() / static_cast<int64_t>(size_of(c.a)), "; ", merge_recipe(splits));
 }
 

@@ -129,17 +129,18 @@ class MmaTile {
 
   Type element() const { return a_.view.element; }
   Type sum_type() { return element().isInteger() ? Type(e_.b.getI32Type()) : e_.f32(); }
-  // Blocks of B are loaded a stage earlier, because decoding them waits for the loads.
+  // On CUDA blocks of B are loaded a stage before A, because decoding them waits for the loads. On AMD A waits too.
+  bool loads_blocks_early() const { return scales_ && !shape_.instruction.amd(); }
   void begin_copies(Value k0, Value stage, int64_t slice, int64_t slices) {
     a_copies_->begin(k0, stage, slice, slices);
-    if (!scales_) return b_copies_->begin(k0, stage, slice, slices);
+    if (!loads_blocks_early()) return b_copies_->begin(k0, stage, slice, slices);
     if (slice > 0) return;
     b_copies_->end(stage);
     b_copies_->begin(e_.add(k0, shape_.tile_k), stage, 0, 1);
   }
   void end_copies(Value stage) {
     a_copies_->end(stage);
-    if (!scales_) b_copies_->end(stage);
+    if (!loads_blocks_early()) b_copies_->end(stage);
     if (!shape_.instruction.amd()) commit_copies(e_);
   }
   // Waits until the next block is in shared memory and no warp reads the previous one any more.
@@ -182,6 +183,7 @@ class MmaTile {
   }
 
   void multiply(Values& sums, const Values& registers) {
+    if (scales_ && shape_.instruction.amd()) return multiply_scaled_lanes(sums, registers);
     if (scales_) return multiply_scaled(sums, registers);
     if (!shape_.instruction.amd()) return multiply_warps(sums, registers);
     for (int64_t i = 0; i < warp_.fragment_rows; ++i)
@@ -202,6 +204,7 @@ class MmaTile {
       }
   }
 
+  int32_t two_ones() const { return element().isF16() ? 0x3c003c00 : 0x3f803f80; }
   // The products of a fragment of A (of each step) and one of B, summed over the steps.
   Values product(const SmallVector<ArrayRef<Value>>& a, const SmallVector<ArrayRef<Value>>& b) {
     Values sum(4, e_.zero(sum_type()));
@@ -224,7 +227,7 @@ class MmaTile {
         parts.push_back(all.slice(step * (of_a + of_b) + first, count));
       return parts;
     };
-    const Values one(2, e_.i32(element().isF16() ? 0x3c003c00 : 0x3f803f80));  // of a matrix of ones
+    const Values one(2, e_.i32(two_ones()));  // of a matrix of ones
     const SmallVector<ArrayRef<Value>> ones(static_cast<size_t>(steps), ArrayRef<Value>(one));
     for (int64_t i = 0; i < warp_.fragment_rows; ++i) {
       const auto a = of_steps(i * 4, 4);
@@ -238,6 +241,37 @@ class MmaTile {
           sum = e_.fma(part[l], scales[scale], sum);
           if (words > 1) sum = e_.fma(of_rows[l], scales[scale + 1], sum);
         }
+      }
+    }
+  }
+
+  // AMD: the same, where vectors hold the sums and the scales of a fragment.
+  void multiply_scaled_lanes(Values& sums, const Values& registers) {
+    const int64_t rows = warp_.fragment_rows, columns = warp_.fragment_columns, words = b_.scale_words;
+    const int64_t steps = shape_.scaled_steps(), of_step = rows + columns;
+    ArrayRef<Value> scales = ArrayRef(registers).drop_front(steps * of_step);
+    VectorType vector = cast<VectorType>(sums[0].getType());
+    const auto product = [&](int64_t row, llvm::function_ref<Value(int64_t)> b) {
+      Value sum = e_.zero(vector);
+      for (int64_t step = 0; step < steps; ++step)
+        sum = multiply_lanes(e_, shape_.instruction, registers[step * of_step + row], b(step), sum);
+      return sum;
+    };
+    auto ones_type = cast<VectorType>(registers[0].getType());
+    Value ones = arith::ConstantOp::create(
+        e_.b, e_.loc, SplatElementsAttr::get(ones_type, e_.b.getI32IntegerAttr(two_ones())));
+    for (int64_t i = 0; i < rows; ++i) {
+      Value of_row;
+      if (words > 1) {  // all columns of the product are the same
+        Value same = product(i, [&](int64_t) { return ones; });
+        Value one = LLVM::ExtractElementOp::create(e_.b, e_.loc, same, e_.i32(0));
+        of_row = e_.broadcast(finite_or_zero(one), vector.getNumElements());
+      }
+      for (int64_t j = 0; j < columns; ++j) {
+        Value part = product(i, [&](int64_t step) { return registers[step * of_step + rows + j]; });
+        Value& sum = sums[i * columns + j];
+        sum = e_.fma(part, scales[j * words], sum);
+        if (words > 1) sum = e_.fma(of_row, scales[j * words + 1], sum);
       }
     }
   }

@@ -1,6 +1,6 @@
-// CUDA: B in quantised blocks. A thread loads pieces of 32 elements of a column, undecoded, and a stage later stores
-// their codes to shared memory as 16-bit floats, which is exact, with the scales of every group of 16 or 32 behind
-// them. The matrix instructions sum products of A and codes over a group; the sums are scaled in f32 (MmaTile).
+// B in quantised blocks. A thread loads pieces of 32 elements of a column, undecoded, and a stage later stores their
+// codes to shared memory as 16-bit floats, which is exact, with the scales of every group of 16 or 32 behind them. The
+// matrix instructions sum products of A and codes over a group; the sums are scaled in f32 (MmaTile).
 #include <algorithm>
 
 #include "kernels/matmul/emit_pieces.h"
@@ -13,9 +13,17 @@ namespace {
 
 constexpr int64_t kPiece = GpuPieces::kElements;
 
-// Byte offset in a stage of the scales of a column in group `group` of K.
+// Byte offset in a stage of the scales of a column in group `group` of K. On AMD the minima of the group follow, and
+// columns whose sums one lane has are adjacent.
 Value scales_at(Emit& e, const MmaOperand& x, Value group, Value column) {
-  return e.mul(e.add(e.mul(group, x.width), column), 4 * x.scale_words);
+  const SumLayout sums = x.instruction.layout();
+  if (!x.instruction.amd()) return e.mul(e.add(e.mul(group, x.width), column), 4 * x.scale_words);
+  if (sums.run == 1) {
+    Value inside = e.rem(column, e.i32(x.instruction.columns));
+    Value lane = e.rem(inside, e.i32(sums.column_lanes)), number = e.div(inside, e.i32(sums.column_lanes));
+    column = e.add(e.sub(column, inside), e.add(e.mul(lane, x.instruction.sums()), number));
+  }
+  return e.mul(e.add(e.mul(group, x.width * x.scale_words), column), 4);
 }
 
 class BlockCopies : public MmaCopies {
@@ -83,7 +91,7 @@ class BlockCopies : public MmaCopies {
 
   // Elements beyond K become zero, and so do their scales.
   void store_piece(const GpuPieces::Decoded& d, Value stage, Value row, Value exists) {
-    const bool whole = Emit::known(x_.depth) && *Emit::known(x_.depth) % x_.block == 0;
+    const bool whole = x_.whole_blocks || (Emit::known(x_.depth) && *Emit::known(x_.depth) % x_.block == 0);
     const auto kept = [&](Value x) -> Value {
       if (whole) return x;
       return select(exists, x, e_.zero(x.getType()));
@@ -98,7 +106,13 @@ class BlockCopies : public MmaCopies {
       Values words = {kept(d.scales[g])};
       if (!d.minima.empty()) words.push_back(kept(d.minima[g]));
       Value group = e_.add(e_.mul(piece_, kPiece / x_.scaled), static_cast<int64_t>(g));
-      store(words, e_.add(stage, scales_at(e_, x_, group, row)), x_.scales_place);
+      Value at = e_.add(stage, scales_at(e_, x_, group, row));
+      if (!x_.instruction.amd()) {
+        store(words, at, x_.scales_place);
+        continue;
+      }
+      for (auto [word, value] : llvm::enumerate(words))
+        store({value}, at, x_.scales_place + static_cast<int64_t>(word) * x_.width * 4);
     }
   }
   // Stores adjacent words to shared memory, aligned to all of them.
@@ -126,9 +140,9 @@ class BlockCopies : public MmaCopies {
   Values loaded_;     // last: the first k of the stage
 };
 
-class StagedScales : public MmaFragments {
+class WarpScales : public MmaFragments {
  public:
-  StagedScales(Emit& e, const MmaOperand& b, Value shared, const MmaWarp& warp)
+  WarpScales(Emit& e, const MmaOperand& b, Value shared, const MmaWarp& warp)
       : e_(e), b_(b), shared_(shared) {
     const SumLayout layout = b.instruction.layout();
     Value lane = e.rem(e.div(warp.lane, e.i32(layout.column_divisor)), e.i32(layout.column_lanes));
@@ -156,6 +170,47 @@ class StagedScales : public MmaFragments {
   Value column_;  // i32: the lane's first column of the tile
 };
 
+class LaneScales : public MmaFragments {
+ public:
+  LaneScales(Emit& e, const MmaOperand& b, Value shared, const MmaWarp& warp)
+      : e_(e), b_(b), shared_(shared), layout_(b.instruction.layout()) {
+    Value lanes = e.rem(e.div(warp.lane, e.i32(layout_.column_divisor)), e.i32(layout_.column_lanes));
+    column_ = e.add(warp.first_column, e.mul(lanes, layout_.column_step));
+  }
+
+  Values load(Value stage, int64_t group) override {
+    Value at = e_.add(stage, scales_at(e_, b_, e_.i32(group), column_));
+    Values all;
+    for (int64_t column = 0; column < b_.warp_width; column += b_.instruction.columns)
+      for (int64_t word = 0; word < b_.scale_words; ++word)
+        all.push_back(of_fragment(at, b_.scales_place + 4 * (column + word * b_.width)));
+    return all;
+  }
+
+ private:
+  Value of_fragment(Value at, int64_t place) {
+    constexpr int64_t kTogether = 4;
+    const int64_t sums = b_.instruction.sums();
+    Value all = LLVM::PoisonOp::create(e_.b, e_.loc, e_.vec(sums, e_.f32()));
+    for (int64_t i = 0; i < sums; i += kTogether) {
+      const int64_t column = layout_.run == 1 ? i : i / layout_.run * layout_.run_columns + i % layout_.run;
+      Value four = LLVM::LoadOp::create(e_.b, e_.loc, e_.vec(kTogether, e_.f32()),
+                                        shared_at(e_, shared_, at, place + 4 * column), 4 * kTogether);
+      for (int64_t j = 0; j < kTogether; ++j) {
+        Value scale = LLVM::ExtractElementOp::create(e_.b, e_.loc, four, e_.i32(j));
+        all = LLVM::InsertElementOp::create(e_.b, e_.loc, all, scale, e_.i32(i + j));
+      }
+    }
+    return all;
+  }
+
+  Emit& e_;
+  const MmaOperand& b_;
+  Value shared_;
+  SumLayout layout_;
+  Value column_;  // i32: the lane's first column of the tile
+};
+
 }  // namespace
 
 std::unique_ptr<MmaCopies> make_block_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
@@ -164,7 +219,8 @@ std::unique_ptr<MmaCopies> make_block_copies(Emit& e, const GpuKernel& kernel, c
 }
 std::unique_ptr<MmaFragments> make_block_scales(Emit& e, const MmaOperand& b, Value shared,
                                                 const MmaWarp& warp) {
-  return std::make_unique<StagedScales>(e, b, shared, warp);
+  if (b.instruction.amd()) return std::make_unique<LaneScales>(e, b, shared, warp);
+  return std::make_unique<WarpScales>(e, b, shared, warp);
 }
 
 }  // namespace lathe::emit

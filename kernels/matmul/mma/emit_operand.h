@@ -83,7 +83,7 @@ class MmaCopies {
 };
 // `shared`: the stages, an !llvm.ptr<3>.
 std::unique_ptr<MmaCopies> make_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared);
-// CUDA: B in quantised blocks (emit_blocks.cc). end() stores what the last begin() loaded, wherever that was called.
+// B in quantised blocks (emit_blocks.cc). end() stores what the last begin() loaded, wherever that was called.
 std::unique_ptr<MmaCopies> make_block_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
                                              Value shared);
 // The variants for AMD.
@@ -100,8 +100,9 @@ class MmaFragments {
   // registers for 16 rows of A, two for 8 columns of B. AMD: one vector of read_bytes for each fragment.
   virtual Values load(Value stage, int64_t step) = 0;
 };
-// CUDA: loads the scales of one group of K (step) for the two columns of every 8 of which the lane has sums: a scale,
-// and if the format has it a minimum, for one column and then for the other.
+// Loads the scales of one group of K (step) for the columns of which the lane has sums. CUDA: for the two columns of
+// every 8 a scale, and if the format has it a minimum, for one column and then for the other. AMD: for each fragment a
+// vector of scales like its sums, and if the format has them, a vector of minima.
 std::unique_ptr<MmaFragments> make_block_scales(Emit& e, const MmaOperand& b, Value shared,
                                                 const MmaWarp& warp);
 // `first`: where the warp's part of the width begins. `first` and `lane` are i32.

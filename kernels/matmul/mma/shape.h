@@ -90,7 +90,9 @@ struct MmaShape {
     const int64_t step = instruction.amd() ? instruction.read_bytes() / 4 : 0;
     const int64_t fragments =
         2 * (instruction.amd() ? (fragment_rows() + fragment_columns()) * step : warp_m / 4 + warp_n / 4);
-    if (has_blocks()) return sums + copy_registers(tile_m, a_k_contiguous) + block_registers(fragments) + 40;
+    if (has_blocks())
+      return sums + copy_registers(tile_m, a_k_contiguous) +
+             (instruction.amd() ? lane_block_registers(fragments) : block_registers(fragments)) + 40;
     return sums + fragments + copy_registers(tile_m, a_k_contiguous) +
            copy_registers(tile_n, b_k_contiguous) + 40;
   }
@@ -110,8 +112,11 @@ struct MmaShape {
       return absl::StrCat("tile_k ", tile_k, " is not a power of two of at least ", step,
                           " bytes and at most 4 bytes per thread");
     if (stages < 2) return absl::StrCat("stages ", stages, " < 2");
-    if (has_blocks() && (instruction.amd() || element_bytes != 2 || tile_k % 32 != 0))
-      return "weights in quantised blocks need CUDA, 16-bit elements and stages of 32 elements";
+    if (has_blocks() && (element_bytes != 2 || tile_k % 32 != 0))
+      return "weights in quantised blocks need 16-bit elements and stages of 32 elements";
+    if (has_blocks() && scaled_steps() == 0)
+      return absl::StrCat("a step multiplies ", instruction.step_bytes() / element_bytes,
+                          " elements of K, but ", scaled(), " of ", name_of(blocks), " share a scale");
     if (instruction.amd() && stages > 2) return absl::StrCat("stages ", stages, " > 2");
     return "";
   }
@@ -130,6 +135,17 @@ struct MmaShape {
     const int64_t scales = 4 * scale_words() * fragment_columns(),
                   minima = (scale_words() - 1) * 4 * fragment_rows();
     return fragments * scaled_steps() * (next_stage ? 3 : 4) / 4 + pieces * loads + scales + minima + 40;
+  }
+  // The same on AMD: the fragments and scales of two groups, the sums of two fragments, a thread's loads, which wait
+  // through a stage, and those for decoding.
+  int64_t lane_block_registers(int64_t fragments) const {
+    const int64_t pieces = std::max<int64_t>(tile_n * tile_k / 32 / threads(), 1);
+    const int64_t loads = blocks == DType::kQ6_K   ? 20
+                          : blocks == DType::kQ4_K ? 12
+                          : blocks == DType::kQ8_0 ? 9
+                                                   : 6;
+    const int64_t scales = 2 * scale_words() * fragment_columns() * instruction.sums();
+    return fragments * scaled_steps() + scales + 2 * instruction.sums() + pieces * loads + 16;
   }
   // Registers for the copies of one operand. Chunks: a pointer each. Words that pass through registers: one
   // register for each load of a word, and the word's offset in shared memory.
