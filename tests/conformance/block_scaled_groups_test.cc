@@ -67,7 +67,14 @@ TEST_F(ScaledGroups, EveryGroupingByEveryFormat) {
       if (interleaved) desc.gate_layout = LATHE_GATE_INTERLEAVED;
       SCOPED_TRACE(
           absl::StrCat(f.name, " grouping ", i % 4, " case ", i, " layouts ", of_a.layout, " ", of_b.layout));
+      ScaledCopies copies(device());
+      copies.add(a);
+      copies.add(b);
+      for (std::vector<uint8_t>* bytes : {&plain.bytes, &d.bytes}) copies.add(*bytes);
+      copies.add(routing);
+      desc = copies.moved(desc);
       ASSERT_LATHE_OK(lathe_grouped_matmul(device(), nullptr, &desc));
+      copies.fetch();
 
       const auto group_of = [&](int64_t matrix, int64_t row) -> int64_t {
         if (counts) return row < routing[static_cast<size_t>(matrix)] ? matrix : -1;

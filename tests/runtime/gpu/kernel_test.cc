@@ -73,7 +73,7 @@ TEST_F(GpuKernel, RejectsStepsThatItCannotRun) {
   expect_refusal(changed([](Step& s) { s.kind = StepKind::kCpuTask; }), "a GPU runs only gpu_kernel");
   expect_refusal(changed([](Step& s) { s.symbol = ""; }), "no symbol");
   expect_refusal(changed([](Step& s) { s.argument_bytes = 192; }),
-                 "takes 192 bytes of parameters, but 240 are passed");
+                 "takes 192 bytes of parameters, but 368 are passed");
   expect_refusal(changed([](Step& s) { s.attributes = {"cooperative"}; }),
                  "unknown launch attribute cooperative");
   expect_refusal(changed([](Step& s) { s.block = {1025, 1, 1}; }), "workgroup of 1025 by 1 by 1");

@@ -252,8 +252,8 @@ TEST_F(GpuTensorMaps, EncodesOperandsAndPassesThemAfterTheBlock) {
   // The maps are where ptxas puts them: at 768 and 896 bytes in the constant bank.
   ASSERT_EQ(last().parameters.size(), 240u + 2 * 128);
   for (uint64_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(last().parameter<uint64_t>(240 + 128 * i), i) << "the fake driver writes the map's number";
-    EXPECT_EQ(last().parameter<uint64_t>(240 + 128 * i + 120), 0x5a5a5a5a5a5a5a5au);
+    EXPECT_EQ(last().parameter<uint64_t>(368 + 128 * i), i) << "the fake driver writes the map's number";
+    EXPECT_EQ(last().parameter<uint64_t>(368 + 128 * i + 120), 0x5a5a5a5a5a5a5a5au);
   }
   EXPECT_EQ(last().parameter<void*>(0), TestLaunch::at(11));
 }
