@@ -241,8 +241,8 @@ struct BlockReader {
     Value wide = arith::ExtSIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI16Type()), bytes);
     return times(half_bits_as_f32(half_bits_of_e4m3(wide)), splat(kF8Unit));
   }
-  // GPUs have few instructions for vectors of i16. An f32 with the bits of an e4m3 is 2^120 times too small, because the
-  // exponent's bias is 127 and not 7.
+  // GPUs have few instructions for vectors of i16. An f32 with the bits of an e4m3 is 2^120 times too small, because
+  // the exponent's bias is 127 and not 7.
   Value e4m3_by_words(Value bytes) const {
     Value words = widened(bytes), magnitudes = masked(words, 127);
     Value values = times(arith::BitcastOp::create(e.b, e.loc, f32s(), up(magnitudes, 20)), splat(0x1p120f));
@@ -283,8 +283,8 @@ struct BlockReader {
   Value up(Value words, int64_t bits) const {
     return arith::ShLIOp::create(e.b, e.loc, words, all(i32s(), bits));
   }
-  // The factor of the doubled values. On CPUs scales of e4m3 are decoded kF8Unit times too small; this makes up for both.
-  // Other scales are decoded halved, so their factor is 1.
+  // The factor of the doubled values. On CPUs scales of e4m3 are decoded kF8Unit times too small; this makes up for
+  // both. Other scales are decoded halved, so their factor is 1.
   float unit() const { return !ahead && layout.scales == BlockScales::kApartF8 ? kF8Unit / 2 : 1; }
   // Codes of e2m1 to their doubled values times unit(). AVX2 looks up the magnitudes. Other targets shift the bits into
   // an f16, which makes the value 2^14 times too small, because the exponent's bias is 15 and not 1.

@@ -2,8 +2,8 @@
 // of K. This file knows the formats and the layouts of scales, and decodes both on the host.
 //
 // A "line" is a row of A or a column of B; lines are K-contiguous. The CPU's kernels read B with "plain" scales: those of
-// a line one after the other, parallel to the elements. prepare.* in dispatch rearranges all other layouts before a launch,
-// and decodes A to f32. GPU kernels read both operands as they are stored.
+// a line one after the other, parallel to the elements. prepare.* in dispatch rearranges all other layouts before a
+// launch, and decodes A to f32. GPU kernels read both operands as they are stored.
 #pragma once
 
 #include <cstdint>

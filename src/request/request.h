@@ -71,8 +71,8 @@ struct Request {
   bool workspace_is_zeroed = false;
   Spans spans;                             // of a matmul; of an argmax that will run
   const lathe_program* program = nullptr;  // elementwise: the caller's; valid during the call
-  // matmul. GPUs: key and args say it all. CPU: key and args are those of A decoded to f32 and B in blocks. args.a points
-  // to the encoded A, args.b to the blocks, and args.scale_b and the scales' global factors are not set.
+  // matmul. GPUs: key and args say it all. CPU: key and args are those of A decoded to f32 and B in blocks. args.a
+  // points to the encoded A, args.b to the blocks, and args.scale_b and the scales' global factors are not set.
   std::optional<ScaledProduct> scaled;
 };
 

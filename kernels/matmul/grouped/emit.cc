@@ -12,7 +12,8 @@ using namespace mlir;
 namespace {
 
 // Fills the offsets of the tile's rows from the list of slots, once for all threads. Rows beyond the last one repeat
-// it, so that kernels which load whole tiles read existing rows. `scales` (a memref) gets the rows' first scales, or null.
+// it, so that kernels which load whole tiles read existing rows. `scales` (a memref) gets the rows' first scales; it
+// may be null.
 void list_rows(Emit& e, GpuKernel& kernel, const Arguments& a, const WorkspaceParts& parts, GroupRows* rows,
                Value scales) {
   const int64_t height = kernel.config().tile_m();

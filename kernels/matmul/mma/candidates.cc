@@ -212,7 +212,8 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
 // accumulators in a warp, fewer if stages are deep or elements pass through registers. 16-bit operands along M and N
 // that both pass through registers: more than 8 words per thread. If the number of rows is known only on the device:
 // bytes of B along N that pass through registers, more than 32 words per thread, and more than 8 chunks per thread
-// whose bytes depend on K.
+// whose bytes depend on K. B in NVFP4: ptxas needs more registers than the shape's estimate, for the two scales of each
+// piece of 32 elements.
 std::string spill_refusal(const CandidateContext& context, const Row& r, const MmaShape& shape) {
   const ProblemClass& c = context.problem;
   const bool staged = !shape.copies_chunks();
@@ -225,6 +226,9 @@ std::string spill_refusal(const CandidateContext& context, const Row& r, const M
       return absl::StrCat("a warp with ", sums, " accumulators would spill registers for ", name_of(c.a),
                           " on ", context.facts.target.arch, "; the limit is ", most);
   }
+  constexpr int64_t kMoreRegisters = 48, kMostRegisters = 255;
+  if (c.b == DType::kNVF4E2M1 && shape.registers() + kMoreRegisters > kMostRegisters)
+    return absl::StrCat("a warp of ", r.warp_m, " x ", r.warp_n, " would spill registers for ", name_of(c.b));
   const bool passes_words =
       shape.has_blocks() ? !shape.has_a_blocks() && !shape.copies_chunks(shape.a_k_contiguous) : staged;
   if (c.rows != Rows::kPlain && passes_words) {

@@ -222,8 +222,8 @@ class MmaTile {
     bits = arith::AndIOp::create(e_.b, e_.loc, bits, e_.i32(0x7fffffff));
     return arith::SelectOp::create(e_.b, e_.loc, e_.less(bits, e_.i32(0x7f800000)), x, e_.zero(x.getType()));
   }
-  // Adds scale * sum of A by codes, and if there are minima, minimum * sum of A (GpuPieces::Decoded). If A is in blocks,
-  // its scale comes first: the product of two scales could overflow.
+  // Adds scale * sum of A by codes, and if there are minima, minimum * sum of A (GpuPieces::Decoded). If A is in
+  // blocks, its scale comes first: the product of two scales could overflow.
   void multiply_scaled(Values& sums, const Values& registers) {
     const int64_t of_a = warp_.fragment_rows * 4, of_b = warp_.fragment_columns * 2, words = b_.scale_words;
     const int64_t steps = shape_.scaled_steps();

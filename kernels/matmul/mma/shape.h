@@ -44,8 +44,8 @@ struct MmaShape {
   int64_t depth_bytes() const { return tile_k * element_bytes; }  // bytes of K in a stage
   int64_t stage_bytes() const { return (tile_m + tile_n) * depth_bytes() + scale_bytes(); }
 
-  // B in quantised blocks: elements of K that share the scales of A and B, and the f32 for each of them in a column of B
-  // (a scale, perhaps a minimum). A row of A in blocks has one f32.
+  // B in quantised blocks: elements of K that share the scales of A and B, and the f32 for each of them in a column of
+  // B (a scale, perhaps a minimum). A row of A in blocks has one f32.
   bool has_blocks() const { return blocks != DType::kNone; }
   bool has_a_blocks() const { return a_blocks != DType::kNone; }
   int64_t scaled() const { return has_sixteens(blocks) || has_sixteens(a_blocks) ? 16 : 32; }

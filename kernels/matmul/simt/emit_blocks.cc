@@ -1,5 +1,5 @@
-// An operand in quantised blocks. A thread loads runs of elements along K, undecoded, and decodes them when it stores them:
-// until then they take fewer registers.
+// An operand in quantised blocks. A thread loads runs of elements along K, undecoded, and decodes them when it stores
+// them: until then they take fewer registers.
 #include "kernels/matmul/emit_pieces.h"
 #include "kernels/matmul/simt/emit_stage.h"
 
