@@ -332,7 +332,7 @@ TEST(BlockScales, BecomeAClassOfBlocksByBlocksOnAGpu) {
   p.desc.a.leading_dimension = 70;
   Request r;
   ASSERT_TRUE(p.read(&r, /*is_cpu=*/false).ok()) << p.read(&r, false);
-  EXPECT_EQ(describe(r), "matmul mxf4e2m1 by mxf4e2m1 a=n b=t m=5 n=6 k=64 batch=1");
+  EXPECT_EQ(describe(r), "matmul mxf4e2m1 a=n b=t m=5 n=6 k=64 batch=1 d=f32");
   EXPECT_EQ(r.args.lda, 70) << "in elements";
   EXPECT_EQ(r.spans.a, 4 * 35 + 32);
   EXPECT_EQ(r.args.scale_a, p.scale_a.data);
