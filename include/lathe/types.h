@@ -199,8 +199,8 @@ typedef enum lathe_scale_layout {
   LATHE_SCALES_TILED = 3
 } lathe_scale_layout;
 
-/* Scales of an operand A or B on the CPU; UNSUPPORTED anywhere else in this version. i8 has PER_TENSOR and PER_CHANNEL
- * scales of F32, which all matrices of a batch share. fp8 and fp4 have PER_BLOCK scales:
+/* Scales of an operand A or B, in device memory. i8 has PER_TENSOR and PER_CHANNEL scales of F32, which all matrices of
+ * a batch share; on GPUs they are UNSUPPORTED in this version. fp8 and fp4 have PER_BLOCK scales:
  *   elements                 scales    block_size
  *   F8_E4M3                  F32       128         of A one per row; of B block_lines is 1 or 128 (DeepSeek)
  *   F8_E4M3                  F8_E8M0   128         the same
@@ -305,9 +305,10 @@ typedef struct lathe_epilogue {
  *   a block format          f32    the same. GPUs have some of the formats. B is COLUMN_MAJOR; K and B's leading
  *                                  dimension and batch stride are multiples of the block's elements
  *   fp8, fp4, f32, f16,
- *   bf16 with fp8 or fp4    f32    the same. CPU only. B has PER_BLOCK scales, and so has A if it is fp8 or fp4. A is
- *                                  ROW_MAJOR if it has scales, B is COLUMN_MAJOR. K and B's distances are multiples of
- *                                  the block's elements (of 32 for fp4). A is decoded to f32 first
+ *   bf16 with fp8 or fp4    f32    the same. B has PER_BLOCK scales, and so has A if it is fp8 or fp4. A is ROW_MAJOR
+ *                                  if it has scales, B is COLUMN_MAJOR. K and B's distances are multiples of the
+ *                                  block's elements (of 32 for fp4). Values are decoded to f32;
+ *                                  tensor cores scale the sums of blocks instead
  *   i8                      i32    the same: the exact sum is converted to f32 once, for the epilogue. With scales and
  *                                  zero points, AB is scale_a * scale_b * sum((a - zero_point_a) * (b - zero_point_b))
  *   i8                      i32    D is i32, the exact sum. alpha 1, beta 0, no scale, bias, activation or residual

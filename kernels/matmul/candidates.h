@@ -57,7 +57,7 @@ struct MatmulSizes {
   explicit MatmulSizes(const ProblemClass& c);
   int64_t m, n, k;                            // m: the representative of the bucket
   double input_bytes, b_bytes, output_bytes;  // per element; input: of A, on GPUs of B too
-  bool blocks;                                // B is in quantised blocks along K
+  bool blocks, a_blocks;                      // B, A is in quantised blocks along K
   double decode_cycles;                       // CPU: of a vector of B in blocks (DTypeRow); 0: not in blocks
   bool narrow_a, narrow_b;                    // elements are not f32
   bool batch_invariant;

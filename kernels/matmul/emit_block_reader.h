@@ -1,6 +1,7 @@
 // Decodes weights in a block format, for emit_blocks.cc and emit_pieces.cc.
 #pragma once
 
+#include <cmath>
 #include <numeric>
 
 #include "compiler/dialect.h"
@@ -18,6 +19,12 @@ struct Scale {
   Value scale, minimum = nullptr, zero = nullptr;
 };
 
+// GPUs: where the scales of a block are that are stored apart. `k`: the block's first element, of the tile's K.
+struct ScalesOfBlock {
+  const ScalePlaces& places;
+  Value line, k;
+};
+
 // Decodes a vector of elements. `byte` is the first byte of a block, `inside` the first element in it, both
 // indices. LLVM shares what several vectors of a block have in common.
 struct BlockReader {
@@ -25,7 +32,8 @@ struct BlockReader {
   int64_t lanes;
   const View& v;
   const BlockLayout& layout;
-  GpuBlocks::Loads* ahead = nullptr;  // GPUs: the loads are issued before their values are used
+  GpuBlocks::Loads* ahead = nullptr;            // GPUs: the loads are issued before their values are used
+  const ScalesOfBlock* scales_apart = nullptr;  // GPUs, while the loads are issued
 
   VectorType f32s() const { return e.vec(lanes, e.f32()); }
   VectorType i32s() const { return e.vec(lanes, e.b.getI32Type()); }
@@ -87,20 +95,29 @@ struct BlockReader {
       }
       case BlockScales::kSixBitsOf32: return six_bits_of_32(byte, e.div(inside, e.idx(32)));
       case BlockScales::kF16AndZero: return {half_at(byte), nullptr, as_f32(byte_at(e.add(byte, 2)))};
-      case BlockScales::kApartF32: {
-        Value own = LLVM::LoadOp::create(e.b, e.loc, e.f32(), apart(byte, inside), /*alignment=*/1);
-        return {e.broadcast(own, lanes)};
-      }
+      case BlockScales::kApartF32: return {e.broadcast(load_apart(e.f32(), byte, inside), lanes)};
       case BlockScales::kApartPower: return {power_apart(byte, inside)};
       case BlockScales::kApartF8: {
-        Value own = LLVM::LoadOp::create(e.b, e.loc, e.b.getI8Type(), apart(byte, inside), /*alignment=*/1);
-        return {e4m3_in_units(own)};
+        Value scale = e4m3_in_units(load_apart(e.b.getI8Type(), byte, inside));
+        return {ahead ? times(scale, splat(kF8Unit / 2)) : scale};
       }
     }
     llvm::report_fatal_error("unknown scales of a block format");
   }
-  // The address of the scale of element `inside` of a block in the array of scales.
+  // A scale of an array of its own. GPUs: f32 are aligned unless the class is kByte.
+  Value load_apart(Type type, Value byte, Value inside) const {
+    const unsigned alignment = ahead && ahead->alignment > 1 ? type.getIntOrFloatBitWidth() / 8 : 1;
+    const auto read = [&]() -> Value {
+      return LLVM::LoadOp::create(e.b, e.loc, type, apart(byte, inside), alignment);
+    };
+    return ahead ? ahead->value(read) : read();
+  }
+  // The address of the scale of element `inside` of a block.
   Value apart(Value byte, Value inside) const {
+    if (scales_apart) {
+      const auto& [places, line, k] = *scales_apart;
+      return places.at(e, layout.dtype, line, e.add(k, inside));
+    }
     const DTypeRow& row = row_of(layout.dtype);
     Value own = e.mul(e.div(byte, e.idx(row.bytes)), row.apart);
     if (layout.scales == BlockScales::kApartF8) own = e.add(own, e.div(inside, e.idx(16)));
@@ -108,8 +125,8 @@ struct BlockReader {
   }
   Value splat(float value) const { return e.splat(f32s(), value); }
   Value power_apart(Value byte, Value inside) const {
-    Value own = LLVM::LoadOp::create(e.b, e.loc, e.b.getI8Type(), apart(byte, inside), /*alignment=*/1);
-    Value power = arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), own);
+    Value power =
+        arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), load_apart(e.b.getI8Type(), byte, inside));
     Value scale = layout.table ? power_of(power) : whole_power_of(power);
     Value is_nan = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, power, e.i32(255));
     Value word = select(is_nan, e.i32(0x7fc00000), scale);
@@ -220,8 +237,20 @@ struct BlockReader {
     return either(bits, arith::AndIOp::create(e.b, e.loc, carried, constant(0x4000)));
   }
   Value e4m3(Value bytes) const {
+    if (ahead) return e4m3_by_words(bytes);
     Value wide = arith::ExtSIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI16Type()), bytes);
     return times(half_bits_as_f32(half_bits_of_e4m3(wide)), splat(kF8Unit));
+  }
+  // GPUs have few instructions for vectors of i16. An f32 with the bits of an e4m3 is 2^120 times too small, because
+  // the exponent's bias is 127 and not 7.
+  Value e4m3_by_words(Value bytes) const {
+    Value words = widened(bytes), magnitudes = masked(words, 127);
+    Value values = times(arith::BitcastOp::create(e.b, e.loc, f32s(), up(magnitudes, 20)), splat(0x1p120f));
+    Value is_nan = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, magnitudes, all(i32s(), 127));
+    values = select(is_nan, splat(NAN), values);
+    Value signs = up(masked(words, 128), 24);
+    Value bits = arith::BitcastOp::create(e.b, e.loc, i32s(), values);
+    return arith::BitcastOp::create(e.b, e.loc, f32s(), arith::XOrIOp::create(e.b, e.loc, bits, signs));
   }
   // An e4m3 less by kF8Unit in all lanes. It is widened as a scalar, so that LLVM sees that all lanes are equal.
   Value e4m3_in_units(Value byte) const {
@@ -233,17 +262,16 @@ struct BlockReader {
   // --- pairs of codes
   // Words whose lower four bits are the codes of `lanes` elements. Eight codes come in one word.
   Value pair_words(Value byte, Value inside) const {
-    Value pointer = pointer_to(e, v.memory, e.add(e.add(byte, layout.first()), e.div(inside, e.idx(2))));
+    Value at = e.add(e.add(byte, layout.first()), e.div(inside, e.idx(2)));
     Value words;
     if (lanes > 8) {
-      auto two = e.vec(lanes / 8, e.b.getI32Type());
-      Value stored = LLVM::LoadOp::create(e.b, e.loc, two, pointer, /*alignment=*/1);
+      Value stored = load(at, e.vec(lanes / 8, e.b.getI32Type()));
       SmallVector<int64_t> word_of;
       for (int64_t l = 0; l < lanes; ++l) word_of.push_back(l / 8);
       words = vector::ShuffleOp::create(e.b, e.loc, stored, stored, word_of);
     } else {
       Type type = e.b.getIntegerType(static_cast<unsigned>(4 * lanes));
-      Value stored = LLVM::LoadOp::create(e.b, e.loc, type, pointer, /*alignment=*/1);
+      Value stored = load(at, type, alignment_of(lanes / 2));
       if (lanes < 8) stored = arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), stored);
       words = e.broadcast(stored, lanes);
     }
@@ -255,9 +283,9 @@ struct BlockReader {
   Value up(Value words, int64_t bits) const {
     return arith::ShLIOp::create(e.b, e.loc, words, all(i32s(), bits));
   }
-  // The factor of the doubled values. Scales of e4m3 are decoded kF8Unit times too small; this makes up for both. Other
-  // scales are decoded halved, so their factor is 1.
-  float unit() const { return layout.scales == BlockScales::kApartF8 ? kF8Unit / 2 : 1; }
+  // The factor of the doubled values. On CPUs scales of e4m3 are decoded kF8Unit times too small; this makes up for
+  // both. Other scales are decoded halved, so their factor is 1.
+  float unit() const { return !ahead && layout.scales == BlockScales::kApartF8 ? kF8Unit / 2 : 1; }
   // Codes of e2m1 to their doubled values times unit(). AVX2 looks up the magnitudes. Other targets shift the bits into
   // an f16, which makes the value 2^14 times too small, because the exponent's bias is 15 and not 1.
   Value doubled_e2m1(Value words) const {

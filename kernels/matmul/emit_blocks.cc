@@ -59,14 +59,28 @@ Value GpuBlocks::Loads::value(llvm::function_ref<Value()> load) {
   values.push_back(load());
   return values.back();
 }
-Values GpuBlocks::load(Value byte, Value inside) const {
+Values GpuBlocks::load(const GpuBlockLine& line, Value k) const {
   Loads loads{alignment_, {}, false, 0};
-  BlockReader{e_, kRun, v_, block_layout(v_.blocks), &loads}.elements(byte, inside);
+  const ScalesOfBlock scales{places_, line.scales, e_.sub(k, inside(k))};
+  BlockReader{e_, kRun, v_, block_layout(v_.blocks), &loads, &scales}.elements(
+      byte_of_block(e_, v_, line.byte, k), inside(k));
   return loads.values;
 }
-Value GpuBlocks::decode(llvm::ArrayRef<Value> loaded, Value inside) const {
+Value GpuBlocks::decode(llvm::ArrayRef<Value> loaded, Value k) const {
   Loads loads{alignment_, Values(loaded), true, 0};
-  return BlockReader{e_, kRun, v_, block_layout(v_.blocks), &loads}.elements(e_.idx(0), inside);
+  return BlockReader{e_, kRun, v_, block_layout(v_.blocks), &loads}.elements(e_.idx(0), inside(k));
+}
+
+GpuBlockLine gpu_block_line(Emit& e, const View& v, const ScalePlaces& places, Value i) {
+  Value first = e.add(v.offset, row_at(e, v, i));
+  if (!places.memory) return {byte_of_block(e, v, e.idx(0), first), {}};
+  // Rows of A may be any distance apart, so this one may begin within a block.
+  const int64_t in_byte = block_elements(v.blocks) / static_cast<int64_t>(size_of(v.blocks));
+  return {e.div(first, e.idx(in_byte)), places.of_line(e, i)};
+}
+Value byte_of_block(Emit& e, const View& v, Value first_byte, Value element) {
+  Value block = e.div(element, e.idx(block_elements(v.blocks)));
+  return e.add(first_byte, e.mul(block, static_cast<int64_t>(size_of(v.blocks))));
 }
 
 }  // namespace lathe::emit

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/emit.h"
+#include "kernels/matmul/emit_scales.h"
 
 namespace lathe::emit {
 
@@ -15,7 +16,7 @@ enum class BlockScales : int8_t {
   kBytes,        // 16 i8 for groups of 16 at byte 192, their f16 scale at byte 208 (q6_k)
   kSixBitsOf32,  // f16 scale at byte 0, then 6 bits for 8 groups of 32 (iq4_xs)
   kF16AndZero,   // an f16 at byte 0, and at byte 2 the code that stands for 0
-  // In an array of their own (View::scales):
+  // In an array of their own (CPU: View::scales; GPUs: ScalePlaces):
   kApartF32,    // an f32
   kApartPower,  // 2^(a byte - 127), 255: NaN. With a table of doubled values 2^(the byte - 128)
   kApartF8      // two e4m3, for 16 elements each
@@ -72,6 +73,15 @@ class CpuBlocks {
   const View& v_;
 };
 
+// A line (row of A, column of B) of a GPU's operand in blocks: its first byte, and its first scale if scales are apart.
+struct GpuBlockLine {
+  Value byte, scales;
+};
+// The first byte of the block that holds an element, counted from a block that begins at `first_byte`.
+Value byte_of_block(Emit& e, const View& v, Value first_byte, Value element);
+// The line `i` (index) of an operand's part of a tile.
+GpuBlockLine gpu_block_line(Emit& e, const View& v, const ScalePlaces& places, Value i);
+
 // The same for a thread of a GPU, which decodes runs of elements and loads them long before. Formats of products.h's
 // kGpuBlocks.
 class GpuBlocks {
@@ -79,12 +89,14 @@ class GpuBlocks {
   static constexpr int64_t kRun = 4;
 
   // `alignment`: of the base and of the rows, in bytes.
-  GpuBlocks(Emit& e, const View& v, int64_t alignment) : e_(e), v_(v), alignment_(alignment) {}
+  GpuBlocks(Emit& e, const View& v, const ScalePlaces& places, int64_t alignment)
+      : e_(e), v_(v), places_(places), alignment_(alignment) {}
 
-  // Issues the loads of a run: element `inside` (a multiple of kRun) of the block at `byte` is the first.
-  Values load(Value byte, Value inside) const;
+  GpuBlockLine line(Value i) const { return gpu_block_line(e_, v_, places_, i); }
+  // Issues the loads of the run from element `k` (a multiple of kRun) of the tile's K on.
+  Values load(const GpuBlockLine& line, Value k) const;
   // The elements of the run, as a vector of f32.
-  Value decode(llvm::ArrayRef<Value> loaded, Value inside) const;
+  Value decode(llvm::ArrayRef<Value> loaded, Value k) const;
 
   // What a decoder loads: it runs once to issue the loads, and again to use their values.
   struct Loads {
@@ -97,8 +109,11 @@ class GpuBlocks {
   };
 
  private:
+  Value inside(Value k) const { return e_.rem(k, e_.idx(block_elements(v_.blocks))); }
+
   Emit& e_;
   const View& v_;
+  ScalePlaces places_;
   int64_t alignment_;
 };
 

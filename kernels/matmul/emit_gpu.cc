@@ -6,6 +6,7 @@
 #include "compiler/open_view.h"
 #include "core/plan.h"
 #include "kernels/argmax/emit_gpu.h"
+#include "kernels/matmul/emit_scales.h"
 #include "kernels/matmul/grouped/emit.h"
 #include "kernels/matmul/xegpu/emit.h"
 #include "kernels/matmul_argmax/emit_sink.h"
@@ -27,7 +28,7 @@ constexpr FamilyRow kFamilies[] = {
 static_assert(emits_every_kernel(kFamilies, Op::kMatmul,
                                  set_of(Backend::kCuda, Backend::kRocm, Backend::kSpirv)));
 
-LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
+LogicalResult emit_factored_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   if (step.is_merge()) {
     FailureOr<TileProgram> program = step.at(e, step.block(e));
     if (failed(program)) return failure();
@@ -50,6 +51,14 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
                                   : emit_some_rows(e, kernel, step, rows, family.emit);
     }
   return emitError(e.loc, "no GPU matmul kernel is named '") << row_of(kind).name << "'";
+}
+
+LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
+  // A grouped product has factors for each group (grouped/emit.cc).
+  if (!step.has_scales_apart() || is_grouped(rows_of(kernel.module())))
+    return emit_factored_step(e, kernel, step);
+  const Arguments factored = with_scale_factors(e, kernel, step, e.idx(0));
+  return emit_factored_step(e, kernel, step.with(factored));
 }
 
 // Stores to D through the epilogue, or to the workspace.

@@ -14,6 +14,15 @@ struct PieceReader : BlockReader {
     Values stored, words;
     for (int64_t at = 0; at < GpuPieces::kElements; at += 4) {
       Value from = e.add(inside, at);
+      if (layout.codes == BlockCodes::kPairs) {
+        if (at % 8 == 0) stored.push_back(word_at(e.add(byte, e.div(from, e.idx(2))), 0));
+        words.push_back(spread(bits(stored.back(), at % 8 * 4, 0xffff)));
+        continue;
+      }
+      if (is_f8()) {
+        words.push_back(word_at(e.add(byte, from), 0));
+        continue;
+      }
       if (layout.group == 0) {
         Value word = word_at(e.add(e.add(byte, layout.first()), from), layout.first());
         words.push_back(arith::XOrIOp::create(e.b, e.loc, word, e.i32(static_cast<int32_t>(0x80808080u))));
@@ -27,6 +36,15 @@ struct PieceReader : BlockReader {
       words.push_back(layout.upper_bits ? either(word, upper_word(byte, from)) : word);
     }
     return words;
+  }
+  bool is_f8() const { return layout.codes == BlockCodes::kE4M3 || layout.codes == BlockCodes::kE5M2; }
+  // Four codes of 4 bits in a byte each.
+  Value spread(Value x) const {
+    const auto apart = [&](Value y, int64_t by, int64_t mask) {
+      return arith::AndIOp::create(e.b, e.loc, either(y, arith::ShLIOp::create(e.b, e.loc, y, e.i32(by))),
+                                   e.i32(mask));
+    };
+    return apart(apart(x, 8, 0x00ff00ff), 4, 0x0f0f0f0f);
   }
   // The upper bits of four elements of a format with planes of two bits, in place.
   Value upper_word(Value byte, Value inside) const {
@@ -56,21 +74,29 @@ struct PieceReader : BlockReader {
                              : Value(arith::ShRUIOp::create(e.b, e.loc, word, e.i32(8)));
     Value pair =
         either(bits(word, 8 * first, 0xff), arith::AndIOp::create(e.b, e.loc, above, e.i32(0xff0000)));
-    if (!layout.table) {
-      Value shifted = as(halves, either(pair, e.i32(0x64006400)));
-      return arith::SubFOp::create(e.b, e.loc, shifted, e.splat(halves, 1024 + zero_code()));
-    }
     const auto moved = [&](int32_t mask, int64_t by) -> Value {
       return arith::ShLIOp::create(e.b, e.loc, arith::AndIOp::create(e.b, e.loc, pair, e.i32(mask)),
                                    e.i32(by));
     };
+    if (layout.codes == BlockCodes::kE5M2) return as(halves, moved(0x00ff00ff, 8));
+    if (layout.codes == BlockCodes::kE4M3) {  // as half_bits_of_e4m3(), two at a time
+      Value magnitudes = moved(0x007f007f, 7);
+      Value carried = arith::AddIOp::create(e.b, e.loc, magnitudes, e.i32(0x00800080));
+      Value nan = arith::AndIOp::create(e.b, e.loc, carried, e.i32(0x40004000));
+      return times(as(halves, either(either(moved(0x00800080, 8), magnitudes), nan)),
+                   e.splat(halves, kF8Unit));
+    }
+    if (!layout.table) {
+      Value shifted = as(halves, either(pair, e.i32(0x64006400)));
+      return arith::SubFOp::create(e.b, e.loc, shifted, e.splat(halves, 1024 + zero_code()));
+    }
     return times(as(halves, either(moved(0x00070007, 9), moved(0x00080008, 12))), e.splat(halves, 0x1p15));
   }
   int32_t zero_code() const { return layout.group == 0 ? kSignedZero : layout.zero; }
   // The same as two f32.
   Values two_floats(Value word, int64_t first) const {
     Values floats;
-    if (layout.table) {
+    if (layout.table || is_f8()) {
       Value both = e.to_f32(two_halves(word, first));
       for (int64_t i = 0; i < 2; ++i)
         floats.push_back(vector::ExtractOp::create(e.b, e.loc, both, ArrayRef<int64_t>{i}));
@@ -125,7 +151,9 @@ struct ScaleSplitter {
 
   SplitScale split(const Scale& s) const {
     Value scale = scalar(s.scale);
-    if (reader.layout.scales == BlockScales::kPower) return of_power(scale);
+    const bool is_power =
+        reader.layout.scales == BlockScales::kPower || reader.layout.scales == BlockScales::kApartPower;
+    if (is_power) return of_power(scale);
     Value finite = is_below(scale, kInfinity);
     if (!s.minimum)
       return {{select(finite, f32(1), scale), nullptr, s.zero ? scalar(s.zero) : Value()},
@@ -176,21 +204,24 @@ int64_t alignment_of_rows(Alignment alignment) {
   return alignment == Alignment::k16 ? 16 : alignment == Alignment::kElement ? 2 : 1;
 }
 
-Values GpuPieces::load(Value byte, Value inside) const {
+Values GpuPieces::load(const GpuBlockLine& line, Value k) const {
   GpuBlocks::Loads loads{alignment_, {}, false, 0};
-  const PieceReader reader{{e_, 1, v_, block_layout(v_.blocks), &loads}};
-  reader.code_words(byte, inside);
-  for (int64_t at = 0; at < kElements; at += scaled_) reader.scales_of(byte, e_.add(inside, at));
+  Value in = inside(k), byte = byte_of_block(e_, v_, line.byte, k);
+  const ScalesOfBlock scales{places_, line.scales, e_.sub(k, in)};
+  const PieceReader reader{{e_, 1, v_, block_layout(v_.blocks), &loads, &scales}};
+  reader.code_words(byte, in);
+  for (int64_t at = 0; at < kElements; at += scaled_) reader.scales_of(byte, e_.add(in, at));
   return loads.values;
 }
-GpuPieces::Decoded GpuPieces::decode(llvm::ArrayRef<Value> loaded, Value inside) const {
+GpuPieces::Decoded GpuPieces::decode(llvm::ArrayRef<Value> loaded, Value k) const {
   GpuBlocks::Loads loads{alignment_, Values(loaded), true, 0};
   const PieceReader reader{{e_, 1, v_, block_layout(v_.blocks), &loads}};
-  const Values words = reader.code_words(e_.idx(0), inside);
+  Value in = inside(k);
+  const Values words = reader.code_words(e_.idx(0), in);
   Decoded d;
   for (int64_t at = 0; at < kElements; at += scaled_) {
     const SplitScale s =
-        ScaleSplitter{e_, reader, element_}.split(reader.scales_of(e_.idx(0), e_.add(inside, at)));
+        ScaleSplitter{e_, reader, element_}.split(reader.scales_of(e_.idx(0), e_.add(in, at)));
     d.scales.push_back(s.scale);
     if (s.minimum) d.minima.push_back(s.minimum);
     for (int64_t i = at; i < at + scaled_; i += 2)

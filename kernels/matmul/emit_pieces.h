@@ -16,22 +16,36 @@ class GpuPieces {
   static constexpr int64_t kElements = 32;
 
   // `element`: f16 or bf16. `scaled`: elements that share a scale.
-  GpuPieces(Emit& e, const View& v, Alignment alignment, Type element, int64_t scaled)
-      : e_(e), v_(v), alignment_(alignment_of_rows(alignment)), element_(element), scaled_(scaled) {}
+  GpuPieces(Emit& e, const View& v, const ScalePlaces& places, Alignment alignment, Type element,
+            int64_t scaled)
+      : e_(e),
+        v_(v),
+        places_(places),
+        alignment_(alignment_of_rows(alignment)),
+        element_(element),
+        scaled_(scaled) {}
 
-  // Issues the loads: element `inside` (a multiple of kElements) of the block at `byte` is the first.
-  Values load(Value byte, Value inside) const;
+  GpuBlockLine line(Value i) const { return gpu_block_line(e_, v_, places_, i); }
+  // Issues the loads of the piece from element `k` (a multiple of kElements) of the tile's K on.
+  Values load(const GpuBlockLine& line, Value k) const;
   // A weight is its code times the scale plus the minimum of its group. If A holds an infinity, the first term alone is
   // the product. Where a scale or a minimum is not finite, the codes are the weights themselves.
   struct Decoded {
     Values words;           // i32: two codes each
     Values scales, minima;  // f32, one for each group; no minima if the format has none
   };
-  Decoded decode(llvm::ArrayRef<Value> loaded, Value inside) const;
+  Decoded decode(llvm::ArrayRef<Value> loaded, Value k) const;
 
  private:
+  // The place of a piece in its block: shows LLVM that it is a multiple of a piece.
+  Value inside(Value k) const {
+    const int64_t pieces = block_elements(v_.blocks) / kElements;
+    return e_.mul(e_.rem(e_.div(k, e_.idx(kElements)), e_.idx(pieces)), kElements);
+  }
+
   Emit& e_;
   const View& v_;
+  ScalePlaces places_;
   int64_t alignment_;
   Type element_;
   int64_t scaled_;

@@ -1,5 +1,7 @@
 #include "kernels/matmul/payload.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/config_text.h"
@@ -41,7 +43,7 @@ class PayloadText {
     const std::string m = exact_m ? absl::StrCat(c_.m_lo) : "?";
     const std::string out = matrix(m, n_, c_.d);
     const std::string product = matrix(m, n_, sum_);
-    argument("a", c_.trans_a ? matrix(k_, m, c_.a) : matrix(m, k_, c_.a));
+    argument("a", c_.trans_a ? matrix(k_, m, c_.a) : matrix(m, k_, c_.a), c_.a);
     argument("b", c_.trans_b ? matrix(n_, k_, c_.b) : matrix(k_, n_, c_.b), c_.b);
     epilogue_input("%product", product, "x", sum_, "#tile");
     value_ = "%x";
@@ -288,7 +290,7 @@ int64_t k_granularity(const ProblemClass& c, const CompileConfig& config, const 
     case KernelKind::kXegpu: return XegpuShape::kSplitMultiple;
     default: break;
   }
-  return block_elements(c.b);
+  return std::max(block_elements(c.a), block_elements(c.b));
 }
 
 // Adds the steps before and after the product.

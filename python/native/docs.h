@@ -55,7 +55,7 @@ format  format         elements          scales           elements per scale
 tiled   array has tiles of 128 lines by 4 blocks, as cuBLASLt and PyTorch's _scaled_mm take them for "mxf8" and "nvf4"
 global_scale  a number that multiplies all scales; of experts an array with one for each
 
-The array is kept and read at each call. CPU only. Calls raise ValueError if it does not fit.)";
+The array is kept and read at each call. global_scale needs CPU memory. Calls raise ValueError if it does not fit.)";
 
 inline constexpr const char* kGroupedMatmulDoc =
     R"(The rows of each group times the weight of that group: the experts of a mixture.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/args.h"
+#include "core/block_scaled.h"
 #include "core/problem.h"
 
 namespace lathe::gpu {
@@ -14,8 +15,15 @@ inline ArgumentBlock sub_batch(const ArgumentBlock& args, const ProblemClass& pr
   const auto move = [first](void** data, int64_t stride, DType dtype) {
     if (*data != nullptr)
       *data = static_cast<char*>(*data) +
-              first * (stride / block_elements(dtype)) * static_cast<int64_t>(size_of(dtype));
+              first * stride * static_cast<int64_t>(size_of(dtype)) / block_elements(dtype);
   };
+  const auto move_scales = [first](void** data, int64_t stride, DType blocks) {
+    const int64_t in_block = block_elements(blocks) / elements_of_scale(blocks);
+    if (has_scales_apart(blocks))
+      *data = static_cast<char*>(*data) + first * stride * (row_of(blocks).apart / in_block);
+  };
+  move_scales(&part.scale_a, args.scale_a_matrix, problem.a);
+  move_scales(&part.scale_b, args.scale_b_matrix, problem.b);
   move(&part.a, args.stride_a, problem.a);
   move(&part.b, args.stride_b, problem.b);
   move(&part.c, args.stride_c, problem.c);

@@ -147,10 +147,33 @@ void ScaledOperands::decode(reference::Operand* a, reference::Operand* b) const 
   });
 }
 
+// Copies elements and scales to the device and makes `operand` and `scale` point to the copies.
+absl::Status ScaledOperands::upload(lathe_device* device, const Stream& stream,
+                                    const reference::ScaledMatrix& matrix, lathe_operand* operand,
+                                    lathe_scale* scale) {
+  for (const auto& [data, bytes] : matrix.memory()) {
+    const auto* const first = static_cast<const uint8_t*>(data);
+    images_.emplace_back(first, first + bytes);
+    auto made = DeviceBuffer::make(device, stream.get(), images_.back());
+    if (!made.ok()) return made.status();
+    buffers_.push_back(*std::move(made));
+    const auto moved = [&, bytes = bytes](const void* pointer) -> const void* {
+      const auto* const at = static_cast<const uint8_t*>(pointer);
+      if (at < first || at >= first + bytes) return pointer;
+      return static_cast<const uint8_t*>(buffers_.back().data()) + (at - first);
+    };
+    operand->data = const_cast<void*>(moved(operand->data));
+    scale->data = moved(scale->data);
+    scale->global = static_cast<const float*>(moved(scale->global));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ScaledOperands::attach(lathe_device* device, const Stream& stream, lathe_matmul_desc* desc) {
   if (a_.spec().format != nullptr) {
     scale_a_ = a_.scale();
     desc->a = a_.operand(/*column_major=*/false);
+    if (absl::Status s = upload(device, stream, a_, &desc->a, &scale_a_); !s.ok()) return s;
     desc->a.scale = &scale_a_;
     // The slots of a token of a grouped product may share one row.
     if (a_.spec().batch == 1) desc->a.batch_stride = scale_a_.batch_stride = 0;
@@ -158,6 +181,7 @@ absl::Status ScaledOperands::attach(lathe_device* device, const Stream& stream, 
   if (has_u4()) return attach_u4(device, stream, desc);
   scale_b_ = b_.scale();
   desc->b = b_.operand(/*column_major=*/true);
+  if (absl::Status s = upload(device, stream, b_, &desc->b, &scale_b_); !s.ok()) return s;
   desc->b.scale = &scale_b_;
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 // Operands with block scales, and 4-bit weights, of products that the command runs: --a-format and --b-format.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ absl::Status read_formats(const Arguments& arguments, const std::vector<const ch
 // Makes the operands describe these formats, without data. "" leaves an operand as it is.
 void describe_formats(const OperandFormats& formats, lathe_operand* a, lathe_operand* b);
 
-// The operands' data, in host memory. 4-bit weights are packed there, and copied to the device.
+// The operands' data, in host memory and on the device. 4-bit weights are packed on the host.
 class ScaledOperands {
  public:
   // `a` and `b` are the decoded operands.
@@ -46,12 +47,16 @@ class ScaledOperands {
  private:
   bool has_u4() const { return b_.spec().format == nullptr; }
   absl::Status attach_u4(lathe_device* device, const Stream& stream, lathe_matmul_desc* desc);
+  absl::Status upload(lathe_device* device, const Stream& stream, const reference::ScaledMatrix& matrix,
+                      lathe_operand* operand, lathe_scale* scale);
 
   reference::ScaledMatrix a_, b_;
   reference::GroupedWeight weight_;
   lathe_scale scale_a_ = LATHE_SCALE_INIT, scale_b_ = LATHE_SCALE_INIT;
   std::vector<uint8_t> packed_;
   DeviceBuffer packed_on_device_;
+  std::deque<std::vector<uint8_t>> images_;  // of `buffers_`
+  std::vector<DeviceBuffer> buffers_;
 };
 
 }  // namespace lathe::cli

@@ -136,7 +136,7 @@ class GroupedTrial : public Trial {
     return stream_.synchronize();
   }
 
-  // Operands with block scales stay in host memory, because only the CPU multiplies them.
+  // Operands with formats of their own.
   absl::Status attach() {
     lathe_matmul_desc weight = product_of(desc_);
     if (absl::Status s = scaled_->attach(device_, stream_, &weight); !s.ok()) return s;

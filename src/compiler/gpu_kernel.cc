@@ -79,6 +79,18 @@ bool GpuStep::is_merge() const {
   return *steps.begin() != forall_;
 }
 
+bool GpuStep::has_scales_apart() const {
+  auto function = forall_->getParentOfType<func::FuncOp>();
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    auto name = function.getArgAttrOfType<StringAttr>(i, ir::kBlocksAttr);
+    DType format = DType::kNone;
+    if (name && parse(absl::string_view(name.data(), name.size()), &format) &&
+        lathe::has_scales_apart(format))
+      return true;
+  }
+  return false;
+}
+
 // In a step with splits, z is split * batch + matrix (distribute.cc).
 llvm::FailureOr<TileProgram> GpuStep::merge_at(Emit& e, const GridPosition& position) const {
   return instantiate(e, merge_, arguments_,

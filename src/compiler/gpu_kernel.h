@@ -100,12 +100,17 @@ class GpuStep {
       : forall_(forall), merge_(merge), arguments_(arguments) {}
 
   const Arguments& arguments() const { return arguments_; }
-  // The same step for the tile of a grouped product whose rows are `rows`; they must outlive the step.
-  GpuStep of_group(const GroupRows& rows) const {
+  // The same step for the tile of a grouped product whose rows are `rows`; they must outlive the step. `scales`: listed
+  // rows whose scales are apart: the first scale of each of the tile's rows of A, a memref of index.
+  GpuStep of_group(const GroupRows& rows, Value scales) const {
     GpuStep step = *this;
     step.rows_ = &rows;
+    step.scales_ = scales;
     return step;
   }
+  const GroupRows* rows() const { return rows_; }  // null unless of_group() made the step
+  Value scales_of_rows() const { return scales_; }
+  bool has_scales_apart() const;  // A or B is in blocks whose scales are an array of their own
   // The same step with other arguments, which must outlive it.
   GpuStep with(const Arguments& arguments) const { return GpuStep(forall_, merge_, arguments); }
   bool is_grouped() const { return rows_ != nullptr; }
@@ -130,6 +135,7 @@ class GpuStep {
   mlir::scf::ForallOp forall_, merge_;
   const Arguments& arguments_;
   const GroupRows* rows_ = nullptr;
+  Value scales_;
 };
 
 // The config of the payload's op; null if it has none.

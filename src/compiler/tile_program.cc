@@ -164,7 +164,8 @@ class Instantiation {
              << name << "' whose strides are unknown for rank " << type.getRank();
     View v;
     v.blocks = blocks_of(tensor);
-    if (has_scales_apart(v.blocks)) v.scales = memory_at(e_, a_.get("scale_b"), e_.b.getI8Type());
+    if (has_scales_apart(v.blocks) && name == "b")
+      v.scales = memory_at(e_, a_.get("scale_b"), e_.b.getI8Type());
     Value across = strides->empty() ? Value() : strides->back(), along = e_.idx(1);
     if (generic_) open_view(e_, a_, name, type, &v, &across, &along);
     const Value column = offsets.empty() ? e_.idx(0) : e_.mul(resolve(offsets.back()), along);

@@ -25,8 +25,8 @@ namespace lathe {
   X(ptr, scratch)   /* CPU: private memory of this worker, 64-byte aligned */                                \
   X(ptr, scale_a)   /* matmul of i8: 1 or M scales, f32 */                                                   \
   X(ptr, scale_b)   /* matmul of i8: 1 or N scales, f32. Of blocks with scales apart: those, plain */        \
-  X(ptr, zero_a)    /* matmul of i8: the zero point of A, i32 */                                             \
-  X(ptr, zero_b)    /* matmul of i8: 1 or N zero points of B, i32 */                                         \
+  X(ptr, zero_a)    /* i8: the zero point of A, i32. Block scales, GPUs: A's factor, f32, or null */         \
+  X(ptr, zero_b)    /* i8: 1 or N zero points of B, i32. Block scales, GPUs: a factor per group, or null */  \
   X(i64, lda)       /* leading dimensions */                                                                 \
   X(i64, ldb)                                                                                                \
   X(i64, ldc)                                                                                                \
@@ -39,9 +39,25 @@ namespace lathe {
   X(i64, stride_r)     /* grouped: from group to group of the bias, whose columns are `form` apart */        \
   X(i64, index_offset) /* argmax, matmul_argmax: added to every index. elementwise: first batch index */     \
   X(i64, form) /* generic kernels: layouts, dtypes and activation (core/generic.h). grouped: see stride_r */ \
-  X(i32, m)    /* matmul: M. grouped: slots.     argmax: rows */                                             \
-  X(i32, n)    /* matmul: N.                     argmax: row length */                                       \
-  X(i32, k)    /* matmul: K.                     argmax: 0 */                                                \
+  X(i64, scale_a_matrix) /* GPUs, scales of blocks apart: ScaleSteps of A's (core/block_scaled.h) */         \
+  X(i64, scale_a_line128)                                                                                    \
+  X(i64, scale_a_line32)                                                                                     \
+  X(i64, scale_a_line)                                                                                       \
+  X(i64, scale_a_block16)                                                                                    \
+  X(i64, scale_a_block4)                                                                                     \
+  X(i64, scale_a_block)                                                                                      \
+  X(i64, scale_b_matrix) /* and of B's */                                                                    \
+  X(i64, scale_b_line128)                                                                                    \
+  X(i64, scale_b_line32)                                                                                     \
+  X(i64, scale_b_line)                                                                                       \
+  X(i64, scale_b_block16)                                                                                    \
+  X(i64, scale_b_block4)                                                                                     \
+  X(i64, scale_b_block)                                                                                      \
+  X(i64, scale_b_first) /* the line of B's scales to which its column 0 belongs */                           \
+  X(i64, scale_b_step)  /* lines from one column to the next */                                              \
+  X(i32, m)             /* matmul: M. grouped: slots.     argmax: rows */                                    \
+  X(i32, n)             /* matmul: N.                     argmax: row length */                              \
+  X(i32, k)             /* matmul: K.                     argmax: 0 */                                       \
   X(i32, batch)   /* grouped: groups. index_offset is the slots of a token, or of a group (Rows::kCounts) */ \
   X(i32, splits)  /* matmul: splits of K.           argmax: splits of the row */                             \
   X(i32, k_chunk) /* matmul: K of every split but the last.  argmax: columns of every split but the last */  \
@@ -61,7 +77,7 @@ struct ArgumentBlock {
 #undef LATHE_FIELD_i32
 #undef LATHE_FIELD_f32
 };
-static_assert(sizeof(ArgumentBlock) == 14 * 8 + 12 * 8 + 6 * 4 + 2 * 4,
+static_assert(sizeof(ArgumentBlock) == 14 * 8 + 28 * 8 + 6 * 4 + 2 * 4,
               "the argument block must have no padding");
 
 enum class ArgumentKind { ptr, i64, i32, f32 };

@@ -43,22 +43,10 @@ const Values& table_of(DType t) {
 }
 
 // The index of a scale of one matrix: of a byte, or of an f32.
-int64_t index_of(const StoredScales& s, int64_t line, int64_t block) {
-  line /= s.lines_each;
-  switch (s.layout) {
-    case ScaleLayout::kByLine: return line * s.leading + block;
-    case ScaleLayout::kByBlock: return block * s.leading + line;
-    case ScaleLayout::kPackedByFour: return (block / 4 * s.leading + line) * 4 + block % 4;
-    case ScaleLayout::kTiled: {
-      const int64_t tiles = ceil_div(s.blocks, kTileBlocks),
-                    tile = line / kTileLines * tiles + block / kTileBlocks, in = line % kTileLines;
-      return (tile * kTileLines + in % 32 * 4 + in / 32) * kTileBlocks + block % kTileBlocks;
-    }
-  }
-  return 0;
-}
-int64_t stride_of(const StoredScales& s) {
-  return s.layout == ScaleLayout::kPackedByFour ? s.stride * 4 : s.stride;
+int64_t index_of(const ScaledFormat& f, const ScaleSteps& s, int64_t line, int64_t block) {
+  block *= f.block / elements_of_scale(f.blocks);
+  return line / 128 * s.line128 + line / 32 % 4 * s.line32 + line % 32 * s.line + block / 16 * s.block16 +
+         block / 4 % 4 * s.block4 + block % 4 * s.block;
 }
 
 template <typename T>
@@ -71,9 +59,11 @@ T read_as(const void* data, int64_t index) {
 // Calls store(block, index) for every scale of a line. Blocks are a constant distance apart, by fours at most.
 template <typename Store>
 void each_scale(const StoredScales& s, int64_t matrix, int64_t line, const Store& store) {
-  const int64_t base = matrix * stride_of(s);
+  const ScaleSteps steps = s.steps();
+  const int64_t base = matrix * steps.matrix;
   for (int64_t block = 0; block < s.blocks; block += 4) {
-    const int64_t first = base + index_of(s, line, block), count = std::min<int64_t>(4, s.blocks - block),
+    const int64_t first = base + index_of(*s.format, steps, line, block),
+                  count = std::min<int64_t>(4, s.blocks - block),
                   step = s.layout == ScaleLayout::kByBlock ? s.leading : 1;
     for (int64_t i = 0; i < count; ++i) store(block + i, first + i * step);
   }
@@ -95,13 +85,35 @@ std::string scaled_format_names() {
   return names;
 }
 
+ScaleSteps StoredScales::steps() const {
+  ScaleSteps s;
+  s.matrix = layout == ScaleLayout::kPackedByFour ? 4 * stride : stride;
+  int64_t of_four = 4, of_block = 1;  // from a block of `format` to the fourth one after it, and to the next
+  switch (layout) {
+    case ScaleLayout::kByLine: s.line = leading; break;
+    case ScaleLayout::kByBlock: s.line = 1, of_four = 4 * leading, of_block = leading; break;
+    case ScaleLayout::kPackedByFour: s.line = 4, of_four = 4 * leading; break;
+    case ScaleLayout::kTiled:
+      of_four = kTileLines * kTileBlocks;
+      s.line = 4 * kTileBlocks, s.line32 = kTileBlocks, s.line128 = ceil_div(blocks, kTileBlocks) * of_four;
+  }
+  if (layout != ScaleLayout::kTiled) s.line32 = 32 * s.line, s.line128 = 128 * s.line;
+  if (lines_each == kTallLines) s.line128 = s.line, s.line32 = s.line = 0;
+  if (blocks_each() == 1)
+    s.block = of_block, s.block4 = of_four, s.block16 = 4 * of_four;
+  else
+    s.block4 = of_block, s.block16 = of_four;
+  return s;
+}
+
 int64_t StoredScales::span(int64_t lines, int64_t matrices) const {
   if (lines == 0 || matrices == 0 || blocks == 0) return 0;
-  int64_t last = index_of(*this, lines - 1, blocks - 1);
+  const ScaleSteps s = steps();
+  int64_t last = index_of(*format, s, lines - 1, blocks - 1);
   if (layout == ScaleLayout::kPackedByFour) last |= 3;
   if (layout == ScaleLayout::kTiled)
     last = ceil_div(lines, kTileLines) * ceil_div(blocks, kTileBlocks) * kTileLines * kTileBlocks - 1;
-  return ((matrices - 1) * stride_of(*this) + last + 1) * static_cast<int64_t>(size_of(format->scale));
+  return ((matrices - 1) * s.matrix + last + 1) * static_cast<int64_t>(size_of(format->scale));
 }
 
 void StoredScales::read_line(int64_t matrix, int64_t line, float* to) const {
@@ -114,9 +126,10 @@ void StoredScales::read_line(int64_t matrix, int64_t line, float* to) const {
 }
 
 void StoredScales::read_plain(int64_t matrix, int64_t line, void* to) const {
-  if (format->plain_scale == DType::kF32) return read_line(matrix, line, static_cast<float*>(to));
+  if (format->scale == DType::kF32) return read_line(matrix, line, static_cast<float*>(to));
+  const int64_t each = blocks_each();
   each_scale(*this, matrix, line, [&](int64_t block, int64_t index) {
-    static_cast<uint8_t*>(to)[block] = read_as<uint8_t>(data, index);
+    std::fill_n(static_cast<uint8_t*>(to) + block * each, each, read_as<uint8_t>(data, index));
   });
 }
 
@@ -125,9 +138,9 @@ void decode_line(const StoredScales& scales, int64_t matrix, int64_t line, const
   const ScaledFormat& f = *scales.format;
   const Values& values = table_of(f.element);
   const auto* bytes = static_cast<const uint8_t*>(elements);
-  const int64_t base = matrix * stride_of(scales);
+  const ScaleSteps steps = scales.steps();
   for (int64_t at = 0; at < k; at += f.block) {
-    const int64_t index = base + index_of(scales, line, at / f.block);
+    const int64_t index = matrix * steps.matrix + index_of(f, steps, line, at / f.block);
     const float scale = f.scale == DType::kF32 ? read_as<float>(scales.data, index)
                                                : table_of(f.scale)[read_as<uint8_t>(scales.data, index)];
     if (f.element == DType::kF4E2M1) {

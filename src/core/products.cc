@@ -65,10 +65,14 @@ ClassDefect check_dtypes(const ProblemClass& c, const Product& p, Devices device
   if (!has_layout(p, c.trans_b != 0))
     return {"b", kUnsupported,
             absl::StrCat(name_of(c.b), " has its blocks along K, so only COLUMN_MAJOR is supported")};
-  if (c.k % block_elements(c.b) != 0)
-    return {"k", kInvalid,
-            absl::StrCat(c.k, " is not a multiple of ", block_elements(c.b), ", the elements of a block of ",
-                         name_of(c.b))};
+  if (is_blocks(c.a) && c.trans_a != 0)
+    return {"a", kUnsupported,
+            absl::StrCat(name_of(c.a), " has its blocks along K, so only ROW_MAJOR is supported")};
+  for (const DType t : {c.a, c.b})
+    if (c.k % block_elements(t) != 0)
+      return {"k", kInvalid,
+              absl::StrCat(c.k, " is not a multiple of ", block_elements(t), ", the elements of a block of ",
+                           name_of(t))};
   if (c.op == Op::kMatmulArgmax) {
     if (!kFloats.has(c.logits)) return not_one_of("logits", c.logits, kFloats);
     if (!kIndices.has(c.d)) return not_one_of("d", c.d, kIndices);

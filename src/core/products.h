@@ -39,8 +39,9 @@ inline constexpr Set<DType> kFloatsAndI32 = [] {
   return set;
 }();
 // The block formats that GPUs decode (kernels/matmul/emit_blocks.h).
-inline constexpr Set<DType> kGpuBlocks = Set<DType>(DType::kQ4_0, DType::kQ8_0, DType::kQ4_1, DType::kQ4_K,
-                                                    DType::kQ6_K, DType::kMXFP4, DType::kU4x128);
+inline constexpr Set<DType> kGpuBlocks = Set<DType>(
+    DType::kQ4_0, DType::kQ8_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kMXFP4, DType::kU4x128,
+    DType::kF8E4M3x128, DType::kMXF8E4M3, DType::kMXF8E5M2, DType::kMXF4E2M1, DType::kNVF4E2M1);
 inline constexpr Set<DType> kIndices = Set<DType>(DType::kI32, DType::kI64);
 std::string names_of(Set<DType> set);  // "f32, f16, bf16"
 // "dtype i32 is not one of f32, f16, bf16", or "dtype f16 is not f32" if only one is allowed.
@@ -137,7 +138,33 @@ constexpr Product group_product(DType a, const DTypeRow& b) {
   p.ops = kMatmulOnly;
   p.maths = kStrictOnly;
   p.on_cpu = "f32 FMAs; B is decoded to f32";
+  if (b.apart > 0) {
+    p.on_cuda =
+        "f32 FMAs; B is decoded to f32. With A in f16 or bf16 tensor cores from sm_80; sums of blocks are "
+        "scaled";
+    p.on_rocm = "f32 FMAs; B is decoded to f32";
+  }
   return p;
+}
+// Both operands with scales apart. A CPU's call decodes A first, so its kernels are those of f32 by blocks.
+constexpr Product scaled_product(DType a, DType b) {
+  return {a,
+          b,
+          DType::kF32,
+          kFloats,
+          kMatmulOnly,
+          Devices::kGpus,
+          Devices::kAll,
+          kStrictOnly,
+          false,
+          "f32 FMAs; A and B are decoded to f32",
+          "tensor cores from sm_80, sums of blocks are scaled; else f32 FMAs, A and B are decoded to f32",
+          "f32 FMAs; A and B are decoded to f32"};
+}
+constexpr size_t count_of_scales_apart() {
+  size_t count = 0;
+  for (const DTypeRow& row : kDTypes) count += row.apart > 0;
+  return count;
 }
 constexpr size_t count_of(DTypeKind kind) {
   size_t count = 0;
@@ -145,7 +172,9 @@ constexpr size_t count_of(DTypeKind kind) {
   return count;
 }
 inline constexpr size_t kCount =
-    kPlainCount + count_of(DTypeKind::kFloat) * (count_of(DTypeKind::kBlocks) + count_of(DTypeKind::kGroups));
+    kPlainCount +
+    count_of(DTypeKind::kFloat) * (count_of(DTypeKind::kBlocks) + count_of(DTypeKind::kGroups)) +
+    count_of_scales_apart() * count_of_scales_apart();
 
 constexpr std::array<Product, kCount> make_table() {
   std::array<Product, kCount> table{};
@@ -159,6 +188,9 @@ constexpr std::array<Product, kCount> make_table() {
     for (const DTypeRow& a : kDTypes)
       if (b.kind == DTypeKind::kGroups && a.kind == DTypeKind::kFloat)
         table[next++] = group_product(a.value, b);
+  for (const DTypeRow& b : kDTypes)
+    for (const DTypeRow& a : kDTypes)
+      if (b.apart > 0 && a.apart > 0) table[next++] = scaled_product(a.value, b.value);
   return table;
 }
 

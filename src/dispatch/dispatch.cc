@@ -206,7 +206,7 @@ absl::Status run_without_kernel(const Request& request) {
 
 absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Request& request,
                             const Slice* slice) {
-  if (__builtin_expect(request.scaled.has_value(), 0))
+  if (__builtin_expect(request.scaled.has_value(), 0) && device.is_cpu)
     return launch_block_scaled(device, entry, request, slice);
   if (__builtin_expect(entry.key.problem.generic != 0, 0)) prepare_generic(device, entry, request);
   Launch l;

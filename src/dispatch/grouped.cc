@@ -124,7 +124,7 @@ PlainScales plain_scales(const GroupedRequest& r) {
   PlainScales p;
   p.stored = &product.scaled->b.scales;
   p.lines = r.b_lines;
-  p.pitch = r.b_pitch / p.stored->format->block;
+  p.pitch = r.b_pitch / elements_of_scale(p.stored->format->blocks);
   return p;
 }
 

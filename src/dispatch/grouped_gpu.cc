@@ -5,6 +5,7 @@
 
 #include "dispatch/dispatch.h"
 #include "dispatch/routing.h"
+#include "request/request_scaled.h"
 
 namespace lathe {
 namespace {
@@ -15,8 +16,9 @@ struct Pitches {
   int64_t leading, stride;
 };
 Pitches pitches_of(const GroupedRequest& r, const SlotPlaces& places, DType dtype) {
-  const auto size = static_cast<int64_t>(size_of(dtype));
-  const Pitches of_token = {places.outer_bytes / size, places.inner_bytes / size};
+  const int64_t size = has_scales_apart(dtype) ? 1 : static_cast<int64_t>(size_of(dtype)),
+                per_byte = elements_a_byte(dtype);
+  const Pitches of_token = {places.outer_bytes / size * per_byte, places.inner_bytes / size * per_byte};
   if (r.grouping == LATHE_GROUPING_COUNTS) return {of_token.stride, of_token.leading};
   return of_token;
 }
@@ -27,6 +29,14 @@ Pitches in_slot_order(const GroupedRequest& r, int64_t columns) {
     case LATHE_GROUPING_INDEXED: return {columns * r.inner, columns};
     default: return {columns, 0};
   }
+}
+
+// Rows that are one matrix have one matrix of scales, whatever their group.
+void set_scales(const GroupedRequest& r, const GroupProduct& product, ArgumentBlock* args) {
+  set_scale_arguments(*product.request.scaled, args);
+  if (r.scale_matrices() == 1) args->scale_a_matrix = 0;
+  args->scale_b_first = product.first_column;
+  args->scale_b_step = product.column_step;
 }
 
 // The arguments of a product, without its D and residual.
@@ -46,6 +56,7 @@ void fill_arguments(const GroupedRequest& r, GroupProduct* product) {
     args.stride_a = a.stride;
     args.b = const_cast<char*>(r.b_data + product->b_offset);
     args.stride_b = r.b_stride / static_cast<int64_t>(size_of(c.b)) * block_elements(c.b);
+    if (request.scaled) set_scales(r, *product, &args);
   } else {  // A and B are the zero that the driver holds
     args.k = 1;
     args.lda = args.stride_a = args.ldb = args.stride_b = 0;

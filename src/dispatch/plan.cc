@@ -198,7 +198,7 @@ absl::StatusOr<LaunchConfig> planned_launch(const lathe_plan& plan) {
 
 absl::StatusOr<size_t> plan_workspace_bytes(const lathe_plan& plan, int32_t workers) {
   LATHE_ASSIGN_OR_RETURN(const LaunchConfig launch, planned_launch(plan));
-  if (plan.entry == nullptr || plan.planned.scaled) return size_t{0};
+  if (plan.entry == nullptr || (plan.planned.scaled && plan.device.is_cpu)) return size_t{0};
   return plan.device.driver->workspace_bytes(*plan.entry->kernel, launch, workers);
 }
 

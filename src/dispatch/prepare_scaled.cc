@@ -67,29 +67,29 @@ PlainScales PlainScales::of(const StoredScales& stored, const ArgumentBlock& arg
   p.stride = args.stride_b / block_elements(blocks);
   p.matrices = p.stride == 0 ? 1 : matrices;
   // Formats with several scales in a block of the kernel count those.
-  const int64_t each = block_elements(blocks) / stored.format->block;
+  const int64_t each = block_elements(blocks) / elements_of_scale(blocks);
   p.pitch *= each;
   p.stride *= each;
   return p;
 }
 
 bool PlainScales::is_stored_so() const {
-  return stored->layout == ScaleLayout::kByLine && stored->lines_each == 1 &&
-         stored->format->scale == stored->format->plain_scale && (lines < 2 || stored->leading == pitch) &&
-         (matrices < 2 || stored->stride == stride);
+  return stored->layout == ScaleLayout::kByLine && stored->lines_each == 1 && stored->blocks_each() == 1 &&
+         (lines < 2 || stored->leading == pitch) && (matrices < 2 || stored->stride == stride);
 }
 char* PlainScales::in_place() const {
   const int64_t at = matrix * stored->stride * static_cast<int64_t>(size_of(stored->format->scale));
   return const_cast<char*>(static_cast<const char*>(stored->data)) + at;
 }
 size_t PlainScales::bytes() const {
-  const int64_t last = (matrices - 1) * stride + (lines - 1) * pitch + stored->blocks;
-  return static_cast<size_t>(last) * size_of(stored->format->plain_scale);
+  const int64_t of_line = stored->blocks * stored->blocks_each();
+  const int64_t last = (matrices - 1) * stride + (lines - 1) * pitch + of_line;
+  return static_cast<size_t>(last) * size_of(stored->format->scale);
 }
 void PlainScales::run(int64_t task) const {
   const int64_t per_matrix = ceil_div(lines, kLinesPerTask), of = task / per_matrix;
   const int64_t first = task % per_matrix * kLinesPerTask, end = std::min(first + kLinesPerTask, lines);
-  const auto size = static_cast<int64_t>(size_of(stored->format->plain_scale));
+  const auto size = static_cast<int64_t>(size_of(stored->format->scale));
   for (int64_t line = first; line < end; ++line)
     stored->read_plain(stored->stride == 0 ? 0 : matrix + of, line, to + (of * stride + line * pitch) * size);
 }

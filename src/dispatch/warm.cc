@@ -222,7 +222,10 @@ absl::Status reserve(lathe_device& device, const Progress& progress) {
 // A class from a manifest, with the fields as this device's requests have them.
 ProblemClass as_requested(const lathe_device& device, ProblemClass c) {
   if (!device.dependent_launch) c.dependent_launch = DependentLaunch::kOff;
-  if (device.is_cpu) c.rows = Rows::kPlain;  // the host reads M and the routing
+  if (device.is_cpu) {
+    c.rows = Rows::kPlain;                         // the host reads M and the routing
+    if (has_scales_apart(c.a)) c.a = DType::kF32;  // and decodes A
+  }
   if (multiplies(c.op) && c.k == 0) become_zero_product(&c);
   return c;
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/numbers.h"
@@ -54,6 +55,12 @@ class ScaledMatrix {
   // The bytes of the operand's elements, and of its scales, from the first on.
   size_t element_bytes() const { return elements_.size() - spec_.misalign - 1; }
   size_t scale_bytes() const { return stored_.size() - bytes_of(spec_.format->scale); }
+  // All memory that the operand and its scales point to: addresses and bytes.
+  std::vector<std::pair<const void*, size_t>> memory() const {
+    return {{elements_.data(), elements_.size()},
+            {stored_.data(), stored_.size()},
+            {globals_.data(), globals_.size() * sizeof(float)}};
+  }
 
  private:
   int64_t matrices_of_scales() const { return spec_.shared_scales ? 1 : spec_.batch; }

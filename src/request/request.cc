@@ -175,6 +175,7 @@ absl::Status in_request(absl::string_view request, absl::string_view device, con
 void become_zero_product(ProblemClass* c) {
   c->k = 1;
   if (is_blocks(c->b)) {  // a single zero is no block
+    if (is_blocks(c->a)) c->a = DType::kF32;
     c->b = c->a;
     c->math = Math::kStrict;
   }

@@ -45,7 +45,7 @@ struct Spans {
   int64_t a, b, c, d, bias, residual, values;
 };
 
-// Operands with block scales. The launch decodes A, if it has scales, and rearranges those of B.
+// Operands with block scales. On the CPU the launch decodes A, if it has scales, and rearranges those of B.
 struct ScaledProduct {
   ScaledOperand a, b;  // a: may not exist
 };
@@ -71,8 +71,8 @@ struct Request {
   bool workspace_is_zeroed = false;
   Spans spans;                             // of a matmul; of an argmax that will run
   const lathe_program* program = nullptr;  // elementwise: the caller's; valid during the call
-  // matmul: key and args are those of A decoded to f32 and B in blocks. args.a points to the encoded A, args.b to the
-  // blocks, and args.scale_b and the scales' global factors are not set.
+  // matmul. GPUs: key and args say it all. CPU: key and args are those of A decoded to f32 and B in blocks. args.a
+  // points to the encoded A, args.b to the blocks, and args.scale_b and the scales' global factors are not set.
   std::optional<ScaledProduct> scaled;
 };
 
@@ -194,6 +194,13 @@ class OperandAlignment {
   bool with_pointers_;
   uint64_t all_ = 0, below_ = 0;
 };
+
+// Scales in device memory that kernels read one by one.
+inline void align_scales(const Request& request, OperandAlignment* alignment) {
+  if (!request.scaled || request.zero_product) return;
+  for (const ScaledOperand* o : {&request.scaled->a, &request.scaled->b})
+    if (o->exists()) alignment->add_elements(o->scales.data, o->scales.format->scale);
+}
 
 // Turns an empty product into one with K = 1 over the zero that GPU drivers hold, so no kernel handles K = 0.
 void become_zero_product(Request* out);

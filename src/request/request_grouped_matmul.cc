@@ -303,6 +303,7 @@ void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Re
   b.count = r->groups;
   OperandAlignment alignment(/*with_pointers=*/purpose == Purpose::kRun);
   align_product(product, a, b, &alignment);
+  align_scales(product, &alignment);
   alignment.add(of_d, to_dtype(d.d.dtype));
   if (r->up) alignment.add_distance(r->up->b_offset);
   if (c.bias != DType::kNone) alignment.add(line_at(d.epilogue.bias, 0), c.bias);

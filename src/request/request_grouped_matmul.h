@@ -38,8 +38,8 @@ struct GroupedRequest {
   int64_t routing_stride = 0;  // elements, INDEXED only
   const char *a_data = nullptr, *b_data = nullptr, *bias = nullptr;
   char* d_data = nullptr;
-  // Used if product.request.scaled has block scales. A call then decodes all rows of A to f32.
-  // `b_lines`: columns of a group's B; `b_pitch`: elements from one to the next.
+  // Used if product.request.scaled has block scales. A call on the CPU then decodes all rows of A
+  // to f32. `b_lines`: columns of a group's B; `b_pitch`: elements from one to the next.
   int64_t b_lines = 0, b_pitch = 0;
   // Bytes from one group's to the next group's.
   int64_t b_stride = 0, bias_stride = 0, scale_b_stride = 0, zero_b_stride = 0;

@@ -153,18 +153,36 @@ bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::
   return true;
 }
 
+// The elements of an A with block scales, whose distances need not be whole blocks.
+[[gnu::cold]] bool place_codes(const lathe_operand& a, Matrices lines, const Placement& out,
+                               absl::Status* why) {
+  lathe_operand bytes;
+  *why = bytes_of_elements(a, &lines, &bytes);
+  if (!why->ok() || !place_operand(kOperandA, bytes, lines, out, why)) return false;
+  const int64_t per_byte = elements_a_byte(to_dtype(a.dtype));
+  *out.leading *= per_byte;
+  *out.stride *= per_byte;
+  return true;
+}
+
 bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::Status* why) {
   const ProblemClass& c = out->key.problem;
   const auto [m, n, k, batch] = out->dims;
   ArgumentBlock& args = out->args;
   const Placement b = {&args.ldb, &args.stride_b, &r->b};
   const Matrices rows = {batch, m, n};
-  if (!place_operand(kOperandA, d.a, {batch, m, k}, {&args.lda, &args.stride_a, &r->a}, why)) return false;
+  // Not values of lathe_dtype.
+  if (__builtin_expect(has_scales_apart(c.b), 0) && !out->scaled)
+    return refuse(why, invalid(absl::StrCat("b: dtype ", raw(d.b.dtype), " is unknown")));
+  const Placement a = {&args.lda, &args.stride_a, &r->a};
+  if (__builtin_expect(is_blocks(c.a), 0)) {
+    if (!place_codes(d.a, {batch, m, k}, a, why)) return false;
+  } else if (!place_operand(kOperandA, d.a, {batch, m, k}, a, why)) {
+    return false;
+  }
   if (d.b.packed_layout != 0) {
     if (!place_packed(d.b, out->dims, c, b, why)) return false;
   } else if (__builtin_expect(is_blocks(c.b), 0)) {
-    if (has_scales_apart(c.b) && !out->scaled)  // not a value of lathe_dtype
-      return refuse(why, invalid(absl::StrCat("b: dtype ", raw(d.b.dtype), " is unknown")));
     if (!place_blocks(d.b, out->dims, c.b, b, why)) return false;
   } else if (!place_operand(kOperandB, d.b, {batch, k, n}, b, why)) {
     return false;
@@ -184,6 +202,7 @@ void align_class(const Regions& r, bool with_pointers, Request* out) {
   ProblemClass& c = out->key.problem;
   OperandAlignment alignment(with_pointers);
   align_product(*out, r.a, r.b, &alignment);
+  align_scales(*out, &alignment);
   alignment.add(r.d, c.d);
   if (c.c != DType::kNone) alignment.add(r.c, c.c);
   if (c.residual != DType::kNone) alignment.add(r.residual, c.residual);
@@ -349,14 +368,11 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
 
 // Where the encoded A lies.
 absl::Status place_scaled_a(const lathe_matmul_desc& d, const Dims& dims, ScaledOperand* a, Region* region) {
-  lathe_operand bytes;
   absl::Status why;
-  Matrices lines = {dims.batch, dims.m, dims.k};
-  LATHE_RETURN_IF_ERROR(bytes_of_elements(d.a, &lines, &bytes));
-  const int64_t per_byte = a->scales.format->element == DType::kF4E2M1 ? 2 : 1;
   Distances apart;
-  if (!place_operand(kOperandA, bytes, lines, {&apart.leading, &apart.batch, region}, &why)) return why;
-  a->elements = {static_cast<const char*>(d.a.data), apart.leading * per_byte, apart.batch * per_byte};
+  if (!place_codes(d.a, {dims.batch, dims.m, dims.k}, {&apart.leading, &apart.batch, region}, &why))
+    return why;
+  a->elements = {static_cast<const char*>(d.a.data), apart.leading, apart.batch};
   return absl::OkStatus();
 }
 
@@ -378,6 +394,26 @@ absl::Status check_scales_overlap(const Request& request, const Region& d) {
   return absl::OkStatus();
 }
 
+// A block has one place for its scale, but could be part of two matrices.
+absl::Status check_blocks_overlap(const Request& request, const Region& b) {
+  if (request.args.stride_b == 0 || disjoint_within(b)) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("b: batch_stride ", request.args.stride_b,
+                   ": matrices with block scales must not overlap each other, unless it is 0"));
+}
+
+// A GPU reads the scales where they are. `plain` was read for Purpose::kRun.
+absl::Status place_scales(const lathe_matmul_desc& plain, Request* out) {
+  if (out->nothing_to_do || out->zero_product) return absl::OkStatus();
+  Regions regions;
+  absl::Status why;
+  if (!place_operands(plain, out, &regions, &why)) return why;
+  LATHE_RETURN_IF_ERROR(check_blocks_overlap(*out, regions.b));
+  LATHE_RETURN_IF_ERROR(check_scales_overlap(*out, regions.d));
+  set_scale_arguments(*out->scaled, &out->args);
+  return absl::OkStatus();
+}
+
 // A product with block scales: reads it as one without, and keeps the scales in `out`.
 absl::Status try_scaled(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& context,
                         void* stream, Request* out) {
@@ -385,9 +421,10 @@ absl::Status try_scaled(const lathe_matmul_desc& d, Purpose purpose, const Reque
   ScaledProduct scaled;
   absl::Status why;
   LATHE_RETURN_IF_ERROR(read_scaled(d, purpose, context.devices(), &scaled, &plain));
-  out->scaled.emplace();
-  if (!read(plain, purpose == Purpose::kRun ? Purpose::kPlan : purpose, context, stream, out, &why))
-    return why;
+  out->scaled = scaled;
+  const Purpose as = context.is_cpu && purpose == Purpose::kRun ? Purpose::kPlan : purpose;
+  if (!read(plain, as, context, stream, out, &why)) return why;
+  if (!context.is_cpu) return purpose == Purpose::kRun ? place_scales(plain, out) : absl::OkStatus();
   Region a = line_at(nullptr, 0);
   if (scaled.a.exists()) {
     LATHE_RETURN_IF_ERROR(place_scaled_a(d, out->dims, &scaled.a, &a));
@@ -401,11 +438,7 @@ absl::Status try_scaled(const lathe_matmul_desc& d, Purpose purpose, const Reque
   Regions regions;
   if (!place_operands(plain, out, &regions, &why)) return why;
   if (scaled.a.exists()) regions.a = a;
-  // A block has one place for its scale, but could be part of two matrices.
-  if (out->args.stride_b != 0 && !disjoint_within(regions.b))
-    return absl::UnimplementedError(
-        absl::StrCat("b: batch_stride ", out->args.stride_b,
-                     ": matrices with block scales must not overlap each other, unless it is 0"));
+  LATHE_RETURN_IF_ERROR(check_blocks_overlap(*out, regions.b));
   if (!check_overlap(out->key.problem, regions, &why)) return why;
   LATHE_RETURN_IF_ERROR(check_scales_overlap(*out, regions.d));
   fill_arguments(plain, *out, &out->args);

@@ -85,9 +85,10 @@ struct Reader {
     if (f == nullptr)
       return unsupported(text(name_of(element), " with ", name_of(scale_dtype), " scales of ", s.block_size,
                               " is none of: ", scaled_format_names()));
-    if (k % row_of(f->blocks).elements != 0)
-      return invalid(absl::StrCat("k ", k, " is not a multiple of ", row_of(f->blocks).elements, ", which ",
-                                  name_of(element), " with scales of ", s.block_size, " needs"));
+    const int64_t whole = std::max(f->block, block_elements(f->blocks));
+    if (k % whole != 0)
+      return invalid(absl::StrCat("k ", k, " is not a multiple of ", whole, ", which ", name_of(element),
+                                  " with scales of ", s.block_size, " needs"));
     out->lines_each = s.block_lines == 0 ? 1 : s.block_lines;
     LATHE_RETURN_IF_ERROR(check_lines(*f, out->lines_each));
     out->blocks = k / s.block_size;
@@ -108,14 +109,16 @@ bool has_scales(const lathe_operand& o) {
          (o.scale->struct_size != sizeof(lathe_scale) || raw(o.scale->granularity) == LATHE_PER_BLOCK);
 }
 
-absl::Status read_a(const lathe_matmul_desc& d, Purpose purpose, ScaledProduct* out,
+// `decodes`: a CPU's call makes f32 of A.
+absl::Status read_a(const lathe_matmul_desc& d, Purpose purpose, bool decodes, ScaledProduct* out,
                     lathe_matmul_desc* plain) {
   const int64_t m = purpose == Purpose::kWarm ? 1 : d.m;
   LATHE_RETURN_IF_ERROR((Reader{"a", d.a, d.k, m, d.batch, /*is_b=*/false, purpose}.read(&out->a.scales)));
   if (raw(d.a.layout) != LATHE_ROW_MAJOR)
     return unsupported("a: only ROW_MAJOR is supported with block scales");
-  plain->a.dtype = LATHE_F32;
   plain->a.scale = nullptr;
+  plain->a.dtype = decodes ? LATHE_F32 : static_cast<lathe_dtype>(out->a.scales.format->blocks);
+  if (!decodes) return absl::OkStatus();
   plain->a.leading_dimension = 0;
   plain->a.batch_stride = d.a.batch_stride == 0 && d.a.scale->batch_stride == 0 ? 0 : m * d.k;
   return absl::OkStatus();
@@ -146,10 +149,15 @@ bool counts_lines(const lathe_scale* s) {
          s->leading_dimension == 0;
 }
 
+int64_t elements_a_byte(DType t) {
+  if (t == DType::kF4E2M1) return 2;
+  return has_scales_apart(t) ? block_elements(t) / static_cast<int64_t>(size_of(t)) : 1;
+}
+
 absl::Status bytes_of_elements(const lathe_operand& o, Matrices* lines, lathe_operand* out) {
   *out = o;
   out->dtype = LATHE_I8;
-  if (to_dtype(o.dtype) != DType::kF4E2M1) return absl::OkStatus();
+  if (elements_a_byte(to_dtype(o.dtype)) == 1) return absl::OkStatus();
   lines->columns /= 2;
   if ((lines->rows > 1 && o.leading_dimension % 2 != 0) || (lines->count > 1 && o.batch_stride % 2 != 0))
     return invalid("a: distances of f4e2m1 must be even");
@@ -164,18 +172,36 @@ int64_t scale_matrices(const StoredScales& scales, int64_t batch) {
 
 absl::Status read_scaled(const lathe_matmul_desc& d, Purpose purpose, Devices devices, ScaledProduct* out,
                          lathe_matmul_desc* plain) {
-  if (devices != Devices::kCpu)
-    return unsupported(absl::StrCat(has_scales(d.b) ? "b" : "a",
-                                    ": scale: only the CPU multiplies operands with block scales"));
   LATHE_RETURN_IF_ERROR(explain_dims({purpose == Purpose::kWarm ? 1 : d.m, d.n, d.k, d.batch}));
   *plain = d;
   if (has_scales(d.a))
-    LATHE_RETURN_IF_ERROR(read_a(d, purpose, out, plain));
+    LATHE_RETURN_IF_ERROR(
+        read_a(d, purpose, devices == Devices::kCpu && purpose != Purpose::kWarm, out, plain));
   else if (has_row(to_dtype(d.a.dtype)) && !is_float(d.a.dtype))
     return unsupported(absl::StrCat("a: dtype ", name_of(to_dtype(d.a.dtype)),
                                     " needs block scales, because B has them; or use ", names_of(kFloats)));
   if (!has_scales(d.b)) return unsupported("b: if A has block scales, B must have them too");
   return read_b(d, purpose, out, plain);
+}
+
+void set_scale_arguments(const ScaledProduct& scaled, ArgumentBlock* args) {
+  const auto place = [](const StoredScales& s, void** data, void** global) {
+    *data = const_cast<void*>(s.data);
+    *global = const_cast<float*>(s.global);
+    return s.steps();
+  };
+  if (scaled.a.exists()) {
+    const ScaleSteps a = place(scaled.a.scales, &args->scale_a, &args->zero_a);
+    args->scale_a_matrix = a.matrix;
+    args->scale_a_line128 = a.line128, args->scale_a_line32 = a.line32, args->scale_a_line = a.line;
+    args->scale_a_block16 = a.block16, args->scale_a_block4 = a.block4, args->scale_a_block = a.block;
+  }
+  const ScaleSteps b = place(scaled.b.scales, &args->scale_b, &args->zero_b);
+  args->scale_b_matrix = b.matrix;
+  args->scale_b_line128 = b.line128, args->scale_b_line32 = b.line32, args->scale_b_line = b.line;
+  args->scale_b_block16 = b.block16, args->scale_b_block4 = b.block4, args->scale_b_block = b.block;
+  args->scale_b_first = 0;
+  args->scale_b_step = 1;
 }
 
 }  // namespace lathe

@@ -11,10 +11,14 @@ namespace lathe {
 bool has_block_scales(const lathe_matmul_desc& d);
 // Whether the distance of block scales is 0 for the number of lines. `scale` may be null or have a wrong size.
 bool counts_lines(const lathe_scale* scale);
-// Checks the scales of `d`. Writes them to `out`, and to `plain` the descriptor of the product with A of f32 and B in
-// blocks, both without scales. `matrices`: of `d`. Sizes may be out of range.
+// Checks the scales of `d`. Writes them to `out`, and to `plain` the descriptor of the product with B in blocks, and A
+// of f32 on the CPU and in blocks on GPUs and in a manifest, both without scales. Sizes may be out of range.
 absl::Status read_scaled(const lathe_matmul_desc& d, Purpose purpose, Devices devices, ScaledProduct* out,
                          lathe_matmul_desc* plain);
+// Sets the fields of a GPU's launch for the scales of A and B. B's are those of all its columns.
+void set_scale_arguments(const ScaledProduct& scaled, ArgumentBlock* args);
+// 2 for fp4 and blocks of it, else 1.
+int64_t elements_a_byte(DType t);
 // The elements of a scaled A with distances in bytes: an i8 operand. `lines`: how many there are, with K as columns.
 // Becomes their bytes. Distances that are read must be whole bytes.
 absl::Status bytes_of_elements(const lathe_operand& o, Matrices* lines, lathe_operand* out);

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cstring>
+#include <string>
 
 #include "core/block_scaled.h"
 #include "tune/place.h"
@@ -8,11 +8,11 @@
 namespace lathe {
 namespace {
 
-// The scales of a B whose class has them apart, without data.
+// The scales of an operand whose class has them apart, without data.
 lathe_scale scale_of_blocks(DType blocks) {
   lathe_scale s = LATHE_SCALE_INIT;
   for (const ScaledFormat& f : kScaledFormats) {
-    if (f.blocks != blocks || f.scale != f.plain_scale) continue;
+    if (f.blocks != blocks || f.block != elements_of_scale(blocks)) continue;
     s.dtype = dtype_of(f.scale);
     s.granularity = LATHE_PER_BLOCK;
     s.block_size = f.block;
@@ -54,17 +54,27 @@ absl::Status TuneOperands::make_matmul(const ProblemClass& c, const Dims& dims, 
     desc.epilogue.bias_dtype = dtype_of(c.bias);
   }
   lathe_scale scales[2] = {LATHE_SCALE_INIT, LATHE_SCALE_INIT};
-  if (has_scales_apart(c.b)) {
-    scales[1] = scale_of_blocks(c.b);
-    const size_t count = static_cast<size_t>(dims.n * (dims.k / scales[1].block_size));
-    const auto of = static_cast<DType>(scales[1].dtype);
+  // All matrices of the batch have the same scales.
+  const auto scales_apart = [&](DType blocks, int64_t lines, lathe_operand* operand,
+                                lathe_scale* into) -> absl::Status {
+    if (!has_scales_apart(blocks)) return absl::OkStatus();
+    *into = scale_of_blocks(blocks);
+    const size_t count = static_cast<size_t>(lines * (dims.k / into->block_size));
+    const auto of = static_cast<DType>(into->dtype);
     LATHE_ASSIGN_OR_RETURN(void* const data, allocate(count * size_of(of), of));
-    // Only CPU classes have such scales, so the memory can be written directly.
-    if (of == DType::kF8E8M0) std::memset(data, 123, count);
-    scales[1].data = data;
-    desc.b.dtype = element_of_blocks(c.b);
-    desc.b.scale = &scales[1];
-  }
+    if (of == DType::kF8E8M0) {
+      const std::string powers(count, 123);
+      DeviceMemory& memory = device_.driver->memory();
+      LATHE_RETURN_IF_ERROR(memory.copy(stream_, data, powers.data(), count, CopyKind::kToDevice));
+      LATHE_RETURN_IF_ERROR(memory.synchronize(stream_));
+    }
+    into->data = data;
+    operand->dtype = element_of_blocks(blocks);
+    operand->scale = into;
+    return absl::OkStatus();
+  };
+  LATHE_RETURN_IF_ERROR(scales_apart(c.a, dims.m, &desc.a, &scales[0]));
+  LATHE_RETURN_IF_ERROR(scales_apart(c.b, dims.n, &desc.b, &scales[1]));
   const auto scale = [&](Scale kind, int64_t channels, lathe_operand* operand,
                          lathe_scale* into) -> absl::Status {
     if (kind == Scale::kNone) return absl::OkStatus();

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
+#include "case_limits.h"
 #include "device.h"
+#include "device_copies.h"
 #include "reference/block_scaled.h"
 
 namespace lathe::conformance {
@@ -65,12 +68,43 @@ inline bool is_near(double got, const Expected& e, int64_t k, lathe_dtype dtype)
          sums + reference::rounding(dtype) * (std::abs(e.value) + sums) + reference::smallest_rounding(dtype);
 }
 
+// Copies on a GPU of operands with block scales, and of others.
+class ScaledCopies {
+ public:
+  explicit ScaledCopies(lathe_device* device) : copies_(device) {}
+
+  void add(const reference::ScaledMatrix& x) {
+    for (const auto& [data, bytes] : x.memory()) copies_.add(const_cast<void*>(data), bytes);
+  }
+  template <typename T>
+  void add(std::vector<T>& host) {
+    copies_.add(host);
+  }
+  // The descriptor of a product with the copies of its operands. It points into this object.
+  template <typename Desc>
+  Desc moved(const Desc& desc) {
+    Desc moved = copies_.moved(desc);
+    for (auto& [operand, scale] : {std::pair{&moved.a, &scale_a_}, {&moved.b, &scale_b_}}) {
+      if (operand->scale == nullptr) continue;
+      *scale = *operand->scale;
+      copies_.move(scale->data);
+      copies_.move(scale->global);
+      operand->scale = scale;
+    }
+    return moved;
+  }
+  void fetch() const { copies_.fetch(); }
+
+ private:
+  DeviceCopies copies_;
+  lathe_scale scale_a_ = LATHE_SCALE_INIT, scale_b_ = LATHE_SCALE_INIT;
+};
+
 class BlockScaled : public ConformanceTest {
  protected:
   void SetUp() override {
     ConformanceTest::SetUp();
     if (IsSkipped()) return;
-    SKIP_UNLESS_CPU("only the CPU has block scales");
     if (is_fallback()) GTEST_SKIP() << "there are no generic kernels for block scales";
   }
   int64_t one_of(std::initializer_list<int64_t> values) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -19,9 +20,11 @@ StoredScales scales_of(DType element, DType scale, int64_t block, ScaleLayout la
 TEST(BlockScaled, FindsItsFormatsOnly) {
   for (const ScaledFormat& f : kScaledFormats) {
     EXPECT_EQ(find_scaled_format(f.element, f.scale, f.block), &f);
-    EXPECT_EQ(row_of(f.blocks).elements % f.block, 0);
+    const int64_t each = elements_of_scale(f.blocks);
+    EXPECT_EQ(row_of(f.blocks).elements % each, 0);
+    EXPECT_EQ(f.block % each, 0);
     EXPECT_EQ(row_of(f.blocks).apart,
-              row_of(f.blocks).elements / f.block * static_cast<int64_t>(size_of(f.plain_scale)));
+              row_of(f.blocks).elements / each * static_cast<int64_t>(size_of(f.scale)));
     EXPECT_EQ(row_of(f.blocks).bytes, scaled_bytes(f.element, row_of(f.blocks).elements));
   }
   EXPECT_EQ(find_scaled_format(DType::kF8E4M3, DType::kF32, 64), nullptr);
@@ -46,6 +49,29 @@ TEST(BlockScaled, ReadsScalesWhereTheLayoutPutsThem) {
   expect(ScaleLayout::kByBlock, 120, 1000, 1000 + 5 * 120 + 113);
   expect(ScaleLayout::kPackedByFour, 116, 400, 4 * (400 + 1 * 116 + 113) + 1);
   expect(ScaleLayout::kTiled, 0, 1024, 1024 + 512 + 113 % 32 * 16 + 113 / 32 * 4 + 1);
+}
+
+// Kernels have no E8M0 blocks of 128 elements, but four of 32.
+TEST(BlockScaled, FourBlocksShareAnE8M0ScaleOf128) {
+  std::vector<uint8_t> bytes(4096, 0), line(24);
+  std::vector<float> scales(6);
+  const auto expect = [&](ScaleLayout layout, int64_t lines_each, int64_t leading, int64_t at) {
+    StoredScales s = scales_of(DType::kF8E4M3, DType::kF8E8M0, 128, layout, bytes.data());
+    s.blocks = 6, s.leading = leading, s.lines_each = lines_each;
+    bytes.assign(bytes.size(), 0);
+    bytes[static_cast<size_t>(at)] = 128;
+    s.read_plain(/*matrix=*/0, /*line=*/133, line.data());
+    std::vector<uint8_t> want(24, 0);
+    std::fill(want.end() - 4, want.end(), uint8_t{128});
+    EXPECT_EQ(line, want) << static_cast<int>(layout);
+    s.read_line(0, 133, scales.data());
+    EXPECT_EQ(scales.back(), 2.0f) << static_cast<int>(layout);
+  };
+  expect(ScaleLayout::kByLine, 1, 7, 133 * 7 + 5);
+  expect(ScaleLayout::kByLine, 128, 7, 7 + 5);
+  expect(ScaleLayout::kByBlock, 128, 9, 5 * 9 + 1);
+  expect(ScaleLayout::kPackedByFour, 128, 9, 4 * (9 + 1) + 1);
+  expect(ScaleLayout::kTiled, 1, 0, 2 * 512 + 512 + 5 * 16 + 1);
 }
 
 TEST(BlockScaled, SpansReachTheLastScale) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -24,7 +25,7 @@ ProblemClass class_of(const Product& p, Op op) {
   if (op == Op::kMatmulArgmax) c.logits = DType::kF32;
   c.trans_b = 1;
   c.n = 48;
-  c.k = 2 * block_elements(p.b);
+  c.k = 2 * std::max(block_elements(p.a), block_elements(p.b));
   c.m_hi = 1;
   return c;
 }
@@ -188,6 +189,7 @@ std::string columns_of(const Product& p) {
 }
 
 std::string dtypes_of(const Product& p) {
+  if (has_scales_apart(p.a)) return "fp8 or fp4 by fp8 or fp4, both with block scales";
   if (row_of(p.b).kind == DTypeKind::kGroups)
     return has_scales_apart(p.b) ? "a float by fp8 or fp4 with block scales" : "a float by u4_128";
   if (is_blocks(p.b))

@@ -91,7 +91,7 @@ TEST(RecipeTest, RoundTripsThroughJson) {
   EXPECT_EQ(back->steps[1].kind, StepKind::kGpuKernel);
   EXPECT_EQ(back->steps[1].block[0], 256);
   EXPECT_EQ(back->steps[1].cluster[0], 2);
-  EXPECT_EQ(back->steps[1].argument_bytes, 240 + 2 * 128);
+  EXPECT_EQ(back->steps[1].argument_bytes, 368 + 2 * 128);
   ASSERT_EQ(back->steps[1].tensor_maps.size(), 2u);
   EXPECT_EQ(back->steps[1].tensor_maps[0].box_columns, 64);
   EXPECT_EQ(back->steps[1].tensor_maps[1].operand, "d");

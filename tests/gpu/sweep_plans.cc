@@ -220,6 +220,36 @@ std::vector<ProblemClass> block_rows_classes() {
   return classes;
 }
 
+// Pairs of A and B in blocks whose scales are apart, plain, in every grouping, and with M in device memory.
+std::vector<ProblemClass> scaled_classes() {
+  constexpr DType kF8 = DType::kF8E4M3x128, kMx8 = DType::kMXF8E4M3, kMx8e5 = DType::kMXF8E5M2,
+                  kMx4 = DType::kMXF4E2M1, kNv4 = DType::kNVF4E2M1;
+  constexpr std::pair<DType, DType> kPairs[] = {
+      {kF8, kF8},           {kMx8, kMx8},         {kMx8e5, kMx8e5},      {kMx4, kMx4},
+      {kNv4, kNv4},         {kMx8, kMx4},         {kNv4, kMx8},          {DType::kF16, kF8},
+      {DType::kBF16, kMx4}, {DType::kBF16, kNv4}, {DType::kF16, kMx8e5}, {DType::kF32, kF8},
+      {DType::kF32, kMx8},  {DType::kF32, kNv4}};
+  constexpr Rows kForms[] = {Rows::kPlain,   Rows::kOffsets, Rows::kRowIds, Rows::kCounts,
+                             Rows::kIndexed, Rows::kSumBF16, Rows::kPlain,  Rows::kDeviceM};
+  std::vector<ProblemClass> classes;
+  for (const Shape& shape : {Shape{"deepseek", 4096, 7168}, Shape{"ragged", 333, 2816}})
+    for (int64_t m : {1, 3, 8, 16, 33, 123, 2048})
+      for (const auto& [a, b] : kPairs)
+        for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
+          const Rows rows = kForms[classes.size() % std::size(kForms)];
+          ProblemClass c = matmul_class(a, sum_of(rows) != DType::kNone ? DType::kF32 : DType::kBF16, shape.n,
+                                        shape.k, m_bucket(m));
+          c.b = b;
+          c.trans_b = 1;
+          c.rows = rows;
+          if (rows == Rows::kRowIds)
+            c.residual = DType::kF32, c.combine = Combine::kMultiply, c.activation = Activation::kSilu;
+          if (rows == Rows::kCounts) c.bias = DType::kBF16;
+          classes.push_back(with_alignment(c, alignment, /*is_cpu=*/false));
+        }
+  return classes;
+}
+
 class Collector {
  public:
   // Adds the first choice or every legal plan. It is a failure if the device has no plan for the class.
@@ -262,7 +292,7 @@ std::string SweepPlan::family() const {
   const char* rows = is_grouped(problem.rows)         ? "grouped "
                      : problem.rows == Rows::kDeviceM ? "device_m "
                                                       : "";
-  const char* blocks = is_blocks(problem.b) ? "blocks " : "";
+  const char* blocks = is_blocks(problem.a) ? "scaled " : is_blocks(problem.b) ? "blocks " : "";
   if (problem.op == Op::kMatmul) return absl::StrCat(rows, blocks, name_of(config.kernel()));
   return absl::StrCat(rows, blocks, name_of(problem.op), " ", name_of(config.kernel()));
 }
@@ -291,7 +321,7 @@ std::vector<SweepPlan> chosen_plans(Backend backend, bool whole) {
   for_each_device(backend, [&](const DeviceFacts& facts) {
     for (const auto& classes :
          {layer_classes(whole), formed_classes(), epilogue_classes(), further_classes(), rows_classes(),
-          argmax_classes(), matmul_argmax_classes(), block_classes(), block_rows_classes()})
+          argmax_classes(), matmul_argmax_classes(), block_classes(), block_rows_classes(), scaled_classes()})
       for (const ProblemClass& c : classes)
         if (backend != Backend::kSpirv || c.rows == Rows::kPlain)
           collector.add(facts, c, /*every_legal=*/false);

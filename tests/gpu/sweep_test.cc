@@ -84,7 +84,10 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
     // Aligned 16 bytes are copied with cp.async, except bytes that must be transposed. ldmatrix reads four matrices at
     // once, except f32 that must be transposed.
     const bool along_k = c.trans_a == 0 || c.trans_b != 0;
-    need({aligned && (along_k || size_of(c.a) > 1) ? "cp.async" : "ld.global.u"});
+    if (is_blocks(c.a))
+      need({"ld.global"});
+    else
+      need({aligned && (along_k || size_of(c.a) > 1) ? "cp.async" : "ld.global.u"});
     if (!aligned || along_k || size_of(c.a) < 4) need({"ldmatrix"});
   }
   if (config.kernel() == KernelKind::kWgmma) {
@@ -210,6 +213,7 @@ std::vector<SweepPlan> plans_to_assemble() {
                 : absl::StrCat(field_or(c, "register_m", 0), "x", field_or(c, "register_n", 0), "x",
                                c.threads(), field_or(c, "matrix", 0), field_or(c, "transposed", 0),
                                problem.alignment == Alignment::k16, is_f8(problem.a));
+      if (is_blocks(problem.a)) absl::StrAppend(&form, " ", name_of(problem.a));
       if (is_blocks(problem.b)) absl::StrAppend(&form, " ", name_of(problem.b));
       if (c.kernel() == KernelKind::kWgmma)
         absl::StrAppend(&form, " ", static_cast<int>(problem.activation), problem.c != DType::kNone,

@@ -323,14 +323,41 @@ TEST(BlockScales, LayoutsOfScalesShareAClass) {
   EXPECT_TRUE(plain.key.problem == other.key.problem);
 }
 
-TEST(BlockScales, NeedTheCpu) {
-  const ScaledRequest p;
+// GPU kernels read A and the scales where they are.
+TEST(BlockScales, BecomeAClassOfBlocksByBlocksOnAGpu) {
+  ScaledRequest p;
+  static const float global = 2;
+  p.scale_b.global = &global;
+  p.scale_b.layout = LATHE_SCALES_TILED;
+  p.desc.a.leading_dimension = 70;
   Request r;
-  const absl::Status status = p.read(&r, /*is_cpu=*/false);
-  EXPECT_EQ(status.code(), kUnsupported);
-  EXPECT_NE(status.message().find("on cuda:0: b: scale: only the CPU multiplies operands with block scales"),
-            absl::string_view::npos)
-      << status;
+  ASSERT_TRUE(p.read(&r, /*is_cpu=*/false).ok()) << p.read(&r, false);
+  EXPECT_EQ(describe(r), "matmul mxf4e2m1 a=n b=t m=5 n=6 k=64 batch=1 d=f32");
+  EXPECT_EQ(r.args.lda, 70) << "in elements";
+  EXPECT_EQ(r.spans.a, 4 * 35 + 32);
+  EXPECT_EQ(r.args.scale_a, p.scale_a.data);
+  EXPECT_EQ(r.args.zero_a, nullptr);
+  EXPECT_EQ(r.args.zero_b, &global);
+  EXPECT_EQ(r.args.scale_a_line, 2) << "K is two blocks";
+  EXPECT_EQ(r.args.scale_a_block, 1);
+  EXPECT_EQ(r.args.scale_b_line, 16);
+  EXPECT_EQ(r.args.scale_b_line32, 4);
+  EXPECT_EQ(r.args.scale_b_line128, 512) << "K is one tile";
+  EXPECT_EQ(r.args.scale_b_step, 1);
+}
+
+// Kernels of aligned classes load whole f32 scales.
+TEST(BlockScales, MisalignedScalesLowerTheAlignmentOnAGpu) {
+  ScaledRequest p;
+  p.desc.a.dtype = p.desc.b.dtype = LATHE_F8_E4M3;
+  p.desc.k = 128;
+  for (lathe_scale* s : {&p.scale_a, &p.scale_b}) s->dtype = LATHE_F32, s->block_size = 128;
+  Request r;
+  ASSERT_TRUE(p.read(&r, /*is_cpu=*/false).ok()) << p.read(&r, false);
+  EXPECT_NE(r.key.problem.alignment, Alignment::kByte);
+  p.scale_b.data = static_cast<const char*>(p.scale_b.data) + 1;
+  ASSERT_TRUE(p.read(&r, /*is_cpu=*/false).ok()) << p.read(&r, false);
+  EXPECT_EQ(r.key.problem.alignment, Alignment::kByte);
 }
 
 // A distance of fp4 must be even if it is read.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/matmul/emit_scales.h"
 #include "kernels/matmul/grouped/emit_schedule.h"
 #include "kernels/matmul/grouped/emit_workspace.h"
 
@@ -11,8 +12,10 @@ using namespace mlir;
 namespace {
 
 // Fills the offsets of the tile's rows from the list of slots, once for all threads. Rows beyond the last one repeat
-// it, so that kernels which load whole tiles read existing rows.
-void list_rows(Emit& e, GpuKernel& kernel, const Arguments& a, const WorkspaceParts& parts, GroupRows* rows) {
+// it, so that kernels which load whole tiles read existing rows. `scales` (a memref) gets the rows' first scales; it
+// may be null.
+void list_rows(Emit& e, GpuKernel& kernel, const Arguments& a, const WorkspaceParts& parts, GroupRows* rows,
+               Value scales) {
   const int64_t height = kernel.config().tile_m();
   for (Value* list : {&rows->a, &rows->d, &rows->residual}) *list = kernel.shared(e.index(), height);
   Value inner = e.to_i32(a.get("index_offset")), last = e.sub(rows->count, e.idx(1));
@@ -25,6 +28,7 @@ void list_rows(Emit& e, GpuKernel& kernel, const Arguments& a, const WorkspacePa
     e.store(place("lda", "stride_a"), rows->a, i);
     e.store(rows->sums ? parts.sum(e.widen(slot), a.get("n")) : place("ldd", "stride_d"), rows->d, i);
     e.store(e.mul(e.widen(slot), a.get("ldr")), rows->residual, i);
+    if (scales) e.store(scales_of_slot(e, a, outer, within), scales, i);
   });
   kernel.barrier();
 }
@@ -40,8 +44,12 @@ LogicalResult emit_tile(Emit& e, GpuKernel& kernel, const GpuStep& step, Rows fo
     rows.first_slot =
         form == Rows::kCounts ? e.add(e.mul(rows.group, a.get("index_offset")), rows.first) : rows.first;
     if (sum_of(form) != DType::kNone) rows.sums = parts.floats();
-    if (lists_rows(form)) list_rows(e, kernel, a, parts, &rows);
-    result = family(e, kernel, step.of_group(rows));
+    const bool apart = step.has_scales_apart();
+    Value scales;
+    if (lists_rows(form) && apart) scales = kernel.shared(e.index(), kernel.config().tile_m());
+    if (lists_rows(form)) list_rows(e, kernel, a, parts, &rows, scales);
+    const Arguments factored = apart ? with_scale_factors(e, kernel, step, rows.group) : a;
+    result = family(e, kernel, step.with(factored).of_group(rows, scales));
   });
   return result;
 }

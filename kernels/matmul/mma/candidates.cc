@@ -84,13 +84,14 @@ constexpr double kStoreCycles = 0.06, kStoreStartCycles = 1000;
 
 MmaShape shape_of(const ProblemClass& c, const Row& r, int64_t stages) {
   MmaShape shape;
-  shape.element_bytes = size_of(c.a);
+  shape.element_bytes = size_of(multiplied_dtype(c.a));
   shape.tile_m = r.tile_m, shape.tile_n = r.tile_n, shape.tile_k = r.depth / shape.element_bytes;
   shape.warp_m = r.warp_m, shape.warp_n = r.warp_n;
   shape.stages = stages;
   shape.a_k_contiguous = c.trans_a == 0, shape.b_k_contiguous = c.trans_b != 0;
   shape.alignment = c.alignment;
   if (is_blocks(c.b)) shape.blocks = c.b;
+  if (is_blocks(c.a)) shape.a_blocks = c.a;
   return shape;
 }
 
@@ -147,10 +148,11 @@ int32_t raster_of(const ProblemClass& c, const Row& r, double workgroups) {
 // Cycles to pass one K block's elements through registers.
 double staged_cycles(const GpuRates& rates, const MmaShape& s) {
   const bool plain_b = !s.has_blocks() && !s.copies_chunks(s.b_k_contiguous);
-  const double elements = double(s.tile_k) * double((s.copies_chunks(s.a_k_contiguous) ? 0 : s.tile_m) +
-                                                    (plain_b ? s.tile_n : 0));
+  const bool plain_a = !s.has_a_blocks() && !s.copies_chunks(s.a_k_contiguous);
+  const double elements = double(s.tile_k) * double((plain_a ? s.tile_m : 0) + (plain_b ? s.tile_n : 0));
   const double loads = double(s.loads_of_element());
-  const double decoded = s.has_blocks() ? double(s.tile_k) * s.tile_n * kDecodeInstructions : 0;
+  const double lines = (s.has_blocks() ? double(s.tile_n) : 0) + (s.has_a_blocks() ? double(s.tile_m) : 0),
+               decoded = double(s.tile_k) * lines * kDecodeInstructions;
   return elements * std::max((kStagedInstructions + loads * kLoadInstructions) / rates.wave / kIssuePerCycle,
                              loads / kLoadsPerCycle) +
          decoded / rates.wave / kIssuePerCycle;
@@ -158,7 +160,8 @@ double staged_cycles(const GpuRates& rates, const MmaShape& s) {
 // Cycles to scale the sums of one K block.
 double scaling_cycles(const GpuRates& rates, const MmaShape& s) {
   if (!s.has_blocks()) return 0;
-  const double fmas = double(s.tile_m) * s.tile_n * (double(s.tile_k) / s.scaled()) * s.scale_words();
+  const double fmas =
+      double(s.tile_m) * s.tile_n * (double(s.tile_k) / s.scaled()) * (s.scale_words() + s.has_a_blocks());
   return fmas / (rates.flops / 2 / rates.units / rates.clock_hz * kScalingRate);
 }
 
@@ -172,7 +175,7 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double depth = shape.depth_bytes(), elements = double(r.tile_m + r.tile_n) * shape.tile_k;
 
   // Cycles of one block of K of one tile.
-  const DType type = context.problem.a;
+  const DType type = multiplied_dtype(context.problem.a);
   const Target& target = context.facts.target;
   const double matrix =
       context.facts.fact_or("flops_matrix_f16", 8 * rates.flops) * relative_rate(type, target);
@@ -209,7 +212,8 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
 // accumulators in a warp, fewer if stages are deep or elements pass through registers. 16-bit operands along M and N
 // that both pass through registers: more than 8 words per thread. If the number of rows is known only on the device:
 // bytes of B along N that pass through registers, more than 32 words per thread, and more than 8 chunks per thread
-// whose bytes depend on K.
+// whose bytes depend on K. B in NVFP4: ptxas needs more registers than the shape's estimate, for the two scales of each
+// piece of 32 elements.
 std::string spill_refusal(const CandidateContext& context, const Row& r, const MmaShape& shape) {
   const ProblemClass& c = context.problem;
   const bool staged = !shape.copies_chunks();
@@ -222,7 +226,11 @@ std::string spill_refusal(const CandidateContext& context, const Row& r, const M
       return absl::StrCat("a warp with ", sums, " accumulators would spill registers for ", name_of(c.a),
                           " on ", context.facts.target.arch, "; the limit is ", most);
   }
-  const bool passes_words = shape.has_blocks() ? !shape.copies_chunks(shape.a_k_contiguous) : staged;
+  constexpr int64_t kMoreRegisters = 48, kMostRegisters = 255;
+  if (c.b == DType::kNVF4E2M1 && shape.registers() + kMoreRegisters > kMostRegisters)
+    return absl::StrCat("a warp of ", r.warp_m, " x ", r.warp_n, " would spill registers for ", name_of(c.b));
+  const bool passes_words =
+      shape.has_blocks() ? !shape.has_a_blocks() && !shape.copies_chunks(shape.a_k_contiguous) : staged;
   if (c.rows != Rows::kPlain && passes_words) {
     const int64_t lines = r.tile_m + (shape.has_blocks() ? 0 : r.tile_n);
     const int64_t words = lines * r.depth / 4 / shape.threads();
@@ -262,10 +270,12 @@ std::string refusal(const CandidateContext& context) {
 
 std::string recipe_of(const ProblemClass& c, int32_t splits) {
   if (c.a == DType::kI8) return kExactRecipe;
-  const int64_t step = kMmaSyncInstruction.step_bytes() / static_cast<int64_t>(size_of(c.a));
-  const std::string scaled =
-      is_blocks(c.b) ? absl::StrCat(" by codes of ", name_of(c.b), ", scaled in f32") : std::string();
-  return absl::StrCat("mma ", c.a == DType::kF32 ? "tf32" : name_of(c.a), " to f32", scaled,
+  const DType multiplied = multiplied_dtype(c.a);
+  const int64_t step = kMmaSyncInstruction.step_bytes() / static_cast<int64_t>(size_of(multiplied));
+  const std::string of_a = is_blocks(c.a) ? absl::StrCat(" codes of ", name_of(c.a)) : std::string(),
+                    scaled = is_blocks(c.b) ? absl::StrCat(" by codes of ", name_of(c.b), ", scaled in f32")
+                                            : std::string();
+  return absl::StrCat("mma ", c.a == DType::kF32 ? "tf32" : name_of(multiplied), of_a, " to f32", scaled,
                       "; K ascending in steps of ", step, "; ", merge_recipe(splits));
 }
 
@@ -320,7 +330,7 @@ void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPla
 void append_mma_ukernel(const CandidateContext& context, const CompileConfig& ukernel,
                         std::vector<RankedPlan>* out) {
   const auto& config = ukernel.as<MmaUkernelConfig>();
-  const auto element_bytes = static_cast<int64_t>(size_of(context.problem.a));
+  const auto element_bytes = static_cast<int64_t>(size_of(multiplied_dtype(context.problem.a)));
   const Row row = {config.tile_m, config.tile_n, config.stage_k * element_bytes, config.register_m,
                    config.register_n};
   append_tile(context, row, shape_of(context.problem, row, config.stages), config, ukernel.ukernel, out);

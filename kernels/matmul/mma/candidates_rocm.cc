@@ -201,6 +201,8 @@ std::string refusal(const CandidateContext& context, const MatrixInstruction* t,
                     int64_t edge) {
   const ProblemClass& c = context.problem;
   if (c.a == DType::kF32 && is_blocks(c.b)) return "f32 by blocks would be rounded";
+  if (has_scales_apart(c.a) || has_scales_apart(c.b))
+    return "does not support block scales that are stored apart";
   if (!t) {
     const absl::string_view arch = context.facts.target.arch;
     const absl::string_view why = arch == "gfx942" && c.a == DType::kF8E5M2

@@ -17,22 +17,23 @@ using namespace mlir;
 class MmaTile {
  public:
   // `shared`: the stages, an !llvm.ptr<3>.
-  MmaTile(Emit& e, GpuKernel& kernel, const MmaShape& shape, TileProgram& p, const MmaWarp& warp,
-          Value shared)
+  MmaTile(Emit& e, GpuKernel& kernel, const GpuStep& step, const MmaShape& shape, TileProgram& p,
+          const MmaWarp& warp, Value shared)
       : e_(e),
         p_(p),
         kernel_(kernel),
         shape_(shape),
         shared_(shared),
         warp_(warp),
-        a_(MmaOperand::of(shape, p, MmaOperand::kA)),
-        b_(MmaOperand::of(shape, p, MmaOperand::kB)),
+        a_(MmaOperand::of(e, step, shape, p, MmaOperand::kA)),
+        b_(MmaOperand::of(e, step, shape, p, MmaOperand::kB)),
         steps_(shape.depth_bytes() / shape.instruction.step_bytes() / shape.scaled_steps()),
         a_copies_(make_copies(e, kernel, a_, shared_)),
         b_copies_(make_copies(e, kernel, b_, shared_)),
         a_fragments_(make_fragments(e, a_, shared_, warp_.first_row, warp_.lane)),
         b_fragments_(make_fragments(e, b_, shared_, warp_.first_column, warp_.lane)),
-        scales_(shape.has_blocks() ? make_block_scales(e, b_, shared_, warp_) : nullptr) {}
+        scales_(shape.has_blocks() ? make_block_scales(e, b_, shared_, warp_) : nullptr),
+        row_scales_(shape.has_a_blocks() ? make_row_scales(e, a_, shared_, warp_) : nullptr) {}
 
   // The warp's accumulators: MatrixInstruction::sums registers for each fragment of its part, row by row.
   Values emit() { return shape_.instruction.amd() ? emit_staged() : emit_async(); }
@@ -40,6 +41,7 @@ class MmaTile {
  private:
   Values emit_async() {
     const int64_t last = shape_.stages - 1, block = shape_.tile_k;
+    if (row_scales_) a_copies_->begin(e_.idx(0), e_.i32(0), 0, 1);
     if (scales_) b_copies_->begin(e_.idx(0), e_.i32(0), 0, 1);
     for (int64_t stage = 0; stage < last; ++stage) {
       Value at = e_.i32(stage * shape_.stage_bytes());
@@ -50,17 +52,20 @@ class MmaTile {
     Values carried(fragments_of_sums() * shape_.instruction.sums(), e_.zero(sum_type()));
     const size_t sums = carried.size();
     append(carried, fragments(e_.i32(0), 0));
-    const size_t copies = carried.size();
+    const size_t copies = carried.size(), a_copies = a_copies_->carried().size();
+    append(carried, a_copies_->carried());
     append(carried, b_copies_->carried());
     carried.push_back(e_.i32(0));                            // the stage to read
     carried.push_back(e_.i32(last * shape_.stage_bytes()));  // the stage to write
     carried = e_.loop(e_.idx(0), p_.depth, block, carried, [&](Value k0, const Values& in) {
       ArrayRef<Value> state(in);
       Values next(state.take_front(sums)), registers(state.slice(sums, copies - sums));
-      b_copies_->carry(state.drop_front(copies).drop_back(2));
+      a_copies_->carry(state.slice(copies, a_copies));
+      b_copies_->carry(state.drop_front(copies + a_copies).drop_back(2));
       Value read = state[state.size() - 2], write = state.back();
       multiply_block(e_.add(k0, last * block), read, write, next, registers);
       append(next, registers);
+      append(next, a_copies_->carried());
       append(next, b_copies_->carried());
       next.push_back(following(read));
       next.push_back(following(write));
@@ -127,20 +132,23 @@ class MmaTile {
   int64_t fragments_of_sums() const { return warp_.fragment_rows * warp_.fragment_columns; }
   static void append(Values& to, const Values& from) { to.append(from.begin(), from.end()); }
 
-  Type element() const { return a_.view.element; }
+  Type element() const { return a_.code ? a_.code : a_.view.element; }
   Type sum_type() { return element().isInteger() ? Type(e_.b.getI32Type()) : e_.f32(); }
-  // On CUDA blocks of B are loaded a stage before A, because decoding them waits for the loads. On AMD A waits too.
-  bool loads_blocks_early() const { return scales_ && !shape_.instruction.amd(); }
+  // On CUDA blocks are loaded a stage earlier, because decoding them waits for the loads. On AMD A waits too.
+  bool loads_early(bool in_blocks) const { return in_blocks && !shape_.instruction.amd(); }
   void begin_copies(Value k0, Value stage, int64_t slice, int64_t slices) {
-    a_copies_->begin(k0, stage, slice, slices);
-    if (!loads_blocks_early()) return b_copies_->begin(k0, stage, slice, slices);
-    if (slice > 0) return;
-    b_copies_->end(stage);
-    b_copies_->begin(e_.add(k0, shape_.tile_k), stage, 0, 1);
+    const auto begin = [&](MmaCopies& copies, bool in_blocks) {
+      if (!loads_early(in_blocks)) return copies.begin(k0, stage, slice, slices);
+      if (slice > 0) return;
+      copies.end(stage);
+      copies.begin(e_.add(k0, shape_.tile_k), stage, 0, 1);
+    };
+    begin(*a_copies_, shape_.has_a_blocks());
+    begin(*b_copies_, shape_.has_blocks());
   }
   void end_copies(Value stage) {
-    a_copies_->end(stage);
-    if (!loads_blocks_early()) b_copies_->end(stage);
+    if (!loads_early(shape_.has_a_blocks())) a_copies_->end(stage);
+    if (!loads_early(shape_.has_blocks())) b_copies_->end(stage);
     if (!shape_.instruction.amd()) commit_copies(e_);
   }
   // Waits until the next block is in shared memory and no warp reads the previous one any more.
@@ -160,6 +168,7 @@ class MmaTile {
       append(registers, b_fragments_->load(stage, step * shape_.scaled_steps() + i));
     }
     if (scales_) append(registers, scales_->load(stage, step));
+    if (row_scales_) append(registers, row_scales_->load(stage, step));
     return registers;
   }
 
@@ -216,11 +225,13 @@ class MmaTile {
     bits = arith::AndIOp::create(e_.b, e_.loc, bits, e_.i32(0x7fffffff));
     return arith::SelectOp::create(e_.b, e_.loc, e_.less(bits, e_.i32(0x7f800000)), x, e_.zero(x.getType()));
   }
-  // Adds scale * sum of A by codes, and if there are minima, minimum * sum of A (GpuPieces::Decoded).
+  // Adds scale * sum of A by codes, and if there are minima, minimum * sum of A (GpuPieces::Decoded). If A is in
+  // blocks, its scale comes first: the product of two scales could overflow.
   void multiply_scaled(Values& sums, const Values& registers) {
     const int64_t of_a = warp_.fragment_rows * 4, of_b = warp_.fragment_columns * 2, words = b_.scale_words;
     const int64_t steps = shape_.scaled_steps();
-    ArrayRef<Value> all(registers), scales = all.drop_front(steps * (of_a + of_b));
+    ArrayRef<Value> all(registers), scales = all.drop_front(steps * (of_a + of_b)),
+                                    of_scaled_rows = scales.drop_front(2 * warp_.fragment_columns * words);
     const auto of_steps = [&](int64_t first, int64_t count) {
       SmallVector<ArrayRef<Value>> parts;
       for (int64_t step = 0; step < steps; ++step)
@@ -238,7 +249,10 @@ class MmaTile {
         for (int64_t l = 0; l < 4; ++l) {
           Value& sum = sums[(i * warp_.fragment_columns + j) * 4 + l];
           const int64_t scale = (j * 2 + l % 2) * words;
-          sum = e_.fma(part[l], scales[scale], sum);
+          Value scaled_part = part[l];
+          if (row_scales_)
+            scaled_part = arith::MulFOp::create(e_.b, e_.loc, scaled_part, of_scaled_rows[2 * i + l / 2]);
+          sum = e_.fma(scaled_part, scales[scale], sum);
           if (words > 1) sum = e_.fma(of_rows[l], scales[scale + 1], sum);
         }
       }
@@ -286,10 +300,14 @@ class MmaTile {
   int64_t steps_;
   std::unique_ptr<MmaCopies> a_copies_, b_copies_;
   std::unique_ptr<MmaFragments> a_fragments_, b_fragments_;
-  std::unique_ptr<MmaFragments> scales_;  // B in quantised blocks; else null
+  std::unique_ptr<MmaFragments> scales_;      // B in quantised blocks; else null
+  std::unique_ptr<MmaFragments> row_scales_;  // A in quantised blocks; else null
 };
 
-Type element_of(TileProgram& p) { return p.views.find(p.contraction.getDpsInputs()[0])->second.element; }
+Type element_of(TileProgram& p) {
+  const View& a = p.views.find(p.contraction.getDpsInputs()[0])->second;
+  return a.blocks == DType::kNone ? a.element : Float16Type::get(a.element.getContext());
+}
 ir::UkernelAttr ukernel_of(TileProgram& p) {
   return p.contraction->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
 }
@@ -323,6 +341,7 @@ MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
   shape.a_k_contiguous = k_contiguous(p.contraction, 0),
   shape.b_k_contiguous = k_contiguous(p.contraction, 1);
   shape.alignment = kernel.alignment();
+  shape.a_blocks = p.views.find(p.contraction.getDpsInputs()[0])->second.blocks;
   shape.blocks = p.views.find(p.contraction.getDpsInputs()[1])->second.blocks;
   return shape;
 }
@@ -373,7 +392,7 @@ LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   MmaStore store(e, kernel, step, *program, block);
   return store.store(shape, warp,
                      ukernel ? sums_of_ukernel(e, kernel, shape, *program, ukernel, shared)
-                             : MmaTile(e, kernel, shape, *program, warp, shared).emit(),
+                             : MmaTile(e, kernel, step, shape, *program, warp, shared).emit(),
                      shared);
 }
 

@@ -1,6 +1,6 @@
-// B in quantised blocks. A thread loads pieces of 32 elements of a column, undecoded, and a stage later stores their
-// codes to shared memory as 16-bit floats, which is exact, with the scales of every group of 16 or 32 behind them. The
-// matrix instructions sum products of A and codes over a group; the sums are scaled in f32 (MmaTile).
+// B in quantised blocks, and on CUDA perhaps A. A thread loads pieces of 32 elements of a line, undecoded, and a stage
+// later stores their codes to shared memory as 16-bit floats, which is exact, with the scales of every group of 16 or 32
+// behind them. The matrix instructions sum products of A and codes over a group; the sums are scaled in f32 (MmaTile).
 #include <algorithm>
 
 #include "kernels/matmul/emit_pieces.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kPiece = GpuPieces::kElements;
 
-// Byte offset in a stage of the scales of a column in group `group` of K. On AMD the minima of the group follow, and
+// Byte offset in a stage of the scales of a line in group `group` of K. On AMD the minima of the group follow, and
 // columns whose sums one lane has are adjacent.
 Value scales_at(Emit& e, const MmaOperand& x, Value group, Value column) {
   const SumLayout sums = x.instruction.layout();
@@ -29,19 +29,14 @@ Value scales_at(Emit& e, const MmaOperand& x, Value group, Value column) {
 class BlockCopies : public MmaCopies {
  public:
   BlockCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)
-      : e_(e),
-        x_(x),
-        shared_(shared),
-        pieces_(e, x.view, kernel.alignment(), x.code, x.scaled),
-        elements_(block_elements(x.view.blocks)) {
+      : e_(e), x_(x), shared_(shared), pieces_(e, x.view, x.scales, kernel.alignment(), x.code, x.scaled) {
     const int64_t in_row = x.block / kPiece, pieces = x.width * in_row, threads = kernel.threads();
     Value thread = e.to_i32(kernel.thread()), last = e.sub(x.limit, e.idx(1));
     if (threads > pieces) exists_ = e.less(thread, e.i32(pieces));
     piece_ = e.rem(thread, e.i32(in_row));
     for (int64_t i = 0; i < std::max<int64_t>(pieces / threads, 1); ++i) {
       rows_.push_back(e.add(e.div(thread, e.i32(in_row)), i * (threads / in_row)));
-      Value row = e.min(e.to_index(rows_.back()), last);
-      sources_.push_back(byte_of(e.add(x.view.offset, e.mul(row, x.view.row_stride))));
+      sources_.push_back(pieces_.line(e.min(e.to_index(rows_.back()), last)));
     }
   }
 
@@ -50,8 +45,8 @@ class BlockCopies : public MmaCopies {
     Value k = e_.add(k0, e_.to_index(e_.mul(piece_, kPiece)));
     k = select(e_.less(k, x_.depth), k, e_.idx(0));
     loaded_.clear();
-    for (Value source : sources_) {
-      const Values loaded = pieces_.load(e_.add(source, byte_of(k)), inside(k));
+    for (const GpuBlockLine& source : sources_) {
+      const Values loaded = pieces_.load(source, k);
       loaded_.append(loaded.begin(), loaded.end());
     }
     loaded_.push_back(k0);
@@ -63,7 +58,7 @@ class BlockCopies : public MmaCopies {
       ArrayRef<Value> loaded = ArrayRef(loaded_).drop_back();
       const size_t of_piece = loaded.size() / rows_.size();
       for (Value row : rows_) {
-        store_piece(pieces_.decode(loaded.take_front(of_piece), inside(k)), stage, row, e_.less(k, x_.depth));
+        store_piece(pieces_.decode(loaded.take_front(of_piece), k), stage, row, e_.less(k, x_.depth));
         loaded = loaded.drop_front(of_piece);
       }
     };
@@ -79,14 +74,6 @@ class BlockCopies : public MmaCopies {
  private:
   Value select(Value condition, Value x, Value y) {
     return arith::SelectOp::create(e_.b, e_.loc, condition, x, y);
-  }
-  // The first byte of the block that holds an element of the operand.
-  Value byte_of(Value element) {
-    return e_.mul(e_.div(element, e_.idx(elements_)), static_cast<int64_t>(size_of(x_.view.blocks)));
-  }
-  // The place in its block of a piece that begins at `k`: shows LLVM that it is a multiple of a piece.
-  Value inside(Value k) {
-    return e_.mul(e_.rem(e_.div(k, e_.idx(kPiece)), e_.idx(elements_ / kPiece)), kPiece);
   }
 
   // Elements beyond K become zero, and so do their scales.
@@ -132,12 +119,11 @@ class BlockCopies : public MmaCopies {
   const MmaOperand& x_;
   Value shared_;
   GpuPieces pieces_;
-  int64_t elements_;  // of a block
-  Value exists_;      // whether the thread has pieces; null: all threads have
-  Value piece_;       // i32: the number of the thread's pieces along K of a stage
-  Values rows_;       // i32: the columns of B in the tile that they belong to
-  Values sources_;    // index: the first byte of each column
-  Values loaded_;     // last: the first k of the stage
+  Value exists_;  // whether the thread has pieces; null: all threads have
+  Value piece_;   // i32: the number of the thread's pieces along K of a stage
+  Values rows_;   // i32: the lines of the tile that they belong to
+  SmallVector<GpuBlockLine> sources_;
+  Values loaded_;  // last: the first k of the stage
 };
 
 class WarpScales : public MmaFragments {
@@ -211,8 +197,37 @@ class LaneScales : public MmaFragments {
   Value column_;  // i32: the lane's first column of the tile
 };
 
+class StagedRowScales : public MmaFragments {
+ public:
+  StagedRowScales(Emit& e, const MmaOperand& a, Value shared, const MmaWarp& warp)
+      : e_(e), a_(a), shared_(shared) {
+    const SumLayout layout = a.instruction.layout();
+    row_ = e.add(warp.first_row, e.rem(e.div(warp.lane, e.i32(layout.row_divisor)), e.i32(layout.row_lanes)));
+  }
+
+  Values load(Value stage, int64_t group) override {
+    Value at = e_.add(stage, scales_at(e_, a_, e_.i32(group), row_));
+    Values all;
+    for (int64_t row = 0; row < a_.warp_width; row += a_.instruction.layout().run_rows) {
+      Value pointer = shared_at(e_, shared_, at, a_.scales_place + row * 4);
+      all.push_back(LLVM::LoadOp::create(e_.b, e_.loc, e_.f32(), pointer, /*alignment=*/4));
+    }
+    return all;
+  }
+
+ private:
+  Emit& e_;
+  const MmaOperand& a_;
+  Value shared_;
+  Value row_;  // i32: the lane's first row of the tile
+};
+
 }  // namespace
 
+std::unique_ptr<MmaFragments> make_row_scales(Emit& e, const MmaOperand& a, Value shared,
+                                              const MmaWarp& warp) {
+  return std::make_unique<StagedRowScales>(e, a, shared, warp);
+}
 std::unique_ptr<MmaCopies> make_block_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
                                              Value shared) {
   return std::make_unique<BlockCopies>(e, kernel, x, shared);

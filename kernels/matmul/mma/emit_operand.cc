@@ -78,13 +78,14 @@ MmaWarp::MmaWarp(Emit& e, const GpuKernel& kernel, const MmaShape& shape)
   first_column = e.mul(place_column, columns);
 }
 
-MmaOperand MmaOperand::of(const MmaShape& shape, const TileProgram& program, Side side) {
+MmaOperand MmaOperand::of(Emit& e, const GpuStep& step, const MmaShape& shape, const TileProgram& program,
+                          Side side) {
   linalg::LinalgOp contraction = program.contraction;
   MmaOperand x;
   x.side = side;
   x.view = program.views.find(contraction.getDpsInputs()[side])->second;
   x.k_contiguous = emit::k_contiguous(contraction, side);
-  x.chunks = side == kB ? shape.copies_chunks_of_b() : shape.copies_chunks(x.k_contiguous);
+  x.chunks = side == kB ? shape.copies_chunks_of_b() : shape.copies_chunks_of_a();
   x.shared_k_contiguous = x.k_contiguous || !x.chunks || shape.instruction.amd();
   x.element_bytes = shape.element_bytes;
   x.width = side == kA ? shape.tile_m : shape.tile_n;
@@ -100,10 +101,13 @@ MmaOperand MmaOperand::of(const MmaShape& shape, const TileProgram& program, Sid
               !along_k && x.element_bytes == 4};
   x.place = side == kA ? 0 : shape.tile_m * shape.depth_bytes();
   x.instruction = shape.instruction;
-  if (side == kB && shape.has_blocks()) {
-    x.scaled = shape.scaled(), x.scale_words = shape.scale_words();
-    x.scales_place = (shape.tile_m + shape.tile_n) * shape.depth_bytes();
-    x.code = program.views.find(contraction.getDpsInputs()[kA])->second.element;
+  if (side == kB ? shape.has_blocks() : shape.has_a_blocks()) {
+    x.scaled = shape.scaled(), x.scale_words = side == kB ? shape.scale_words() : 1;
+    x.scales_place =
+        (shape.tile_m + shape.tile_n) * shape.depth_bytes() + (side == kB ? 0 : shape.scale_bytes_of_b());
+    x.code = shape.has_a_blocks() ? Type(e.b.getF16Type())
+                                  : program.views.find(contraction.getDpsInputs()[kA])->second.element;
+    x.scales = scale_places(e, step, program, side);
   }
   return x;
 }

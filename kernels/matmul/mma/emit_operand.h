@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "compiler/gpu_kernel.h"
+#include "kernels/matmul/emit_scales.h"
 #include "kernels/matmul/mma/shape.h"
 
 namespace lathe::emit {
@@ -51,12 +52,13 @@ struct MmaOperand {
   SwizzledRows layout;
   int64_t place;  // byte offset in a stage
   MatrixInstruction instruction;
-  // B in quantised blocks: elements that share a scale (0: no blocks), f32 for each of them, their byte offset in a
-  // stage, and the element type of the codes.
+  // In quantised blocks: elements that share a scale (0: no blocks), f32 for each of them, their byte offset in a
+  // stage, the element type of the codes, and where scales apart lie.
   int64_t scaled = 0, scale_words = 0, scales_place = 0;
   Type code;
+  ScalePlaces scales;
 
-  static MmaOperand of(const MmaShape& shape, const TileProgram& p, Side side);
+  static MmaOperand of(Emit& e, const GpuStep& step, const MmaShape& shape, const TileProgram& p, Side side);
   int64_t chunk_elements() const { return 16 / element_bytes; }
   // Whether a list says where the operand's rows are (GroupRows).
   bool lists_rows() const { return view.pointer && !view.dtype; }
@@ -83,7 +85,7 @@ class MmaCopies {
 };
 // `shared`: the stages, an !llvm.ptr<3>.
 std::unique_ptr<MmaCopies> make_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared);
-// B in quantised blocks (emit_blocks.cc). end() stores what the last begin() loaded, wherever that was called.
+// Quantised blocks (emit_blocks.cc). end() stores what the last begin() loaded, wherever that was called.
 std::unique_ptr<MmaCopies> make_block_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
                                              Value shared);
 // The variants for AMD.
@@ -105,6 +107,9 @@ class MmaFragments {
 // vector of scales like its sums, and if the format has them, a vector of minima.
 std::unique_ptr<MmaFragments> make_block_scales(Emit& e, const MmaOperand& b, Value shared,
                                                 const MmaWarp& warp);
+// CUDA, A in blocks: the same for the two rows of every 16 of which the lane has sums.
+std::unique_ptr<MmaFragments> make_row_scales(Emit& e, const MmaOperand& a, Value shared,
+                                              const MmaWarp& warp);
 // `first`: where the warp's part of the width begins. `first` and `lane` are i32.
 std::unique_ptr<MmaFragments> make_fragments(Emit& e, const MmaOperand& x, Value shared, Value first,
                                              Value lane);

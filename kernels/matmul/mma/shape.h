@@ -12,11 +12,14 @@
 
 namespace lathe {
 
-// K of every split but the last is a multiple of this: a chunk of 16 bytes, a quantised block of B, or on AMD a whole
-// stage if K is whole stages, so that no split needs a K mask.
+// The dtype of A's elements as matrix instructions multiply them. f16 holds the codes of fp8 and fp4.
+constexpr DType multiplied_dtype(DType a) { return is_blocks(a) ? DType::kF16 : a; }
+
+// K of every split but the last is a multiple of this: a chunk of 16 bytes, a quantised block of A or B, or on AMD a
+// whole stage if K is whole stages, so that no split needs a K mask.
 inline int64_t mma_split_granularity(bool amd, int64_t k, int64_t tile_k, DType a, DType b) {
-  const int64_t chunk = 16 / static_cast<int64_t>(size_of(a));
-  return std::max(amd && k % tile_k == 0 ? tile_k : chunk, block_elements(b));
+  const int64_t chunk = 16 / static_cast<int64_t>(size_of(multiplied_dtype(a)));
+  return std::max({amd && k % tile_k == 0 ? tile_k : chunk, block_elements(a), block_elements(b)});
 }
 
 struct MmaShape {
@@ -30,8 +33,8 @@ struct MmaShape {
   bool a_k_contiguous = true, b_k_contiguous = true;
   Alignment alignment = Alignment::k16;
   // B's format if it is in quantised blocks. Its codes are multiplied, and their sums are scaled in f32
-  // (emit_blocks.cc).
-  DType blocks = DType::kNone;
+  // (emit_blocks.cc). Then A may be in blocks, too, of a format without minima.
+  DType blocks = DType::kNone, a_blocks = DType::kNone;
 
   int64_t row_warps() const { return tile_m / warp_m; }
   int64_t warps() const { return row_warps() * (tile_n / warp_n); }
@@ -41,11 +44,17 @@ struct MmaShape {
   int64_t depth_bytes() const { return tile_k * element_bytes; }  // bytes of K in a stage
   int64_t stage_bytes() const { return (tile_m + tile_n) * depth_bytes() + scale_bytes(); }
 
-  // B in quantised blocks: elements of K that share a scale, and the f32 for each of them (a scale, perhaps a minimum).
+  // B in quantised blocks: elements of K that share the scales of A and B, and the f32 for each of them in a column of
+  // B (a scale, perhaps a minimum). A row of A in blocks has one f32.
   bool has_blocks() const { return blocks != DType::kNone; }
-  int64_t scaled() const { return blocks == DType::kQ6_K ? 16 : 32; }
+  bool has_a_blocks() const { return a_blocks != DType::kNone; }
+  int64_t scaled() const { return has_sixteens(blocks) || has_sixteens(a_blocks) ? 16 : 32; }
   int64_t scale_words() const { return row_of(blocks).scales > 1 ? 2 : 1; }
-  int64_t scale_bytes() const { return has_blocks() ? tile_k / scaled() * tile_n * scale_words() * 4 : 0; }
+  int64_t scale_bytes_of_b() const { return tile_k / scaled() * tile_n * scale_words() * 4; }
+  int64_t scale_bytes() const {
+    if (!has_blocks()) return 0;
+    return scale_bytes_of_b() + (has_a_blocks() ? tile_k / scaled() * tile_m * 4 : 0);
+  }
   // Steps of the instruction in which sums have the same scale.
   int64_t scaled_steps() const {
     return has_blocks() ? scaled() * element_bytes / instruction.step_bytes() : 1;
@@ -57,10 +66,11 @@ struct MmaShape {
   bool copies_chunks(bool k_contiguous) const {
     return alignment == Alignment::k16 && (k_contiguous || instruction.amd() || element_bytes > 1);
   }
+  bool copies_chunks_of_a() const { return !has_a_blocks() && copies_chunks(a_k_contiguous); }
   bool copies_chunks_of_b() const { return !has_blocks() && copies_chunks(b_k_contiguous); }
-  bool copies_chunks() const { return copies_chunks(a_k_contiguous) && copies_chunks_of_b(); }
-  // Whether stages hide latency. Quantised blocks are loaded a stage before A.
-  bool uses_stages() const { return has_blocks() ? copies_chunks(a_k_contiguous) : copies_chunks(); }
+  bool copies_chunks() const { return copies_chunks_of_a() && copies_chunks_of_b(); }
+  // Whether stages hide latency. Quantised blocks are loaded a stage before the other operand.
+  bool uses_stages() const { return has_blocks() ? copies_chunks_of_a() : copies_chunks(); }
 
   // Loads per element of an operand that passes through registers.
   int64_t loads_of_element() const { return alignment == Alignment::kByte ? element_bytes : 1; }
@@ -90,9 +100,12 @@ struct MmaShape {
     const int64_t step = instruction.amd() ? instruction.read_bytes() / 4 : 0;
     const int64_t fragments =
         2 * (instruction.amd() ? (fragment_rows() + fragment_columns()) * step : warp_m / 4 + warp_n / 4);
-    if (has_blocks())
-      return sums + copy_registers(tile_m, a_k_contiguous) +
-             (instruction.amd() ? lane_block_registers(fragments) : block_registers(fragments)) + 40;
+    if (has_blocks()) {
+      const int64_t of_a = has_a_blocks() ? piece_registers(tile_m, a_blocks) + 4 * fragment_rows() + 20
+                                          : copy_registers(tile_m, a_k_contiguous);
+      return sums + of_a + 40 +
+             (instruction.amd() ? lane_block_registers(fragments) : block_registers(fragments));
+    }
     return sums + fragments + copy_registers(tile_m, a_k_contiguous) +
            copy_registers(tile_n, b_k_contiguous) + 40;
   }
@@ -122,19 +135,29 @@ struct MmaShape {
   }
 
  private:
-  // Registers for quantised blocks: the fragments of all steps that share a scale (the next ones are loaded early,
-  // unless they are in the next stage), a thread's loads, which wait through a stage, the scales of two groups, the
-  // sums of A for minima, and those for decoding. q6_k needs many more than its loads.
+  static bool has_sixteens(DType t) { return t == DType::kQ6_K || t == DType::kNVF4E2M1; }
+  // A thread's loads of pieces of 32 elements, which wait through a stage. q6_k needs many more than its loads.
+  int64_t piece_registers(int64_t width, DType format) const {
+    const int64_t pieces = std::max<int64_t>(width * tile_k / 32 / threads(), 1);
+    switch (format) {
+      case DType::kQ6_K: return pieces * (tile_k > 32 ? 110 : 70);
+      case DType::kQ4_K: return pieces * 13;
+      case DType::kQ8_0:
+      case DType::kF8E4M3x128:
+      case DType::kMXF8E4M3:
+      case DType::kMXF8E5M2: return pieces * 9;
+      default: return pieces * 6;
+    }
+  }
+  // Registers for quantised blocks of B: the fragments of all steps that share a scale (the next ones are loaded early,
+  // unless they are in the next stage), a thread's loads, the scales of two groups, the sums of A for minima, and those
+  // for decoding.
   int64_t block_registers(int64_t fragments) const {
     const bool next_stage = tile_k == scaled();
-    const int64_t pieces = std::max<int64_t>(tile_n * tile_k / 32 / threads(), 1);
-    const int64_t loads = blocks == DType::kQ6_K   ? tile_k > 32 ? 110 : 70
-                          : blocks == DType::kQ4_K ? 13
-                          : blocks == DType::kQ8_0 ? 9
-                                                   : 6;
     const int64_t scales = 4 * scale_words() * fragment_columns(),
                   minima = (scale_words() - 1) * 4 * fragment_rows();
-    return fragments * scaled_steps() * (next_stage ? 3 : 4) / 4 + pieces * loads + scales + minima + 40;
+    return fragments * scaled_steps() * (next_stage ? 3 : 4) / 4 + piece_registers(tile_n, blocks) + scales +
+           minima + 40;
   }
   // The same on AMD: the fragments and scales of two groups, the sums of two fragments, a thread's loads, which wait
   // through a stage, and those for decoding.

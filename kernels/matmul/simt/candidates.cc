@@ -46,7 +46,8 @@ constexpr double kMemoryEfficiency = 0.75;
 // The most that ptxas 13.0 needs for sm_90a: accumulators, operands, each staged element with its address,
 // and the rest.
 int32_t thread_registers(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
-  if (rates.rocm) return (rates.wave == 64 ? r.wave64 : r.wave32) + (s.blocks ? kDecodeRegisters : 0);
+  if (rates.rocm)
+    return (rates.wave == 64 ? r.wave64 : r.wave32) + (s.blocks + s.a_blocks) * kDecodeRegisters;
   const int32_t staged = static_cast<int32_t>(ceil_div((r.tile_m + r.tile_n) * r.tile_k, r.threads));
   return r.register_m * r.register_n + r.register_m + r.register_n + 3 * staged + 48;
 }
@@ -102,8 +103,9 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double
   const double compute = per_unit * flops / (rate / rates.units * efficiency);
   const double shared = per_unit * r.threads * (r.register_m + r.register_n) * 4.0 * steps * r.tile_k /
                         kSharedReuse / (kSharedBytesPerCycle * rates.clock_hz);
-  const double staged = (double(r.tile_m) + r.tile_n) * r.tile_k * kStagingInstructions +
-                        (s.blocks ? double(r.tile_n) * r.tile_k * kDecodeInstructions : 0);
+  const double staged =
+      (double(r.tile_m) + r.tile_n) * r.tile_k * kStagingInstructions +
+      (s.blocks * double(r.tile_n) + s.a_blocks * double(r.tile_m)) * r.tile_k * kDecodeInstructions;
   const double staging = per_unit * steps * staged / rates.wave / (kIssuePerCycle * rates.clock_hz);
   const double latency = std::ceil(per_unit / resident) * (steps + 2) * kMemorySeconds / r.stages;
   const double out_bytes = double(s.m) * s.n * (splits > 1 ? 4 * splits : s.output_bytes);
@@ -132,8 +134,9 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
     config.stages = r.stages;
     std::string reason = check(rates, s, r);
     if (reason.empty()) reason = invariance_refusal(context, KernelKind::kSimt);
-    if (const int64_t block = block_elements(context.problem.b); s.blocks && block % r.tile_k != 0)
-      reason = absl::StrCat("tile_k ", r.tile_k, " does not divide a block of ", block);
+    for (const DType t : {context.problem.a, context.problem.b})
+      if (const int64_t block = block_elements(t); is_blocks(t) && block % r.tile_k != 0)
+        reason = absl::StrCat("tile_k ", r.tile_k, " does not divide a block of ", block);
     if (!reason.empty()) {
       out->push_back(rejected(config, std::move(reason)));
       continue;

@@ -122,23 +122,23 @@ Value spread(Emit& e, Value i, Value place, int64_t places, int64_t vector) {
 
 class SimtTile {
  public:
-  SimtTile(Emit& e, GpuKernel& kernel, TileProgram& p)
+  SimtTile(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p)
       : e_(e),
         kernel_(kernel),
         p_(p),
-        sum_type_(view(0).element.isInteger() ? Type(e.b.getI32Type()) : e.f32()),
+        sum_type_(getElementTypeOrSelf(p.contraction.getDpsInits()[0])),
         rm_(kernel.config<SimtConfig>().register_m),
         rn_(kernel.config<SimtConfig>().register_n),
         places_m_(kernel.config<SimtConfig>().tile_m / rm_),
         places_n_(kernel.config<SimtConfig>().tile_n / rn_),
         place_m_(e.div(kernel.thread(), e.idx(places_n_))),
         place_n_(e.rem(kernel.thread(), e.idx(places_n_))),
-        a_(make_staged(
-            e, kernel,
-            {view(0), k_contiguous(p.contraction, 0), kernel.config<SimtConfig>().tile_m, rm_, p.rows})),
-        b_(make_staged(
-            e, kernel,
-            {view(1), k_contiguous(p.contraction, 1), kernel.config<SimtConfig>().tile_n, rn_, p.columns})) {}
+        a_(make_staged(e, kernel,
+                       {view(0), k_contiguous(p.contraction, 0), kernel.config<SimtConfig>().tile_m, rm_,
+                        p.rows, scale_places(e, step, p, 0)})),
+        b_(make_staged(e, kernel,
+                       {view(1), k_contiguous(p.contraction, 1), kernel.config<SimtConfig>().tile_n, rn_,
+                        p.columns, scale_places(e, step, p, 1)})) {}
 
   void emit(OutputSink& sink) {
     // B's part starts at a multiple of kVector. A's part ends at a multiple of A's vector, which may be narrower.
@@ -250,11 +250,11 @@ LogicalResult check(GpuKernel& kernel, TileProgram& p) {
       c.tile_n % c.register_n != 0 || c.tile_m / c.register_m * (c.tile_n / c.register_n) != c.threads)
     return p.contraction.emitError(
         "kernel_config: the register tiles of all threads do not fill the tile exactly");
-  const View& b = p.views.find(p.contraction.getDpsInputs()[1])->second;
-  if (b.blocks != DType::kNone && !can_stage_blocks(c, b.blocks))
-    return p.contraction.emitError(
-        "kernel_config: tile_k does not divide a block of B, or its runs are not shared evenly by the "
-        "threads");
+  for (Value operand : p.contraction.getDpsInputs()) {
+    const DType blocks = p.views.find(operand)->second.blocks;
+    if (blocks != DType::kNone && !can_stage_blocks(c, blocks))
+      return p.contraction.emitError("kernel_config: tile_k does not divide a block, or is not whole runs");
+  }
   if (c.stages != 1) return p.contraction.emitError("matmul kernel 'simt' needs stages 1");
   return success();
 }
@@ -280,7 +280,7 @@ LogicalResult emit_simt(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   kernel.facts.function_attributes.emplace_back(
       "nvvm.minctasm", std::to_string(least_workgroups(kernel.config<SimtConfig>())));
   std::unique_ptr<OutputSink> sink = make_sink(e, kernel, step, *program, block);
-  SimtTile(e, kernel, *program).emit(*sink);
+  SimtTile(e, kernel, step, *program).emit(*sink);
   return sink->done();
 }
 

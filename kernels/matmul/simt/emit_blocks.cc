@@ -1,5 +1,5 @@
-// B in quantised blocks. A thread loads runs of elements along K, undecoded, and decodes them when it stores them:
-// until then they take fewer registers.
+// An operand in quantised blocks. A thread loads runs of elements along K, undecoded, and decodes them when it stores
+// them: until then they take fewer registers.
 #include "kernels/matmul/emit_pieces.h"
 #include "kernels/matmul/simt/emit_stage.h"
 
@@ -13,11 +13,8 @@ class StagedBlocks : public StagedOperand {
  public:
   StagedBlocks(Emit& e, const GpuKernel& kernel, const StagedPart& part)
       : StagedOperand(e, kernel, part),
-        blocks_(e, view_, alignment_of_rows(kernel.alignment())),
-        elements_(block_elements(view_.blocks)),
-        bytes_(static_cast<int64_t>(size_of(view_.blocks))) {
-    for (int64_t i = 0; i < width_ * depth_ / (kRun * threads_); ++i)
-      runs_.push_back(run(kernel.thread(), i));
+        blocks_(e, view_, part.scales, alignment_of_rows(kernel.alignment())) {
+    for (int64_t i = 0; i * threads_ < width_ * depth_ / kRun; ++i) runs_.push_back(run(kernel.thread(), i));
   }
 
   Values load(Value k0, Value depth) override {
@@ -25,7 +22,7 @@ class StagedBlocks : public StagedOperand {
     Values all;
     for (const Run& r : runs_) {
       Value k = e_.min(e_.add(k0, r.k), last);
-      const Values loaded = blocks_.load(e_.add(r.base, block_byte(k)), e_.rem(k, e_.idx(elements_)));
+      const Values loaded = blocks_.load(r.line, k);
       all.append(loaded.begin(), loaded.end());
     }
     return all;
@@ -35,25 +32,29 @@ class StagedBlocks : public StagedOperand {
   void store(ArrayRef<Value> loaded, Value shared, int64_t offset, Value k0, Value) override {
     const size_t of_run = loaded.size() / runs_.size();
     for (const Run& r : runs_) {
-      Value k = e_.add(k0, r.k);
-      Value decoded = blocks_.decode(loaded.take_front(of_run), e_.rem(k, e_.idx(elements_)));
+      const auto store = [&] {
+        Value decoded = blocks_.decode(loaded.take_front(of_run), e_.add(k0, r.k));
+        for (int64_t i = 0; i < kRun; ++i) {
+          Value at = e_.add(e_.add(e_.mul(e_.add(r.k, i), stride()), r.row), offset);
+          e_.store(vector::ExtractOp::create(e_.b, e_.loc, decoded, ArrayRef<int64_t>{i}), shared, at);
+        }
+      };
+      if (r.exists)
+        e_.when(r.exists, store);
+      else
+        store();
       loaded = loaded.drop_front(of_run);
-      for (int64_t i = 0; i < kRun; ++i) {
-        Value at = e_.add(e_.add(e_.mul(e_.add(r.k, i), stride()), r.row), offset);
-        e_.store(vector::ExtractOp::create(e_.b, e_.loc, decoded, ArrayRef<int64_t>{i}), shared, at);
-      }
     }
   }
 
  private:
   struct Run {
     Value row, k;  // in the tile
-    Value base;    // byte of the column's first block
+    GpuBlockLine line;
+    Value exists;  // whether the thread has the run; null: all threads have
   };
 
-  Value block_byte(Value element) { return e_.mul(e_.div(element, e_.idx(elements_)), bytes_); }
-
-  // Adjacent threads get adjacent runs of a column.
+  // Adjacent threads get adjacent runs of a line.
   Run run(Value thread, int64_t i) {
     const int64_t in_column = depth_ / kRun;
     Run r;
@@ -65,20 +66,20 @@ class StagedBlocks : public StagedOperand {
       r.k = e_.mul(e_.rem(number, e_.idx(in_column)), kRun);
       r.row = e_.div(number, e_.idx(in_column));
     }
-    r.base = block_byte(e_.add(view_.offset, e_.mul(e_.min(r.row, last_), view_.row_stride)));
+    r.line = blocks_.line(e_.min(r.row, last_));
+    if ((i + 1) * threads_ > width_ * in_column)
+      r.exists = e_.less(e_.add(thread, i * threads_), e_.idx(width_ * in_column));
     return r;
   }
 
   GpuBlocks blocks_;
-  int64_t elements_, bytes_;
   SmallVector<Run> runs_;
 };
 
 }  // namespace
 
 bool can_stage_blocks(const SimtConfig& config, DType blocks) {
-  return config.tile_k % kRun == 0 && block_elements(blocks) % config.tile_k == 0 &&
-         config.tile_n * config.tile_k % (kRun * config.threads) == 0;
+  return config.tile_k % kRun == 0 && block_elements(blocks) % config.tile_k == 0;
 }
 
 std::unique_ptr<StagedOperand> stage_blocks(Emit& e, const GpuKernel& kernel, const StagedPart& part) {

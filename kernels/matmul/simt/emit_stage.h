@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/matmul/emit_gpu.h"
+#include "kernels/matmul/emit_scales.h"
 
 namespace lathe::emit {
 
@@ -15,6 +16,7 @@ struct StagedPart {
   int64_t width;
   int64_t register_size;  // rows (columns) of a thread
   Value limit;            // rows (columns) that exist
+  ScalePlaces scales;
 };
 
 class StagedOperand {
@@ -53,9 +55,9 @@ class StagedOperand {
   Value last_;
 };
 
-// B in quantised blocks, which are decoded on the way.
+// An operand in quantised blocks, which are decoded on the way.
 std::unique_ptr<StagedOperand> stage_blocks(Emit& e, const GpuKernel& kernel, const StagedPart& part);
-// Whether tile_k divides a block and the threads share the runs evenly.
+// Whether tile_k divides a block and is whole runs.
 bool can_stage_blocks(const SimtConfig& config, DType blocks);
 
 }  // namespace lathe::emit

@@ -148,6 +148,7 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   SkinnyTile t{e, kernel, p, *shape, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   t.instruction = amd.instruction, t.lanes = amd.lanes;
   t.has_all_rows = !ShapedType::isDynamic(rows_of(p));
+  t.scales_of_b = scale_places(e, step, p, 1);
   const bool blocks = t.view(1).blocks != DType::kNone;
   if (blocks && (t.shape.in.matrix || !t.view(0).element.isF32()))
     return p.contraction.emitError("kernel_config: blocks are multiplied by f32 FMAs only");

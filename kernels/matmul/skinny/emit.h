@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/matmul/emit_gpu.h"
+#include "kernels/matmul/emit_scales.h"
 #include "kernels/matmul/matrix_instruction.h"
 #include "kernels/matmul/skinny/lane_product.h"
 #include "kernels/matmul/skinny/shape.h"
@@ -22,6 +23,7 @@ struct SkinnyTile {
   const MatrixInstruction* instruction = nullptr;
   const LaneProduct* lanes = nullptr;
   bool has_all_rows = true;  // every tile has shape.in.rows rows, which follow each other
+  ScalePlaces scales_of_b;   // if B is in blocks whose scales are apart
 
   // Type of the sums: i32 for i8, f32 for everything else.
   Type sum() const { return view(0).element.isInteger() ? Type(e.b.getI32Type()) : e.f32(); }

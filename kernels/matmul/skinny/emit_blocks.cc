@@ -18,8 +18,8 @@ class Blocks : public SkinnyWeights {
         e_(tile.e),
         s_(tile.shape),
         view_(tile.view(1)),
-        blocks_(e_, view_, SkinnyShape::kVector),
-        elements_(block_elements(view_.blocks)),
+        blocks_(e_, view_, tile.scales_of_b, SkinnyShape::kVector),
+        of_line_(tile.scales_of_b.memory ? 2 : 1),
         whole_rounds_(tile.kernel.config().split() == kNoSplit && s_.in.k % s_.round() == 0) {
     for (int64_t m = 0; s_.in.amd && m < s_.in.rows; ++m) a_rows_.push_back(row_of_a(t_, e_.i32(m)));
   }
@@ -27,15 +27,17 @@ class Blocks : public SkinnyWeights {
   int64_t values() const override { return kColumns * of_run_ + static_cast<int64_t>(a_rows_.size()); }
   int64_t weights() const override { return s_.in.amd ? kColumns : SkinnyShape::kUnitRegisters; }
 
-  // Where K ends (0 if all units lie beyond it), the lane's first k, and the first byte of each column. In place of a
-  // column that the tile does not have, its last column.
+  // Where K ends (0 if all units lie beyond it), the lane's first k, and each column's first byte and perhaps scale. In
+  // place of a column that the tile does not have, its last column.
   Values place(Value group, Value unit, Value valid) override {
     Value column = e_.add(e_.mul(group, s_.in.group), e_.mul(t_.warp_n, s_.warp_columns));
     Value end = arith::SelectOp::create(e_.b, e_.loc, valid, t_.depth, e_.i32(0));
     Values place = {end, e_.add(e_.mul(unit, s_.unit), e_.mul(t_.lane, kRun))};
     for (int64_t c = 0; c < kColumns; ++c) {
       Value line = e_.min(e_.add(column, c), e_.sub(t_.columns, e_.i32(1)));
-      place.push_back(block_byte(e_.add(view_.offset, e_.mul(e_.widen(line), view_.row_stride))));
+      const GpuBlockLine found = blocks_.line(e_.widen(line));
+      place.push_back(found.byte);
+      if (found.scales) place.push_back(found.scales);
     }
     return place;
   }
@@ -44,10 +46,10 @@ class Blocks : public SkinnyWeights {
   Values load(const Values& place, int64_t ahead) override {
     Value k = e_.add(place[1], ahead * s_.unit);
     k = e_.widen(arith::SelectOp::create(e_.b, e_.loc, e_.less(k, place[0]), k, e_.i32(0)));
-    Value byte = block_byte(k), inside = e_.rem(k, e_.idx(elements_));
     Values all;
     for (int64_t c = 0; c < kColumns; ++c) {
-      const Values run = blocks_.load(e_.add(place[2 + c], byte), inside);
+      const int64_t at = 2 + c * of_line_;
+      const Values run = blocks_.load({place[at], of_line_ > 1 ? place[at + 1] : Value()}, k);
       of_run_ = static_cast<int64_t>(run.size());
       all.append(run);
     }
@@ -59,14 +61,13 @@ class Blocks : public SkinnyWeights {
 
   Values complete(const Values& place, int64_t ahead, ArrayRef<Value> loaded) override {
     Value k = e_.add(place[1], ahead * s_.unit), exists = e_.less(k, place[0]);
-    Value inside = e_.rem(e_.widen(k), e_.idx(elements_));
     const auto kept = [&](Value x) -> Value {
       if (whole_rounds_) return x;
       return arith::SelectOp::create(e_.b, e_.loc, exists, x, e_.zero(x.getType()));
     };
     Values all;
     for (int64_t c = 0; c < kColumns; ++c) {
-      Value run = blocks_.decode(loaded.slice(c * of_run_, of_run_), inside);
+      Value run = blocks_.decode(loaded.slice(c * of_run_, of_run_), e_.widen(k));
       run = kept(arith::BitcastOp::create(e_.b, e_.loc, words(), run));
       if (s_.in.amd) all.push_back(run);
       for (int64_t i = 0; !s_.in.amd && i < kRun; ++i)
@@ -78,17 +79,14 @@ class Blocks : public SkinnyWeights {
 
  private:
   VectorType words() { return e_.vec(kRun, e_.b.getI32Type()); }
-  Value block_byte(Value element) {
-    return e_.mul(e_.div(element, e_.idx(elements_)), static_cast<int64_t>(size_of(view_.blocks)));
-  }
 
   SkinnyTile& t_;
   Emit& e_;
   const SkinnyShape& s_;
   const View& view_;
   GpuBlocks blocks_;
-  int64_t elements_, of_run_ = 0;  // of_run_: values that load() returns for a run
-  bool whole_rounds_;              // every unit of every round exists
+  int64_t of_line_, of_run_ = 0;  // values of place() for a column, and of load() for a run
+  bool whole_rounds_;             // every unit of every round exists
   Values a_rows_;
 };
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { kPage = 4096, kTextBytes = 128, kMostRegions = 12, kMostSteps = 4, kMostArgumentBytes = 256 };
+enum { kPage = 4096, kTextBytes = 128, kMostRegions = 12, kMostSteps = 4, kMostArgumentBytes = 512 };
 
 enum CommandKind { kLoad = 1, kRun = 2 };
 /* kLoad: an object of `bytes` bytes follows, and the runner sends an Answer. kRun: a Run follows. */

@@ -170,11 +170,11 @@ int function_attribute(int* value, int attribute, Function* function) {
 
 bool find_parameter(const Function& function, size_t index, size_t* offset, size_t* bytes) {
   constexpr size_t kBase = 528, kAlignment = 64;
-  if (index < 26) return *offset = index * 8, *bytes = 8, true;
-  if (index < 34) return *offset = 208 + (index - 26) * 4, *bytes = 4, true;
-  const size_t first = (kBase + 240 + kAlignment - 1) / kAlignment * kAlignment - kBase;
-  *offset = first + (index - 34) * 128, *bytes = 128;
-  return index < 34 + static_cast<size_t>(function.maps);
+  if (index < 42) return *offset = index * 8, *bytes = 8, true;
+  if (index < 50) return *offset = 336 + (index - 42) * 4, *bytes = 4, true;
+  const size_t first = (kBase + 368 + kAlignment - 1) / kAlignment * kAlignment - kBase;
+  *offset = first + (index - 50) * 128, *bytes = 128;
+  return index < 50 + static_cast<size_t>(function.maps);
 }
 
 int record_launch(Launch launch, Function* function, void** parameters, void** extra) {

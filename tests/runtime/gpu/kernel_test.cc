@@ -73,7 +73,7 @@ TEST_F(GpuKernel, RejectsStepsThatItCannotRun) {
   expect_refusal(changed([](Step& s) { s.kind = StepKind::kCpuTask; }), "a GPU runs only gpu_kernel");
   expect_refusal(changed([](Step& s) { s.symbol = ""; }), "no symbol");
   expect_refusal(changed([](Step& s) { s.argument_bytes = 192; }),
-                 "takes 192 bytes of parameters, but 240 are passed");
+                 "takes 192 bytes of parameters, but 368 are passed");
   expect_refusal(changed([](Step& s) { s.attributes = {"cooperative"}; }),
                  "unknown launch attribute cooperative");
   expect_refusal(changed([](Step& s) { s.block = {1025, 1, 1}; }), "workgroup of 1025 by 1 by 1");
@@ -125,13 +125,13 @@ TEST_F(GpuKernel, RejectsCodeThatContradictsTheRecipe) {
   artifact.code = "cubin\nkernel k threads=96 shared=0 maps=0\n";
   expect_refusal(artifact, "a workgroup of 128 threads, but its code (registers) allows only 96");
   artifact.code = "cubin\nkernel k threads=128 shared=0 maps=1\n";
-  expect_refusal(artifact, "has more than the 34 parameters");
+  expect_refusal(artifact, "has more than the 50 parameters");
   Step mapped = step_;
   mapped.tensor_maps = {{"a", DType::kF16, Var::kK, Var::kM, 64, 128, 128}};
   mapped.argument_bytes = parameter_bytes(1);
   artifact = artifact_of({mapped});
   artifact.code = "cubin\nkernel k threads=128 shared=0 maps=0\n";
-  expect_refusal(artifact, "parameter 34 is missing, but 128 bytes are passed");
+  expect_refusal(artifact, "parameter 50 is missing, but 128 bytes are passed");
 }
 
 TEST_F(GpuKernel, RequestsSharedMemoryAndLargeClusters) {

@@ -55,16 +55,16 @@ TEST_F(GpuLaunch, PassesTheArgumentBlock) {
   a.alpha = 1.5f;
   a.beta = -2.25f;
   ASSERT_TRUE(driver_->launch(l.launch).ok());
-  ASSERT_EQ(last().parameters.size(), 240u);
+  ASSERT_EQ(last().parameters.size(), 368u);
   for (uintptr_t i = 0; i < 7; ++i) EXPECT_EQ(last().parameter<void*>(i * 8), TestLaunch::at(i + 1)) << i;
   for (uintptr_t i = 7; i < 10; ++i) EXPECT_EQ(last().parameter<void*>(i * 8), nullptr) << i;
   for (uintptr_t i = 10; i < 14; ++i) EXPECT_EQ(last().parameter<void*>(i * 8), TestLaunch::at(i + 1)) << i;
   for (size_t i = 0; i < 12; ++i)
     EXPECT_EQ(last().parameter<int64_t>(112 + i * 8), (int64_t{7} << 33) + static_cast<int64_t>(i)) << i;
   for (size_t i = 0; i < 6; ++i)
-    EXPECT_EQ(last().parameter<int32_t>(208 + i * 4), 1000 + static_cast<int32_t>(i)) << i;
-  EXPECT_EQ(last().parameter<float>(232), 1.5f);
-  EXPECT_EQ(last().parameter<float>(236), -2.25f);
+    EXPECT_EQ(last().parameter<int32_t>(336 + i * 4), 1000 + static_cast<int32_t>(i)) << i;
+  EXPECT_EQ(last().parameter<float>(360), 1.5f);
+  EXPECT_EQ(last().parameter<float>(364), -2.25f);
 }
 
 TEST_F(GpuLaunch, RunsStepsInOrderAndSkipsEmptyOnes) {
@@ -122,7 +122,7 @@ TEST_F(GpuLaunch, SplitsABatchThatExceedsTheGridLimit) {
   for (size_t i = 0; i < 6; ++i) {
     const fake_driver::Launch& part = state_->launches[i];
     EXPECT_EQ(part.symbol, i % 2 == 0 ? "k" : "second") << "the steps of a part follow each other";
-    const int64_t count = part.parameter<int32_t>(208 + 3 * 4);
+    const int64_t count = part.parameter<int32_t>(336 + 3 * 4);
     EXPECT_EQ(part.grid[2], static_cast<unsigned>(count * 3));
     EXPECT_LE(part.grid[2], 65535u);
     const auto moved = [&](size_t pointer) {
@@ -250,10 +250,10 @@ TEST_F(GpuTensorMaps, EncodesOperandsAndPassesThemAfterTheBlock) {
   EXPECT_EQ(d.swizzle, 1);  // 32 bytes
 
   // The maps are where ptxas puts them: at 768 and 896 bytes in the constant bank.
-  ASSERT_EQ(last().parameters.size(), 240u + 2 * 128);
+  ASSERT_EQ(last().parameters.size(), 368u + 2 * 128);
   for (uint64_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(last().parameter<uint64_t>(240 + 128 * i), i) << "the fake driver writes the map's number";
-    EXPECT_EQ(last().parameter<uint64_t>(240 + 128 * i + 120), 0x5a5a5a5a5a5a5a5au);
+    EXPECT_EQ(last().parameter<uint64_t>(368 + 128 * i), i) << "the fake driver writes the map's number";
+    EXPECT_EQ(last().parameter<uint64_t>(368 + 128 * i + 120), 0x5a5a5a5a5a5a5a5au);
   }
   EXPECT_EQ(last().parameter<void*>(0), TestLaunch::at(11));
 }
