@@ -484,14 +484,14 @@ TaskWork Outer::work_of(const OuterConfig& c, double n, double k, double tile_n)
   const double memory = count_reading(p_, {n * k * s.b_bytes, b_bytes_, 1, false}, &w);
   if (memory == 0) return w;
   // In K blocks all of a task's columns follow one row of B; otherwise one register tile does. The first K block of
-  // a task, or its first register tile, is not prefetched.
+  // a task is not prefetched.
   const double run = c.tile_k > 0 ? n : double(c.register_n);
   const auto fetch = static_cast<CpuFetch>(c.prefetch);
-  const double first = fetch == CpuFetch::kNone || fetch == CpuFetch::kNoChoice ? 1
-                       : c.tile_k > 0                                           ? std::min(1.0, depth / k)
-                                                                                : std::min(1.0, run / n);
-  w.unfetched = memory * first;
-  w.runs = std::ceil(n / run) * k * std::min(1.0, pitch / kPageBytes) * (c.tile_k > 0 ? 1 : first);
+  const bool is_fetched = c.tile_k > 0 && fetch != CpuFetch::kNone;
+  w.unfetched = memory * (is_fetched ? std::min(1.0, depth / k) : 1);
+  // Many passes leave time for the jumps of the first one.
+  const double share = c.tile_k == 0 && s.m > kOuterStreamedM ? std::min(1.0, run / n) : 1;
+  w.runs = std::ceil(n / run) * k * std::min(1.0, pitch / kPageBytes) * share;
   if (rates.pace_bytes_per_second > 0 && c.pace == 0) w.unpaced = memory;
   if (c.pace > 0)
     w.issue = std::max(
@@ -499,7 +499,7 @@ TaskWork Outer::work_of(const OuterConfig& c, double n, double k, double tile_n)
   return w;
 }
 
-// What many rows prefetch without K blocks. A step of few FMAs has no time to compute addresses.
+// What many rows prefetch in a batch without K blocks. A step of few FMAs has no time to compute addresses.
 CpuFetch Outer::whole_fetch(const OuterConfig& c) const {
   constexpr int64_t kFewestSums = 18;
   const int64_t vectors = ceil_div(std::min(c.register_n, p_.s.n), p_.rates.lanes);

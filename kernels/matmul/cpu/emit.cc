@@ -366,6 +366,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   const CpuForm* form = form_of(config.kernel());
   if (!form) return p.contraction.emitError("no CPU matmul kernel is named '") << kernel.name << "'";
   CpuTile t = describe_tile(e, p, config, kernel);
+  t.batch = arguments.get("batch");
   if (t.register_rows < 1 || t.register_columns < 1)
     return p.contraction.emitError("kernel_config: register_m and register_n must be at least 1");
   if (p.contraction->hasAttr(kZeroPoint))

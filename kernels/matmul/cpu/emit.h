@@ -42,6 +42,7 @@ struct CpuTile {
   // b.offset + j / 16 * 16 * packed_depth + (w * 16 + j % 16) * packed_word.
   int64_t packed_word = 0;
   int64_t packed_depth = 0;  // K of all splits, rounded up to whole words
+  Value batch;               // index: the number of products
   Value rows, columns, depth;
   int64_t tile_rows, tile_columns;            // upper bounds of rows and columns
   int64_t product_columns;                    // of the whole product (in transposed kernels too: N)

@@ -4,7 +4,7 @@
 //
 // With tile_k, K is divided into blocks, each of which is read in one run along all columns of the task while the next
 // one is prefetched; sums wait in scratch memory between blocks. Without it, every few cache lines are followed by a
-// jump to another row, which defeats prefetchers and the TLB: few rows then pay for it, many rows prefetch.
+// jump to another row, which defeats prefetchers and the TLB. Many rows hide that; in a batch they prefetch.
 #include "base/dtype.h"
 #include "kernels/matmul/cpu/emit.h"
 #include "kernels/matmul/cpu/shape.h"
@@ -114,13 +114,17 @@ class Outer {
       b.push_back(e.to_f32(x.left && v == x.vectors - 1 ? e.load_masked(t.b.memory, at, x.last_lanes, x.left)
                                                         : e.load_vector(t.b.memory, at, lanes_of(x, v))));
     }
-    if (prefetch.any && t.tile_k == 0) prefetch_next_rows(prefetch.a, k);
-    if (prefetch.any) {
+    const auto fetch = [&] {
       Value at =
           prefetch.by_row ? fetched_by_row(x, e.sub(k, x.from), prefetch.pass) : e.add(b_row, prefetch.ahead);
       for (int64_t v = 0; v < prefetch.share; v += line_vectors)
         e.prefetch(t.b.memory, e.add(at, v * lanes), prefetch.locality);
-    }
+    };
+    // Without K blocks only a batch gains, since the hardware prefetches rows of A that follow each other.
+    if (prefetch.any && t.tile_k == 0)
+      e.when(e.less(e.idx(1), t.batch), [&] { fetch(), prefetch_next_rows(prefetch.a, k); });
+    else if (prefetch.any)
+      fetch();
     for (int64_t r = 0; r < rm; ++r) {
       Value at = e.add(a_row[r], t.a_k_contiguous ? k : e.mul(k, t.a.row_stride));
       Value a = e.to_f32(e.load(t.a.memory, at));
