@@ -29,7 +29,11 @@ Json candidate_json(const lathe_plan& planned, const RankedPlan& ranked, size_t 
     // A candidate that only the policy rejects still has a prediction, and may have been measured.
     if (plan.predicted_seconds > 0) json["predicted_seconds"] = predicted_seconds(planned, plan);
   }
-  for (const PricePart& part : ranked.price) json["work"][part.name] = part.count;
+  if (!ranked.price.empty()) {
+    Json work = json_object();
+    for (const PricePart& part : ranked.price) work[part.name] = part.count;
+    json["work"] = std::move(work);
+  }
   if (tuning)
     for (const MeasuredCandidate& m : tuning->measured)
       if (m.splits == plan.launch.splits && m.config == plan.config)
@@ -91,9 +95,10 @@ absl::StatusOr<Json> explain_json(const lathe_plan& plan) {
   json["external"] = external_json(plan);
   json["chosen_by"] = std::string(name_of(choice.by));
   const std::optional<PlanRecord> tuning = find_tuning(device, plan.planned.key.problem);
-  for (size_t i = 0; i < choice.answer.ranked.size(); ++i) {
-    json["candidates"].push_back(candidate_json(plan, choice.answer.ranked[i], i, tuning));
-  }
+  Json candidates = json_array();
+  for (size_t i = 0; i < choice.answer.ranked.size(); ++i)
+    candidates.push_back(candidate_json(plan, choice.answer.ranked[i], i, tuning));
+  json["candidates"] = std::move(candidates);
   return json;
 }
 
