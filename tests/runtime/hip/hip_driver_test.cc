@@ -43,9 +43,9 @@ TEST_F(HipDriver, LaunchesWithTheBlockInOneBuffer) {
   EXPECT_THAT(last().block, ElementsAre(96, 2, 3));
   EXPECT_EQ(last().shared, 64u);
   EXPECT_EQ(last().stream, stream);
-  ASSERT_EQ(last().parameters.size(), 240u);
+  ASSERT_EQ(last().parameters.size(), 368u);
   EXPECT_EQ(last().parameter<void*>(0), TestLaunch::at(1));
-  EXPECT_EQ(last().parameter<float>(232), 1.5f);
+  EXPECT_EQ(last().parameter<float>(360), 1.5f);
 }
 
 TEST_F(HipDriver, RestoresTheThreadsDeviceAfterEveryFailure) {
