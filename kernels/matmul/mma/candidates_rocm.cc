@@ -107,9 +107,8 @@ std::string check(const Target& target, const GpuRates& rates, const MatmulSizes
                         " if elements are copied one by one");
   if (has_too_many_addresses(target, shape))
     return "the addresses of 8-bit elements from several rows would spill registers";
-  if (shape.blocks == DType::kU4x128 && shape.instruction.groups == 1 &&
-      shape.depth_bytes() > kMostStagedDepth)
-    return "decoding u4_128 in stages of 256 bytes would spill registers";
+  if (shape.has_blocks() && shape.depth_bytes() > kMostStagedDepth)
+    return absl::StrCat("decoding blocks in stages of ", shape.depth_bytes(), " bytes would spill registers");
   const double shared = unit_bytes(shape);
   if (shared > rates.shared_memory_bytes)
     return absl::StrCat("smem ", int64_t(shared), " > ", int64_t(rates.shared_memory_bytes));
