@@ -281,7 +281,10 @@ std::string check_class(const CandidateContext& context) {
   if (context.facts.target.arch == "sm_75") return "sm_75 has no asynchronous copies";
   if (is_blocks(c.b) ? c.a != DType::kF32 : c.a != c.b)
     return absl::StrCat("does not support ", std::string(name_of(c.a)), " by ", std::string(name_of(c.b)));
-  if (context.facts.target.backend == Backend::kRocm) return "";
+  if (context.facts.target.backend == Backend::kRocm)
+    return has_scales_apart(c.b) && is_grouped(c.rows)
+               ? "addresses of block scales in groups would spill scalar registers"
+               : "";
   if (!matrix(c) && c.m_hi > kMostFmaRows)
     return absl::StrCat("supports M up to ", kMostFmaRows, " for f32 without tf32, not ", c.m_hi);
   if (is_fnuz(c.b) || (is_f8(c.b) && sm_version(context.facts.target) < 89))
