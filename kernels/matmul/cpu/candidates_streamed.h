@@ -1,4 +1,5 @@
-// How "dot", "outer" and "bytes" divide B into tasks: all rows of A by some columns.
+// What "dot", "outer" and "bytes" share: how they divide B into tasks of all rows of A by some columns, and prices of
+// register tiles.
 #pragma once
 
 #include <string>
@@ -20,5 +21,21 @@ void append_streamed(const CpuPricing& p, const Columns& columns,
                      absl::FunctionRef<TaskWork(double n, double k, int64_t columns)> work,
                      absl::FunctionRef<CompileConfig(int64_t columns, bool is_split)> config_of,
                      absl::FunctionRef<std::string(int32_t splits)> recipe, std::vector<RankedPlan>* out);
+
+struct RegisterTile {
+  int32_t rows, columns;  // "dot": rows of B; "outer": vectors along N
+};
+// The share of L1 that holds what is read again beside other data.
+constexpr double kShareOfL1 = 0.6, kShareOfBoth = 0.75;
+
+// Why a register tile cannot be used, "" if it can. `held`: vectors beside its sums that stay in registers.
+std::string tile_refusal(const CpuPricing& p, const RegisterTile& t, int32_t held, bool transposed);
+// Tiles of few sums have a short loop over k: two steps per iteration.
+int32_t unroll_of(const RegisterTile& t);
+// A's rows, which L1 does not hold and every group of columns reads again.
+void count_rows(const CpuPricing& p, double bytes, double times, TaskWork* w);
+// `pace`: an iteration's share of the time of its cache lines at the pace, in whole links of the dependency chain, or
+// half ones; 0 if its arithmetic takes longer.
+int64_t pace_for(const CpuPricing& p, const RegisterTile& t, int64_t unroll, double arithmetic);
 
 }  // namespace lathe::streamed

@@ -193,10 +193,9 @@ class Outer {
     Value on = e.idx(kTilesOn * rn), same = e.less(e.add(j, on), t.columns);
     return e.add(on, select(same, e.idx(0), e.sub(to_next, t.columns)));
   }
-  // What comes next, row by row: its lines are divided evenly among all steps, of which there are as many as rows,
-  // tiles and passes. A step's line is its number times the lines per step. The passes are counted by the rows there
-  // are, since a bucket's largest M would leave a part out. In K blocks the next block comes next, otherwise the next
-  // tile's columns.
+  // The line that a step along K prefetches: its number times the lines per step, counted row by row through what is
+  // read next, the next K block or without K blocks the next tile's columns. All steps of all passes and tiles share
+  // these lines evenly. The real M counts: a bucket's largest would leave lines out.
   Value fetched_by_row(const Tile& x, Value k, Value pass) {
     const bool blocks = t.tile_k > 0;
     Value before = blocks ? e.add(e.mul(e.div(x.j, e.idx(rn)), passes_taken), pass) : pass;
