@@ -317,25 +317,6 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
   return inline_elementwise(e, op, inputs, lanes, p.mapping);
 }
 
-void rows_in_pieces(Emit& e, const CpuTile& t, Value ends,
-                    const std::function<void(Value i, Value at_row)>& one_tile) {
-  const int64_t mr = t.register_rows;
-  Value piece = e.idx(t.piece);
-  const auto rows_from = [&](Value i) { return e.min(piece, e.sub(t.rows, e.min(i, t.rows))); };
-  Value turns = e.add(e.ceil_div(t.rows, piece), 1);
-  e.loop(e.idx(0), e.mul(turns, t.piece), t.piece, [&](Value i0) {
-    Value count = rows_from(i0), before = e.sub(i0, e.min(i0, piece));
-    Value at = t.is_one_block() ? e.idx(0) : i0, writes = e.less(e.idx(0), i0);
-    if (ends) writes = arith::AndIOp::create(e.b, e.loc, writes, ends);
-    e.loop(e.idx(0), piece, mr, [&](Value r) {
-      e.when(writes, [&] { t.write(before, rows_from(before), e.div(r, e.idx(mr))); });
-      e.when(e.less(r, count), [&] { one_tile(e.add(i0, r), e.add(at, r)); });
-    });
-    const auto turn = [&] { t.turn(at, count); };
-    ends ? e.when(ends, turn) : turn();
-  });
-}
-
 // Bit 0 of the address of aligned scratch memory is a 0 that the compiler does not know.
 Pace::Pace(Emit& e, const CpuTile& t) : zero(e.idx(0)), cycles(t.pace) {
   if (cycles == 0) return;

@@ -114,12 +114,6 @@ std::string panel_refusal(const CpuTile& t);
 void emit_panel(Emit& e, const CpuTile& t);
 int64_t panel_packing_elements(const CpuTile& t);
 
-// Loops over all rows in pieces. `one_tile` computes the register tile of the rows from i on. After a piece
-// is complete it is transposed, and written to D while the next one is computed; one more iteration writes
-// the last piece. `ends`: whether this is the last K block; null if there is only one.
-void rows_in_pieces(Emit& e, const CpuTile& t, Value ends,
-                    const std::function<void(Value i, Value at_row)>& one_tile);
-
 // Sums of `depth` bytes along K per lane, from element `line` on.
 Value sum_along_k(Emit& e, const CpuWords& words, const View& v, Value line, Value depth);
 

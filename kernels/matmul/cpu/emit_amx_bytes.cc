@@ -4,19 +4,18 @@
 // A format with a scale for each 32 elements uses tiles of that depth and scales every product of tiles. In a format
 // with integer scales inside blocks of 256 (q4_k and its kin) a weight times its integer scale is a number of 16 bits:
 // its lower and its upper byte are two tiles, whose products are summed exactly over the whole block.
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "core/packed.h"
 #include "kernels/matmul/cpu/emit.h"
+#include "kernels/matmul/cpu/emit_amx_tiles.h"
+#include "kernels/matmul/cpu/emit_nest.h"
 #include "kernels/matmul/cpu/emit_rounding.h"
 
 namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kSide = 16;        // lines of a tile; words of a line; lanes
-constexpr int64_t kTileWords = 256;  // of a whole tile
+constexpr int64_t kSide = AmxTiles::kSide, kTileWords = AmxTiles::kTileWords;
 constexpr int64_t kWords = ByteFormat::kWords;
 
 bool has_group_scales(const ByteFormat& f) { return f.groups() > 1; }
@@ -49,27 +48,25 @@ struct AmxBytesLayout {
 class AmxBytes : ByteArithmetic {
  public:
   AmxBytes(Emit& emit, const CpuTile& tile, const ByteFormat& format)
-      : ByteArithmetic{{emit, tile.lanes}}, t(tile), f(format), at(tile, format) {}
+      : ByteArithmetic{{emit, tile.lanes}}, t(tile), f(format), at(tile, format), tiles{emit} {}
 
   void run() {
     configure();
     e.loop(e.idx(0), e.mul(e.idx(round_up(t.tile_rows, t.register_rows)), t.ld), kSide,
            [&](Value i) { e.store_vector(e.splat(f32s(), 0.0), t.accumulators, i); });
     round_rows(e, t, f, at.rows, at.a);
-    // The sums of so many columns stay in L2 during all K blocks.
-    e.loop(e.idx(0), t.columns, kAmxBytesColumns, [&](Value j0) {
-      Value end = e.min(e.add(j0, kAmxBytesColumns), t.columns);
-      e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k0) {
-        Value depth = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
-        const Blocks blocks{e.div(k0, e.idx(f.block)), e.div(depth, e.idx(f.block))};
-        e.loop(j0, end, t.register_columns, [&](Value j) {
-          e.loop(e.idx(0), e.idx(column_tiles(f)), 1,
-                 [&](Value c) { decode(e.add(j, e.mul(c, kSide)), c, blocks); });
-          has_group_scales(f) ? multiply_planes(j, blocks) : multiply_groups(j, blocks);
-        });
-      });
-    });
-    call("llvm.x86.tilerelease", {});
+    CpuNest nest;
+    nest.group_columns = kAmxBytesColumns;  // their sums stay in L2 during all K blocks
+    nest.pass_columns = t.register_columns;
+    nest.begin_columns = [this](const NestBlock& block, Value in_group) {
+      Value j = e.add(block.column0, in_group);
+      const Blocks blocks{e.div(block.k0, e.idx(f.block)), e.div(block.depth, e.idx(f.block))};
+      e.loop(e.idx(0), e.idx(column_tiles(f)), 1,
+             [&](Value c) { decode(e.add(j, e.mul(c, kSide)), c, blocks); });
+      has_group_scales(f) ? multiply_planes(j, blocks) : multiply_groups(j, blocks);
+    };
+    emit_nest(e, t, nest);
+    tiles.release();
   }
 
  private:
@@ -79,41 +76,15 @@ class AmxBytes : ByteArithmetic {
   };
 
   // --- tiles
-  Value number(int64_t tile) {
-    return LLVM::ConstantOp::create(e.b, e.loc, e.b.getI8Type(), e.b.getI8IntegerAttr(tile));
-  }
-  void call(const char* name, ValueRange operands) {
-    LLVM::CallIntrinsicOp::create(e.b, e.loc, e.b.getStringAttr(name), operands);
-  }
-  void move(const char* name, int64_t tile, Value word, int64_t line_words) {
-    Value pitch =
-        LLVM::ConstantOp::create(e.b, e.loc, e.b.getI64Type(), e.b.getI64IntegerAttr(line_words * 4));
-    call(name, {number(tile), pointer_to(e, t.packing, word), pitch});
-  }
-  void load_a(int64_t tile, Value word) {
-    move("llvm.x86.tileloadd64", tile, word, at.rows.tile_groups * kWords);
-  }
-  void load_b(int64_t tile, Value word) { move("llvm.x86.tileloadd64", tile, word, kSide); }
-  void multiply_tiles(const char* name, int64_t sum, int64_t a, int64_t b) {
-    call(name, {number(sum), number(a), number(b)});
-  }
-  void zero(int64_t tile) { call("llvm.x86.tilezero", {number(tile)}); }
+  AmxTiles::Place place(Value word, int64_t line_words) { return {t.packing, word, e.idx(line_words * 4)}; }
+  void load_a(int64_t tile, Value word) { tiles.load(tile, place(word, at.rows.tile_groups * kWords)); }
+  void load_b(int64_t tile, Value word) { tiles.load(tile, place(word, kSide)); }
 
-  // Palette 1 (Intel SDM, LDTILECFG). Without planes the tiles of A (1 and 4) and B (2 and 5) have half the depth.
+  // Without planes the tiles of A (1 and 4) and B (2 and 5) have half the depth.
   void configure() {
-    const bool whole = has_group_scales(f);
-    uint8_t bytes[64] = {1};
-    for (int64_t tile = 0; tile < 8; ++tile) {
-      const bool is_a = !whole && (tile == 1 || tile == 4), is_b = !whole && (tile == 2 || tile == 5);
-      bytes[16 + 2 * tile] = is_a ? 32 : 64;
-      bytes[48 + tile] = is_b ? 8 : 16;
-    }
-    SmallVector<int32_t> words(kSide);
-    std::memcpy(words.data(), bytes, sizeof(bytes));
-    Value config =
-        arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(i32s(), llvm::ArrayRef(words)));
-    e.store_vector(as(f32s(), config), t.packing, e.idx(0));
-    call("llvm.x86.ldtilecfg", {pointer_to(e, t.packing, e.idx(0))});
+    std::array<AmxTiles::Size, AmxTiles::kRegisters> sizes;
+    if (!has_group_scales(f)) sizes[1].bytes = sizes[4].bytes = 32, sizes[2].lines = sizes[5].lines = 8;
+    tiles.configure(t.packing, sizes);
   }
 
   // --- decoding
@@ -170,7 +141,7 @@ class AmxBytes : ByteArithmetic {
 
   // The products of weights and integer scales: their lower bytes, and their upper ones.
   void decode_planes(ByteBlock& b, Value block, Value to) {
-    Value tiles = e.add(e.mul(block, f.block * kSide / 2), to);
+    Value first = e.add(e.mul(block, f.block * kSide / 2), to);
     const int64_t part_words = kWords / f.scales_of_group();
     for (int64_t g = 0; g < f.groups(); ++g) {
       const Values words = b.words(g);
@@ -189,7 +160,7 @@ class AmxBytes : ByteArithmetic {
         even = times(even), odd = times(odd);
         const int64_t line = (g % 2 * kWords + w) * kSide + g / 2 * 2 * kTileWords;
         const auto put = [&](Value plane, int64_t offset) {
-          store(vector::BitCastOp::create(e.b, e.loc, i32s(), plane), e.add(tiles, line + offset));
+          store(vector::BitCastOp::create(e.b, e.loc, i32s(), plane), e.add(first, line + offset));
         };
         put(either(masked(even, 0xff), up(odd)), 0);
         put(either(down(even), masked(odd, 0xff00 - 0x10000)), kTileWords);
@@ -217,7 +188,7 @@ class AmxBytes : ByteArithmetic {
     return e.add(e.mul(e.rem(turn, e.idx(2)), AmxBytesLayout::kSumTiles * kTileWords), at.sums);
   }
   void store_sums(int64_t tile, Value buffer, int64_t slot) {
-    move("llvm.x86.tilestored64", tile, e.add(buffer, slot * kTileWords), kSide);
+    tiles.store(tile, place(e.add(buffer, slot * kTileWords), kSide));
   }
   Value load_sums(Value buffer, int64_t slot, Value line) {
     return load_words(e.add(e.add(buffer, line), slot * kTileWords));
@@ -229,10 +200,10 @@ class AmxBytes : ByteArithmetic {
     const auto multiply = [&](Value a, Value g0) {
       for (int64_t slot = 0; slot < 2; ++slot) {
         Value g = e.min(e.add(g0, slot), last);
-        zero(3 * slot);
+        tiles.zero(3 * slot);
         load_a(3 * slot + 1, e.add(a, e.mul(g, kSide * kWords)));
         load_b(3 * slot + 2, e.add(e.mul(g, kWords * kSide), to));
-        multiply_tiles("llvm.x86.tdpbssd", 3 * slot, 3 * slot + 1, 3 * slot + 2);
+        tiles.multiply("llvm.x86.tdpbssd", 3 * slot, 3 * slot + 1, 3 * slot + 2);
       }
     };
     const auto store = [&](Value turn) {
@@ -290,13 +261,13 @@ class AmxBytes : ByteArithmetic {
       Value a =
           e.add(a_tiles(e.min(turn.i, last)), e.mul(e.add(blocks.first, turn.block), steps * kTileWords));
       Value b = e.add(e.mul(turn.block, steps * 2 * kTileWords), at.tiles);
-      for (int64_t s = 0; s < AmxBytesLayout::kSumTiles; ++s) zero(s);
+      for (int64_t s = 0; s < AmxBytesLayout::kSumTiles; ++s) tiles.zero(s);
       for (int64_t step = 0; step < steps; ++step) {
         load_a(kA, e.add(a, step * kTileWords));
         for (int64_t s = 0; s < AmxBytesLayout::kSumTiles; ++s) {
           const int64_t tile = kB + s % 3, plane = s % 2;
           load_b(tile, e.add(b, s / 2 * at.pitch + (2 * step + plane) * kTileWords));
-          multiply_tiles(plane == 0 ? "llvm.x86.tdpbsud" : "llvm.x86.tdpbssd", s, kA, tile);
+          tiles.multiply(plane == 0 ? "llvm.x86.tdpbsud" : "llvm.x86.tdpbssd", s, kA, tile);
         }
       }
     };
@@ -372,6 +343,7 @@ class AmxBytes : ByteArithmetic {
   const CpuTile& t;
   const ByteFormat& f;
   const AmxBytesLayout at;
+  const AmxTiles tiles;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "core/packed.h"
 #include "kernels/matmul/cpu/emit.h"
+#include "kernels/matmul/cpu/emit_nest.h"
 #include "kernels/matmul/cpu/emit_rounding.h"
 
 namespace lathe::emit {
@@ -34,35 +35,23 @@ class Bytes : ByteArithmetic {
       : ByteArithmetic{{emit, tile.lanes}}, t(tile), f(format), row(rounded_rows(tile, format)) {}
 
   void run() {
-    Value blocks = e.div(t.depth, e.idx(f.block));
-    e.loop(e.idx(0), t.columns, lanes, [&](Value j) {
-      const BlockColumns columns(e, t, j);
-      Value from = e.idx(0);
-      for (rm = t.register_rows; rm > 0; rm = narrower(rm)) from = passes(from, j, columns, blocks);
-    });
+    CpuNest nest;
+    nest.pass_columns = lanes;
+    nest.begin_columns = [this](const NestBlock&, Value j) { columns.emplace(e, t, j); };
+    nest.tile = [this](const NestBlock&, const NestRows& rows, const NestColumns& c) {
+      rm = rows.count;
+      Values sums(rm, e.splat(f32s(), 0.0));
+      sums =
+          e.loop(e.idx(0), e.div(t.depth, e.idx(f.block)), 1, sums, [&](Value block, const Values& carried) {
+            return multiply(rows.i, c.j, *columns, block, carried);
+          });
+      for (int64_t r = 0; r < rm; ++r)
+        e.store_vector(sums[r], t.accumulators, e.add(e.mul(e.add(rows.i, r), t.ld), c.j));
+    };
+    emit_nest(e, t, nest);
   }
 
  private:
-  // After the passes of `rows` rows come passes of this many; 0: there are none.
-  int64_t narrower(int64_t rows) const {
-    return t.narrowest_rows > 0 && rows / 2 >= t.narrowest_rows ? rows / 2 : 0;
-  }
-  // Emits passes of `rm` rows, from row `from` to the first row for which a narrower pass is enough. Returns that row.
-  Value passes(Value from, Value j, const BlockColumns& columns, Value blocks) {
-    const int64_t padding = narrower(rm) > 0 ? t.narrowest_rows - 1 : rm - 1;
-    Value count = e.div(e.add(e.sub(t.rows, from), padding), e.idx(rm));
-    Value to = e.add(from, e.mul(count, rm));
-    e.loop(from, to, rm, [&](Value i) {
-      Values sums(rm, e.splat(f32s(), 0.0));
-      sums = e.loop(e.idx(0), blocks, 1, sums, [&](Value block, const Values& carried) {
-        return multiply(i, j, columns, block, carried);
-      });
-      for (int64_t r = 0; r < rm; ++r)
-        e.store_vector(sums[r], t.accumulators, e.add(e.mul(e.add(i, r), t.ld), j));
-    });
-    return to;
-  }
-
   // A word of row i of A, in all lanes.
   Value word(Value i, Value at) { return e.broadcast(e.load(t.packing, e.add(row.row(e, i), at)), lanes); }
 
@@ -309,7 +298,8 @@ class Bytes : ByteArithmetic {
   const CpuTile& t;
   const ByteFormat& f;
   const RoundedRows row;
-  int64_t rm = 0;  // rows of a pass
+  std::optional<BlockColumns> columns;  // of the pass
+  int64_t rm = 0;                       // rows of a pass
 };
 
 }  // namespace

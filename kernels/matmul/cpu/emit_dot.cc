@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/dtype.h"
 #include "kernels/matmul/cpu/emit.h"
+#include "kernels/matmul/cpu/emit_nest.h"
 #include "kernels/matmul/cpu/shape.h"
 #include "kernels/matmul/emit_blocks.h"
 
@@ -43,68 +44,58 @@ class Dot {
         last_row(e.sub(t.rows, e.idx(1))),
         last_column(e.sub(t.columns, e.idx(1))) {}
 
-  // Without K blocks: every group of register_n columns by all of K.
-  void whole() {
+  void run() {
+    CpuNest nest;
+    nest.pass_columns = rn;
+    if (t.tile_k > 0) {
+      nest.group_columns = t.group_columns;
+      nest.rows_first = t.fetch != CpuFetch::kSpread;
+      nest.begin_group = [this](const NestBlock&) { store_first_sums(); };
+      nest.end_group = [this](const NestBlock& group) { sum_lanes(group.column0, group.columns); };
+      nest.tile = [this](const NestBlock& block, const NestRows& rows, const NestColumns& columns) {
+        this->block(block, rows.i, columns.j);
+      };
+      pack_a();
+      store_first();
+      return emit_nest(e, t, nest);
+    }
     store_first();
-    const int64_t passes = ceil_div(t.tile_rows, rm);
     Value copy = t.copy_rows ? copy_a() : nullptr;
-    e.loop(e.idx(0), t.columns, rn, [&](Value j) {
-      e.loop(e.idx(0), t.rows, rm, [&](Value i) {
-        Values a_row;
-        for (int64_t r = 0; r < rm; ++r)
-          a_row.push_back(copy ? row_of_copy(copy, e.add(i, r)) : row_of_a(e.add(i, r)));
-        Value next = e.add(j, rn);
-        Value shared = e.add(next, e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
-        // If rows are shorter than the prefetch distance, it reaches several groups ahead.
-        const int64_t groups =
-            std::max<int64_t>(1, elements_in(bytes_ahead(t.fetch)) / std::max<int64_t>(1, t.most_depth));
-        Value after = select(e.less(e.add(i, rm), t.rows), e.idx(0), rows_apart(rn * groups));
-        Rows b = {rows_of_b(j, rn, e.idx(0)), after, {}};
-        if (fetches_next(t.fetch)) b.next = rows_of_b(shared, ceil_div(rn, passes), e.idx(0));
-        Values sums = along_k(t.depth, first(i), b, [&](int64_t r, Value k, Value left) {
-          if (copy) return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
-          return t.words.along_k(t.a, e.add(a_row[r], k), left);
-        });
-        for (int64_t c = 0; c < rn; ++c) {
-          Value of_zero = t.zero_point ? of_zero_point(sums[rm * rn + c]) : Value();
-          for (int64_t r = 0; r < rm; ++r) {
-            Value sum = t.words.reduce(sums[r * rn + c]);
-            if (of_zero) sum = arith::SubIOp::create(e.b, e.loc, sum, of_zero);
-            e.store(as_f32(sum), t.accumulators, e.add(e.mul(e.add(i, r), t.ld), e.add(j, c)));
-          }
-        }
-      });
-    });
-  }
-
-  // With tile_k: loops over groups of columns, K blocks, rows of A, register tiles.
-  void in_blocks() {
-    const int64_t kc = t.tile_k, group = t.group_columns;
-    pack_a();
-    store_first();
-    e.loop(e.idx(0), t.columns, group, [&](Value j0) {
-      Value columns = e.min(e.idx(group), e.sub(t.columns, j0));
-      e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
-        Value x = t.words.to_scratch(first_of_row(i));
-        e.loop(e.idx(0), e.idx(group), 1, [&](Value c) { e.store_vector(x, t.packing, sum_at(i, c)); });
-      });
-      e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
-        const auto rows = [&](const std::function<void(Value i)>& body) {
-          e.loop(e.idx(0), t.rows, rm, body);
-        };
-        const auto tiles = [&](const std::function<void(Value c)>& body) {
-          e.loop(e.idx(0), columns, rn, body);
-        };
-        if (t.fetch == CpuFetch::kSpread)
-          tiles([&](Value c) { rows([&](Value i) { block(j0, columns, k0, i, c); }); });
-        else
-          rows([&](Value i) { tiles([&](Value c) { block(j0, columns, k0, i, c); }); });
-      });
-      sum_lanes(j0, columns);
-    });
+    nest.tile = [this, copy](const NestBlock&, const NestRows& rows, const NestColumns& columns) {
+      whole(rows.i, columns.j, copy);
+    };
+    emit_nest(e, t, nest);
   }
 
  private:
+  // Without K blocks: rows i.. by columns j.. over all of K. `copy`: of A, if there is one.
+  void whole(Value i, Value j, Value copy) {
+    const int64_t passes = ceil_div(t.tile_rows, rm);
+    Values a_row;
+    for (int64_t r = 0; r < rm; ++r)
+      a_row.push_back(copy ? row_of_copy(copy, e.add(i, r)) : row_of_a(e.add(i, r)));
+    Value next = e.add(j, rn);
+    Value shared = e.add(next, e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
+    // If rows are shorter than the prefetch distance, it reaches several groups ahead.
+    const int64_t groups =
+        std::max<int64_t>(1, elements_in(bytes_ahead(t.fetch)) / std::max<int64_t>(1, t.most_depth));
+    Value after = select(e.less(e.add(i, rm), t.rows), e.idx(0), rows_apart(rn * groups));
+    Rows b = {rows_of_b(j, rn, e.idx(0)), after, {}};
+    if (fetches_next(t.fetch)) b.next = rows_of_b(shared, ceil_div(rn, passes), e.idx(0));
+    Values sums = along_k(t.depth, first(i), b, [&](int64_t r, Value k, Value left) {
+      if (copy) return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
+      return t.words.along_k(t.a, e.add(a_row[r], k), left);
+    });
+    for (int64_t c = 0; c < rn; ++c) {
+      Value of_zero = t.zero_point ? of_zero_point(sums[rm * rn + c]) : Value();
+      for (int64_t r = 0; r < rm; ++r) {
+        Value sum = t.words.reduce(sums[r * rn + c]);
+        if (of_zero) sum = arith::SubIOp::create(e.b, e.loc, sum, of_zero);
+        e.store(as_f32(sum), t.accumulators, e.add(e.mul(e.add(i, r), t.ld), e.add(j, c)));
+      }
+    }
+  }
+
   Value row_of_a(Value i) { return e.add(t.a.offset, e.mul(e.min(i, last_row), t.a.row_stride)); }
   Values rows_of_b(Value j, int64_t count, Value k) {
     Values rows;
@@ -309,11 +300,20 @@ class Dot {
   }
   Value row_of_copy(Value copy, Value i) { return e.add(copy, e.mul(i, copied_pitch(t))); }
 
-  // Adds the products of rows i.. and the group's columns c.. over the K block at k0 to their sums. The
-  // passes over the rows share the prefetching of the next block, or with kSpread of the columns a few
-  // further on.
-  void block(Value j0, Value columns, Value k0, Value i, Value c) {
+  // With K blocks: what each of the group's sums starts from.
+  void store_first_sums() {
+    e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
+      Value x = t.words.to_scratch(first_of_row(i));
+      e.loop(e.idx(0), e.idx(t.group_columns), 1,
+             [&](Value c) { e.store_vector(x, t.packing, sum_at(i, c)); });
+    });
+  }
+
+  // Adds the products of rows i.. and the group's columns c.. over a K block to their sums. The passes over
+  // the rows share the prefetching of the next block, or with kSpread of the columns a few further on.
+  void block(const NestBlock& now, Value i, Value c) {
     const int64_t kc = t.tile_k, share = ceil_div(rn, ceil_div(t.tile_rows, rm));
+    Value j0 = now.column0, columns = now.columns, k0 = now.k0;
     Value same_group = e.less(e.add(k0, kc), t.depth);
     Value next_k = select(same_group, e.add(k0, kc), e.idx(0));
     Value next_group = select(same_group, j0, e.add(j0, t.group_columns));
@@ -336,7 +336,7 @@ class Dot {
     for (int64_t r = 0; r < rm; ++r) a_row.push_back(block_of_a(k0, e.add(i, r)));
     Rows b = {rows_of_b(e.add(j0, c), rn, k0), after, {}};
     if (fetches_next(t.fetch) || t.fetch == CpuFetch::kSpread) b.next = rows_of_b(shared, share, fetched_k);
-    sums = along_k(e.min(e.idx(kc), e.sub(t.depth, k0)), sums, b, [&](int64_t r, Value k, Value) {
+    sums = along_k(now.depth, sums, b, [&](int64_t r, Value k, Value) {
       return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
     });
     for (int64_t r = 0; r < rm; ++r)
@@ -392,9 +392,6 @@ std::string dot_refusal(const CpuTile& t) {
   return "";
 }
 
-void emit_dot(Emit& e, const CpuTile& t) {
-  Dot dot(e, t);
-  t.tile_k > 0 ? dot.in_blocks() : dot.whole();
-}
+void emit_dot(Emit& e, const CpuTile& t) { Dot(e, t).run(); }
 
 }  // namespace lathe::emit

@@ -7,6 +7,7 @@
 // jump to another row, which defeats prefetchers and the TLB. Many rows hide that; in a batch they prefetch.
 #include "base/dtype.h"
 #include "kernels/matmul/cpu/emit.h"
+#include "kernels/matmul/cpu/emit_nest.h"
 #include "kernels/matmul/cpu/shape.h"
 
 namespace lathe::emit {
@@ -29,19 +30,17 @@ class Outer {
         row_lines(ceil_div(tiles * rn, line_vectors * lanes)),
         lines_a_step(ceil_div(row_lines, tiles * ceil_div(t.least_rows, rm))),
         passes_taken(e.ceil_div(t.rows, e.idx(rm))),
-        step_lines(e.ceil_div(e.idx(row_lines << kFraction), e.mul(passes_taken, tiles))),
-        wide(e.mul(e.div(t.columns, e.idx(rn)), rn)),
-        whole(e.mul(e.div(t.columns, e.idx(lanes)), lanes)) {}
+        step_lines(e.ceil_div(e.idx(row_lines << kFraction), e.mul(passes_taken, tiles))) {}
 
   void run() {
-    if (t.tile_k == 0) return along_columns(e.idx(0), t.depth);
-    Value zero = e.splat(e.vec(lanes, e.f32()), 0.0);
-    e.loop(e.idx(0), e.idx(passes * rm), 1, [&](Value i) {
-      e.loop(e.idx(0), t.columns, lanes,
-             [&](Value j) { e.store_vector(zero, t.accumulators, e.add(e.mul(i, t.ld), j)); });
-    });
-    e.loop(e.idx(0), t.depth, t.tile_k,
-           [&](Value k) { along_columns(k, e.min(e.add(k, t.tile_k), t.depth)); });
+    if (t.tile_k > 0) store_zeros();
+    CpuNest nest;
+    nest.pass_columns = rn;
+    nest.passes = ColumnPasses::kRest;
+    nest.tile = [this](const NestBlock& block, const NestRows& rows, const NestColumns& c) {
+      tile({rows.i, c.j, c.vectors, c.last_lanes, c.left, block.k0, e.add(block.k0, block.depth)});
+    };
+    emit_nest(e, t, nest);
   }
 
  private:
@@ -63,21 +62,12 @@ class Outer {
     Value a;            // without K blocks: A's rows that come next
   };
 
-  // All of the task's columns along K from `from` to `to`: whole register tiles, then what is left of N, in
-  // one tile if N is known, else vector by vector.
-  void along_columns(Value from, Value to) {
-    const auto rows = [&](Value j, int64_t vectors, int64_t last_lanes, Value left) {
-      e.loop(e.idx(0), t.rows, rm, [&](Value i) { tile({i, j, vectors, last_lanes, left, from, to}); });
-    };
-    e.loop(e.idx(0), wide, rn, [&](Value j) { rows(j, rn / lanes, lanes, nullptr); });
-    if (const auto columns = Emit::known(t.columns)) {
-      const int64_t rest = *columns % rn, part = rest % lanes, last_lanes = outer_last_lanes(rest, lanes);
-      if (rest > 0)
-        rows(wide, ceil_div(rest, lanes), last_lanes, part % last_lanes > 0 ? e.idx(part) : Value());
-      return;
-    }
-    if (rn > lanes) e.loop(wide, whole, lanes, [&](Value j) { rows(j, 1, lanes, nullptr); });
-    e.when(e.less(whole, t.columns), [&] { rows(whole, 1, lanes, e.sub(t.columns, whole)); });
+  void store_zeros() {
+    Value zero = e.splat(e.vec(lanes, e.f32()), 0.0);
+    e.loop(e.idx(0), e.idx(passes * rm), 1, [&](Value i) {
+      e.loop(e.idx(0), t.columns, lanes,
+             [&](Value j) { e.store_vector(zero, t.accumulators, e.add(e.mul(i, t.ld), j)); });
+    });
   }
 
   void tile(const Tile& x) {
@@ -240,7 +230,6 @@ class Outer {
   const int64_t lines_a_step;      // lines that a step prefetches by row
   Value passes_taken;              // over the rows there are
   Value step_lines;                // lines per step, a fixed-point number
-  Value wide, whole;               // columns in whole register tiles, in whole vectors
 };
 
 }  // namespace

@@ -13,6 +13,21 @@ constexpr int64_t kNearLines = 8;
 // Prefetch distances in words: of pack_across, and of pack_panels within every panel.
 constexpr int64_t kWordsAhead = 16;
 constexpr int64_t kPanelWordsAhead = 32;
+constexpr int64_t kRowSlack = 16;  // words between the rows of a panel beside those of K
+
+// One block of an operand to pack: `lines` lines, each contiguous in memory along the other dimension.
+struct PanelSource {
+  const CpuWords& words;
+  View view;
+  Value first_line;  // index in the view
+  Value lines_left;  // lines from there on; past the end the last one is read again
+  Value start;       // first element of every line
+  Value length;      // elements of every line; zeros are packed up to a whole vector
+  bool ragged;       // `length` may be no multiple of lanes
+  bool shifts;       // words are shifted (CpuWords::shifted)
+
+  Value shifted(Value x) const { return shifts ? words.shifted(x) : x; }
+};
 
 // Runs `body(position, left or null)` over the vectors of `step` elements of a line.
 void for_each_block(Emit& e, const PanelSource& s, int64_t step,
@@ -54,8 +69,9 @@ void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64
   });
 }
 
-}  // namespace
-
+// Packs lines along K: memory[base + word * pitch + line] for `lines` lines, in blocks of lanes x lanes
+// that are transposed in registers. Prefetches the next panel's lines into L2, or without a next panel the
+// same lines further on: hardware prefetchers cannot follow so many lines, each on a page of its own.
 void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
   const int64_t lanes = s.words.lanes(), whole = lines / lanes * lanes;
   // A group of fewer lines writes past its row; the next row or the later groups overwrite that.
@@ -64,6 +80,7 @@ void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch
          [&](Value first) { pack_group(e, s, first, lanes, lines, pitch, memory, base); });
 }
 
+// Copies lines along K: memory[base + line * pitch + word] for `lines` lines.
 void pack_copied(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
   e.loop(e.idx(0), e.idx(lines), 1, [&](Value line) {
     Value at_most = e.min(line, e.sub(s.lines_left, e.idx(1)));
@@ -76,6 +93,8 @@ void pack_copied(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Va
   });
 }
 
+// Packs lines across K, all of `depth`: memory[base + word * pitch + position]. Words past the end of K are
+// 0. `fetches`: prefetches the lines that come next into L2, at the end those of the next panel.
 void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Value memory, Value base,
                  bool fetches) {
   const int64_t per_lane = s.words.per_lane();
@@ -118,6 +137,49 @@ void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Valu
   });
 }
 
+// Packs A stored K by M: memory[base + row * pitch + word]. Its lines run along M. Rows past `rows` are
+// zero, and so are the elements of the last word past `depth`; whole words past it are undefined.
+void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0, Value depth, int64_t pitch,
+                       Value base) {
+  const int64_t mr = t.register_rows, lanes = t.lanes, per_lane = t.words.per_lane();
+  e.loop(e.idx(0), depth, t.words.width(), [&](Value k) {
+    Values from;
+    for (int64_t q = 0; q < t.words.width(); ++q) {
+      Value line = e.add(k0, e.min(e.add(k, q), e.sub(depth, e.idx(1))));
+      from.push_back(e.add(t.a.offset, e.add(e.mul(line, t.a.row_stride), i)));
+    }
+    for (int64_t g = 0; g < mr; g += lanes) {
+      Values block;
+      Value left = e.sub(rows, e.min(e.idx(g), rows));
+      for (int64_t q = 0; q < lanes; ++q) {
+        const Values lines(from.begin() + q * per_lane, from.begin() + (q + 1) * per_lane);
+        Value exist = e.sub(depth, e.min(e.add(k, q * per_lane), depth));
+        block.push_back(t.words.first_elements(t.words.across_k(t.a, lines, e.idx(g), left), exist));
+      }
+      block = e.transpose(block);
+      Value word = t.words.count(k);
+      for (int64_t r = 0; r < lanes && g + r < mr; ++r)
+        e.store_vector(t.words.to_scratch(block[r]), t.packing,
+                       e.add(base, e.add(e.idx((g + r) * pitch), word)));
+    }
+  });
+}
+
+// Whether K may be no multiple of a vector's elements.
+bool is_ragged(const CpuTile& t) {
+  const auto depth = Emit::known(t.depth);
+  return !depth || *depth % t.words.width() != 0;
+}
+// Calls `pack` with the layout of the operand: a constant, or for a generic kernel what its view says at
+// run time.
+void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::function<void(bool)>& pack) {
+  if (!v.k_contiguous) return pack(k_contiguous);
+  const auto arm = [&](bool along_k) { return [&pack, along_k] { return pack(along_k), Values{}; }; };
+  e.choose(v.k_contiguous, {}, arm(true), arm(false));
+}
+
+}  // namespace
+
 Value last_panel(Emit& e, const CpuTile& t) {
   return e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
 }
@@ -159,29 +221,44 @@ void pack_panels(Emit& e, const CpuTile& t, Value k0, Value depth) {
   });
 }
 
-void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0, Value depth, int64_t pitch,
-                       Value base) {
-  const int64_t mr = t.register_rows, lanes = t.lanes, per_lane = t.words.per_lane();
-  e.loop(e.idx(0), depth, t.words.width(), [&](Value k) {
-    Values from;
-    for (int64_t q = 0; q < t.words.width(); ++q) {
-      Value line = e.add(k0, e.min(e.add(k, q), e.sub(depth, e.idx(1))));
-      from.push_back(e.add(t.a.offset, e.add(e.mul(line, t.a.row_stride), i)));
-    }
-    for (int64_t g = 0; g < mr; g += lanes) {
-      Values block;
-      Value left = e.sub(rows, e.min(e.idx(g), rows));
-      for (int64_t q = 0; q < lanes; ++q) {
-        const Values lines(from.begin() + q * per_lane, from.begin() + (q + 1) * per_lane);
-        Value exist = e.sub(depth, e.min(e.add(k, q * per_lane), depth));
-        block.push_back(t.words.first_elements(t.words.across_k(t.a, lines, e.idx(g), left), exist));
+int64_t panel_depth(const CpuTile& t) { return t.tile_k / t.words.per_lane(); }
+int64_t row_pitch(const CpuTile& t) { return panel_depth(t) + kRowSlack; }
+
+void pack_columns(Emit& e, const CpuTile& t, const NestBlock& block, const ColumnPanels& panels,
+                  const std::function<void(Value j, Value base)>& packed) {
+  const int64_t width = panels.width;
+  Value k0 = block.k0, depth = block.depth;
+  e.loop(e.idx(0), t.columns, width, [&](Value j) {
+    Value left = e.sub(t.columns, j), base = e.add(e.mul(j, panel_depth(t)), panels.first);
+    const auto along = [&] {
+      pack_transposed(e, {t.words, t.b, j, left, k0, depth, is_ragged(t), panels.shifts}, width, width,
+                      t.packing, base);
+    };
+    const auto across = [&] {
+      if (panels.whole_vectors && is_ragged(t)) {
+        Value vectors = e.ceil_div(depth, e.idx(t.words.width()));
+        e.loop(e.ceil_div(depth, e.idx(t.words.per_lane())), e.mul(vectors, t.lanes), 1, [&](Value word) {
+          e.store_vector(t.words.to_scratch(t.words.zero_words()), t.packing,
+                         e.add(base, e.mul(word, width)));
+        });
       }
-      block = e.transpose(block);
-      Value word = t.words.count(k);
-      for (int64_t r = 0; r < lanes && g + r < mr; ++r)
-        e.store_vector(t.words.to_scratch(block[r]), t.packing,
-                       e.add(base, e.add(e.idx((g + r) * pitch), word)));
-    }
+      pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(width)), true, panels.shifts}, depth,
+                  width, t.packing, base, panels.fetches);
+    };
+    pack_by_layout(e, t.b, t.b_k_contiguous, [&](bool k_contiguous) { k_contiguous ? along() : across(); });
+    if (packed) packed(j, base);
+  });
+}
+
+void pack_rows(Emit& e, const CpuTile& t, const NestBlock& block, Value i, Value panel) {
+  Value left = e.sub(t.rows, i);
+  pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {
+    if (k_contiguous)
+      pack_copied(e, {t.words, t.a, i, left, block.k0, block.depth, is_ragged(t), false}, t.register_rows,
+                  row_pitch(t), t.packing, panel);
+    else
+      pack_a_transposed(e, t, i, e.min(left, e.idx(t.register_rows)), block.k0, block.depth, row_pitch(t),
+                        panel);
   });
 }
 

@@ -18,6 +18,7 @@
 #include "core/packed.h"
 #include "kernels/matmul/cpu/emit.h"
 #include "kernels/matmul/cpu/emit_in_place.h"
+#include "kernels/matmul/cpu/emit_nest.h"
 #include "kernels/matmul/cpu/emit_pack.h"
 #include "kernels/matmul/cpu/shape.h"
 
@@ -25,30 +26,20 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-// Panels are written in whole vectors, which may run past their end by one. The rows of A's panel are
-// longer than tile_k by this too, so that they do not all start in the same cache set.
+// Panels are written in whole vectors, which may run past their end by one.
 constexpr int64_t kSlack = 16;
 constexpr int64_t kLineBits = 512;  // bits of a cache line
-
-// Calls `pack` with the layout of the operand: a constant, or for a generic kernel what its view says at
-// run time.
-void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::function<void(bool)>& pack) {
-  if (!v.k_contiguous) return pack(k_contiguous);
-  const auto arm = [&](bool along_k) { return [&pack, along_k] { return pack(along_k), Values{}; }; };
-  e.choose(v.k_contiguous, {}, arm(true), arm(false));
-}
 
 // Whether panels of B packed in advance are read in place.
 bool panels_in_place(const CpuTile& t) { return t.packed_word && !t.a_in_place; }
 int64_t depth_words(const CpuTile& t) { return t.tile_k / t.words.per_lane(); }
 int64_t b_words(const CpuTile& t) {
   if (panels_in_place(t)) return 0;
-  return round_up(round_up(t.tile_columns, t.register_columns) * depth_words(t) + kSlack, 16);
+  return round_up(round_up(t.tile_columns, t.register_columns) * panel_depth(t) + kSlack, 16);
 }
-int64_t a_pitch(const CpuTile& t) { return depth_words(t) + kSlack; }
 int64_t a_words(const CpuTile& t) {
   if (t.a_in_place) return 0;
-  return round_up(t.register_rows * a_pitch(t) + kSlack, 16);
+  return round_up(t.register_rows * row_pitch(t) + kSlack, 16);
 }
 
 // Whether B was packed in pairs of bf16 that are multiplied as f32.
@@ -100,7 +91,7 @@ void store_first(Emit& e, const CpuTile& t, Value i, Value k0, Value a_base, Val
                              Values(mr, t.words.zero_sums()), [&](Value v, const Values& before) {
                                Values after;
                                for (int64_t r = 0; r < mr; ++r) {
-                                 Value at = e.add(e.add(a_base, r * a_pitch(t)), e.mul(v, t.lanes));
+                                 Value at = e.add(e.add(a_base, r * row_pitch(t)), e.mul(v, t.lanes));
                                  Value a = t.words.words_of(e.load_vector(t.packing, at, t.lanes));
                                  after.push_back(t.words.add_a(a, before[r]));
                                }
@@ -153,7 +144,7 @@ PanelB panel_b(Emit& e, const CpuTile& t, Value j, Value k0, int64_t vectors) {
   PanelB b{t.packing, {}, t.register_columns};
   const int64_t columns = vectors * t.lanes;
   if (!panels_in_place(t)) {
-    Value base = e.mul(j, depth_words(t));  // the panel number j / register_columns
+    Value base = e.mul(j, panel_depth(t));  // the panel number j / register_columns
     for (int64_t at = 0; at < columns; at += t.lanes) b.vectors.push_back(e.add(base, at));
     return b;
   }
@@ -173,33 +164,28 @@ Value load_b(Emit& e, const CpuTile& t, const PanelB& b, int64_t vector, Value k
   return t.words.words_of(e.load_vector(b.memory, at, t.lanes));
 }
 
-// What a micro-kernel does beside its FMAs with copy_ahead: copies the next panel of A into `panel`, and
-// prefetches the panel after it, a cache line of one row per step along K, row by row.
-struct NextPanels {
-  Value panel;  // offset in the packing memory
-  Value row;    // the first row to copy
-  bool ragged;
-};
-
-// Runs `step` for every word of K, and the work of `next` beside it. There is an outer iteration for every
-// word of a cache line.
-Values steps_beside(Emit& e, const CpuTile& t, const NextPanels& next, Value k0, Value depth, Values sums,
+// Runs `step` for every word of K. Beside it copies the next panel of A, and prefetches the panel after that, a cache
+// line of one row per step, row by row. There is an outer iteration for every word of a cache line.
+Values steps_beside(Emit& e, const CpuTile& t, const NextPanel& next, const NestBlock& block, Values sums,
                     const std::function<Values(Value, const Values&)>& step) {
   const int64_t mr = t.register_rows, elements = line_elements(t), width = t.words.width();
+  const auto total = Emit::known(t.depth);
+  const bool ragged = !total || *total % elements != 0;
+  Value depth = block.depth;
   Value words = e.ceil_div(depth, e.idx(t.words.per_lane())), lines = e.ceil_div(depth, e.idx(elements));
   const auto row_at = [&](Value row) {
     Value at = e.min(row, e.sub(t.rows, e.idx(1)));
-    return e.add(t.a.offset, e.add(e.mul(at, t.a.row_stride), k0));
+    return e.add(t.a.offset, e.add(e.mul(at, t.a.row_stride), block.k0));
   };
   return e.loop(e.idx(0), e.idx(line_words(t)), 1, sums, [&](Value part, const Values& carried) {
     Value r = e.min(part, e.idx(mr - 1));  // past the last row the last one again
     Value from = row_at(e.add(next.row, r)), fetched = row_at(e.add(next.row, e.add(r, mr)));
-    Value to = e.add(next.panel, e.mul(r, a_pitch(t))), begin = e.mul(part, lines);
+    Value to = e.add(next.panel, e.mul(r, row_pitch(t))), begin = e.mul(part, lines);
     return e.loop(begin, e.min(e.add(begin, lines), words), 1, carried, [&](Value k, const Values& now) {
       Value line = e.mul(e.sub(k, begin), elements);
       e.prefetch(t.a.memory, e.add(fetched, line), kIntoL2);
       for (int64_t v = 0; v < elements; v += width) {
-        Value at = e.add(line, v), left = next.ragged ? e.sub(depth, e.min(at, depth)) : Value();
+        Value at = e.add(line, v), left = ragged ? e.sub(depth, e.min(at, depth)) : Value();
         Value x = t.words.to_scratch(t.words.along_k(t.a, e.add(from, at), left));
         e.store_vector(x, t.packing, e.add(to, t.words.count(at)));
       }
@@ -255,56 +241,61 @@ void store_rows(Emit& e, const CpuTile& t, const Values& sums, Value i, Value j,
       [&] { return rows(true); });
 }
 
-// One call of the micro-kernel: acc[at_row..][j..] (+)= A panel * B panel, for the register tile's rows from i
-// on, by `vectors` vectors of columns, over a K block.
+// One call of the micro-kernel: acc[at_row..][j..] (+)= A panel * B panel, for a register tile over a K block.
 struct MicroTile {
-  Value a_base;  // of A's panel in the packing memory, unless A is read in place
-  Value i, at_row, j, k0, depth;
-  int64_t vectors;
-  const NextPanels* beside;  // null: no panel is copied meanwhile
+  const NestBlock& block;
+  const NestRows& rows;
+  const NestColumns& columns;
   Fetching fetching;
 };
 
 class MicroKernel {
  public:
   MicroKernel(Emit& emit, const CpuTile& tile, const MicroTile& micro)
-      : e(emit), t(tile), m(micro), mr(t.register_rows), panel(panel_b(e, t, m.j, m.k0, m.vectors)) {
+      : e(emit),
+        t(tile),
+        m(micro),
+        mr(t.register_rows),
+        vectors(m.columns.vectors),
+        j(m.columns.j),
+        panel(panel_b(e, t, j, m.block.k0, vectors)) {
     for (int64_t r = 0; r < mr && t.a_in_place; ++r) {
-      Value row = e.min(e.add(m.i, r), e.sub(t.rows, e.idx(1)));
-      in_place.push_back(row_in_place(e, t, row, m.k0));
+      Value row = e.min(e.add(m.rows.i, r), e.sub(t.rows, e.idx(1)));
+      in_place.push_back(row_in_place(e, t, row, m.block.k0));
     }
   }
   void emit() {
-    const Values sums = over_k(first_sums(e, t, m.j, m.vectors));
-    if (t.sink) return store_rows(e, t, sums, m.i, m.j, m.vectors);
+    const Values sums = over_k(first_sums(e, t, j, vectors));
+    if (t.sink) return store_rows(e, t, sums, m.rows.i, j, vectors);
     e.choose(
-        e.equal(m.k0, e.idx(0)), {}, [&] { return store(sums, false), Values{}; },
+        e.equal(m.block.k0, e.idx(0)), {}, [&] { return store(sums, false), Values{}; },
         [&] { return store(sums, true), Values{}; });
   }
 
  private:
   Values over_k(const Values& sums) {
     const auto one = [&](Value k, const Values& carried) { return step(k, carried); };
-    if (t.a_in_place) return steps_in_place(e, t, m.fetching, packed_words(t), m.depth, sums, one);
+    if (t.a_in_place) return steps_in_place(e, t, m.fetching, packed_words(t), m.block.depth, sums, one);
     if (comes_in_pairs(t))
-      return steps_of_pairs(e, t, m.depth, sums, [&](Value p, const Values& carried, bool whole) {
+      return steps_of_pairs(e, t, m.block.depth, sums, [&](Value p, const Values& carried, bool whole) {
         return pair(p, carried, whole);
       });
-    if (m.beside != nullptr) return steps_beside(e, t, *m.beside, m.k0, m.depth, sums, one);
+    if (m.rows.next != nullptr && m.columns.first)
+      return steps_beside(e, t, *m.rows.next, m.block, sums, one);
     if (t.fetch == CpuFetch::kSpread) return steps_spread(sums, one);
-    return steps_paced(e, t, e.ceil_div(m.depth, e.idx(t.words.per_lane())), sums, one);
+    return steps_paced(e, t, e.ceil_div(m.block.depth, e.idx(t.words.per_lane())), sums, one);
   }
   // Prefetches this pass's share of the next K block of its columns, a row of B at a time.
   Values steps_spread(const Values& sums, const std::function<Values(Value, const Values&)>& one) {
-    Value words = e.ceil_div(m.depth, e.idx(t.words.per_lane()));
+    Value words = e.ceil_div(m.block.depth, e.idx(t.words.per_lane()));
     Value share = e.ceil_div(e.idx(t.tile_k), e.ceil_div(t.rows, e.idx(mr)));  // rows of B
-    Value first = e.add(e.add(m.k0, t.tile_k), e.mul(e.div(m.i, e.idx(mr)), share));
+    Value first = e.add(e.add(m.block.k0, t.tile_k), e.mul(e.div(m.rows.i, e.idx(mr)), share));
     Value steps = e.ceil_div(words, share);
     const int64_t line = kLineBits / t.b.element.getIntOrFloatBitWidth();
     return e.loop(e.idx(0), share, 1, sums, [&](Value turn, const Values& carried) {
       Value row = e.min(e.add(first, turn), e.sub(t.depth, e.idx(1)));
-      Value from = e.add(t.b.offset, e.add(e.mul(row, t.b.row_stride), m.j));
-      for (int64_t at = 0; at < m.vectors * t.lanes; at += line)
+      Value from = e.add(t.b.offset, e.add(e.mul(row, t.b.row_stride), j));
+      for (int64_t at = 0; at < vectors * t.lanes; at += line)
         e.prefetch(t.b.memory, e.add(from, at), kIntoL2);
       Value begin = e.min(e.mul(turn, steps), words);
       return e.loop(begin, e.min(e.add(begin, steps), words), 1, carried, one);
@@ -312,13 +303,13 @@ class MicroKernel {
   }
   Values step(Value k, const Values& carried) {
     Values b;
-    for (int64_t v = 0; v < m.vectors; ++v) b.push_back(load_b(e, t, panel, v, k));
+    for (int64_t v = 0; v < vectors; ++v) b.push_back(load_b(e, t, panel, v, k));
     fetch(k);
     return multiply(k, b, carried);
   }
   Values pair(Value p, const Values& carried, bool whole) {
     Values b[2];
-    for (int64_t v = 0; v < m.vectors; ++v) {
+    for (int64_t v = 0; v < vectors; ++v) {
       const auto halves = t.words.halves(t.b, e.add(panel.vectors[v], e.mul(p, panel.pitch)));
       b[0].push_back(halves.first), b[1].push_back(halves.second);
     }
@@ -328,7 +319,7 @@ class MicroKernel {
   }
   Value a_at(int64_t r, Value k) {
     if (t.a_in_place) return t.words.word_at(t.a, e.add(in_place[r], e.mul(k, t.words.per_lane())));
-    return e.load(t.packing, e.add(e.add(m.a_base, r * a_pitch(t)), k));
+    return e.load(t.packing, e.add(e.add(m.rows.panel, r * row_pitch(t)), k));
   }
   // Prefetches the panels of B: those that were packed in advance into L2, others from L2 into L1.
   void fetch(Value k) {
@@ -336,19 +327,19 @@ class MicroKernel {
     const bool in_place = panels_in_place(t);
     const int64_t bits = in_place ? t.b.element.getIntOrFloatBitWidth() : 32;
     const int64_t ahead = t.prefetch_lines * kLineBits / bits;
-    for (int64_t v = 0; v < m.vectors; v += std::max<int64_t>(1, kPackedColumns / t.lanes))
+    for (int64_t v = 0; v < vectors; v += std::max<int64_t>(1, kPackedColumns / t.lanes))
       e.prefetch(panel.memory, e.add(panel.vectors[v], e.add(e.mul(k, panel.pitch), ahead)),
                  in_place ? kIntoL2 : kIntoL1);
   }
   Values multiply(Value k, const Values& b, Values sums) {
     // x86 multiplies pairs of bf16 by a broadcast memory operand only if it is the last operand.
-    const bool swaps = shifts_in_place(t) || (t.words.per_lane() == 2 && m.vectors == 1);
+    const bool swaps = shifts_in_place(t) || (t.words.per_lane() == 2 && vectors == 1);
     for (int64_t r = 0; r < mr; ++r) {
       // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory operand.
       Value a = t.words.words_of(e.broadcast(a_at(r, k), t.lanes));
       if (shifts_in_place(t)) a = t.words.shifted(a);
-      for (int64_t v = 0; v < m.vectors; ++v) {
-        Value& sum = sums[r * m.vectors + v];
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value& sum = sums[r * vectors + v];
         sum = swaps ? t.words.multiply_add(b[v], a, sum) : t.words.multiply_add(a, b[v], sum);
       }
     }
@@ -356,11 +347,11 @@ class MicroKernel {
   }
   void store(const Values& sums, bool accumulate) {
     const auto at = [&](int64_t r, int64_t v) {
-      return e.add(e.mul(e.add(m.at_row, r), t.ld), e.add(m.j, v * t.lanes));
+      return e.add(e.mul(e.add(m.rows.at_row, r), t.ld), e.add(j, v * t.lanes));
     };
     for (int64_t r = 0; r < mr; ++r)
-      for (int64_t v = 0; v < m.vectors; ++v) {
-        Value x = sums[r * m.vectors + v];
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value x = sums[r * vectors + v];
         if (accumulate) x = t.words.add(t.words.sums_of(e.load_vector(t.accumulators, at(r, v), t.lanes)), x);
         e.store_vector(t.words.to_scratch(x), t.accumulators, at(r, v));
       }
@@ -369,146 +360,71 @@ class MicroKernel {
   Emit& e;
   const CpuTile& t;
   const MicroTile& m;
-  const int64_t mr;
+  const int64_t mr, vectors;
+  Value j;
   PanelB panel;
   Values in_place;  // where the rows of A begin
 };
 
 // The micro-kernel in C: d = the panel of A by the panel of B over all of K, plus the start values.
 void call_inner_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value j) {
-  Value b_base = e.mul(j, depth_words(t)), words = e.ceil_div(depth, e.idx(t.words.per_lane()));
+  Value b_base = e.mul(j, panel_depth(t)), words = e.ceil_div(depth, e.idx(t.words.per_lane()));
   Value first = pointer_to(e, t.packing, first_at(e, t, e.idx(0)));
   Value d = pointer_to(e, t.accumulators, e.add(e.mul(i, t.ld), j));
   call_ukernel(e, t.ukernel, LLVM::LLVMVoidType::get(e.b.getContext()),
-               {pointer_to(e, t.packing, a_base), e.idx(a_pitch(t)), pointer_to(e, t.packing, b_base), words,
-                first, d, e.idx(t.ld)});
+               {pointer_to(e, t.packing, a_base), e.idx(row_pitch(t)), pointer_to(e, t.packing, b_base),
+                words, first, d, e.idx(t.ld)});
 }
 
-// The loops around the micro-kernel: K blocks, panels of rows, panels of columns.
-class PanelLoops {
+// What "panel" and its kin do in the loops.
+class Panel {
  public:
-  PanelLoops(Emit& emit, const CpuTile& tile)
-      : e(emit), t(tile), mr(t.register_rows), nr(t.register_columns), passes(ceil_div(t.tile_columns, nr)) {
-    const auto total = Emit::known(t.depth);
-    ragged_k = !total || *total % t.words.width() != 0;
-    ragged_line = !total || *total % line_elements(t) != 0;
-  }
-  void run() {
-    e.loop(e.idx(0), t.depth, t.tile_k, [&](Value from) {
-      k0 = from;
-      depth = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
-      if (t.packed_word && t.a_in_place)
-        pack_panels(e, t, k0, depth);
-      else if (!t.packed_word)
-        pack_columns();
-      every_row();
-    });
+  Panel(Emit& emit, const CpuTile& tile)
+      : e(emit), t(tile), nr(t.register_columns), passes(ceil_div(t.tile_columns, nr)) {}
+  CpuNest nest() {
+    CpuNest n;
+    n.rows_first = true;
+    n.pass_columns = nr;
+    n.passes = passes_over_columns();
+    n.panel = b_words(t), n.panel_words = a_words(t);
+    n.begin_block = [this](const NestBlock& block) { pack_block(block); };
+    n.pack_rows = [this](const NestBlock& block, Value i, Value panel) { pack_rows(e, t, block, i, panel); };
+    n.begin_rows = [this](const NestBlock& block, const NestRows& rows) {
+      store_first(e, t, rows.i, block.k0, rows.panel, block.depth);
+      store_next_lines(e, t, packed_words(t), rows.i, block.k0);
+    };
+    n.tile = [this](const NestBlock& block, const NestRows& rows, const NestColumns& columns) {
+      if (t.ukernel) return call_inner_kernel(e, t, rows.panel, block.depth, rows.i, columns.j);
+      MicroKernel(e, t, {block, rows, columns, fetching(columns)}).emit();
+    };
+    return n;
   }
 
  private:
-  // All of the task's columns, a K block deep.
-  void pack_columns() {
-    const bool shifts = !t.a_in_place;
-    e.loop(e.idx(0), t.columns, nr, [&](Value j) {
-      Value left = e.sub(t.columns, j), base = e.mul(j, depth_words(t));
-      pack_by_layout(e, t.b, t.b_k_contiguous, [&](bool k_contiguous) {
-        if (k_contiguous)
-          pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k, shifts}, nr, nr, t.packing, base);
-        else
-          pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true, shifts}, depth, nr,
-                      t.packing, base, /*fetches=*/true);
-      });
-      store_first_of_columns(e, t, j, base, depth);
-    });
+  // Passes over the same rows are alike, unless the first one prefetches or copies the next rows.
+  ColumnPasses passes_over_columns() const {
+    if (t.ukernel) return ColumnPasses::kWhole;
+    if (t.narrow_passes) return ColumnPasses::kNarrowLast;
+    return t.a_in_place && t.fetch != CpuFetch::kNext ? ColumnPasses::kWhole : ColumnPasses::kFirstApart;
   }
-  void pack_rows(Value i, Value a_base) {
-    Value left = e.sub(t.rows, i);
-    pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {
-      if (k_contiguous)
-        pack_copied(e, {t.words, t.a, i, left, k0, depth, ragged_k, false}, mr, a_pitch(t), t.packing,
-                    a_base);
-      else
-        pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t), a_base);
-    });
+  Fetching fetching(const NestColumns& columns) {
+    if (t.a_in_place && t.fetch == CpuFetch::kSpread) return {e.div(columns.j, e.idx(nr)), passes};
+    // A narrow pass may be the only one.
+    const bool fetches = columns.first || columns.vectors < nr / t.lanes;
+    return fetches && t.fetch == CpuFetch::kNext ? Fetching{e.idx(0)} : Fetching{};
   }
-  void every_row() {
-    Value first_panel = e.idx(b_words(t)), both = e.idx(2 * b_words(t) + a_words(t));
-    if (t.copy_ahead) {
-      pack_rows(e.idx(0), first_panel);
-      e.loop(e.idx(0), t.rows, mr, {first_panel}, [&](Value i, const Values& panel) -> Values {
-        Value other = e.sub(both, panel[0]);
-        const NextPanels next{other, e.add(i, mr), ragged_line};
-        multiply({panel[0], i, i, &next});
-        return {other};
-      });
-    } else if (t.piece) {
-      rows_in_pieces(e, t, t.is_one_block() ? Value() : e.less(t.depth, e.add(k0, t.tile_k + 1)),
-                     [&](Value i, Value at_row) {
-                       multiply({first_panel, i, at_row, nullptr});
-                     });
-    } else {
-      e.loop(e.idx(0), t.rows, mr, [&](Value i) {
-        if (!t.a_in_place) pack_rows(i, first_panel);
-        multiply({first_panel, i, i, nullptr});
-      });
-    }
-  }
-
-  // A panel of rows: its place in the packing memory, its first row, the row of the accumulators that this is,
-  // and what is copied meanwhile.
-  struct RowPanel {
-    Value a_base, i, at_row;
-    const NextPanels* next;
-  };
-  // The panel by all columns. The first pass over the columns copies the next panel.
-  void multiply(const RowPanel& rows) {
-    store_first(e, t, rows.i, k0, rows.a_base, depth);
-    store_next_lines(e, t, packed_words(t), rows.i, k0);
-    if (t.ukernel)
-      return e.loop(e.idx(0), t.columns, nr,
-                    [&](Value j) { call_inner_kernel(e, t, rows.a_base, depth, rows.i, j); });
-    if (t.narrow_passes) return narrow_passes(rows);
-    if (t.a_in_place && t.fetch != CpuFetch::kNext)
-      return e.loop(e.idx(0), t.columns, nr, [&](Value j) {
-        const bool spread = t.fetch == CpuFetch::kSpread;
-        whole_pass(rows, j, nullptr, spread ? Fetching{e.div(j, e.idx(nr)), passes} : Fetching{});
-      });
-    whole_pass(rows, e.idx(0), rows.next, {e.idx(0)});
-    if (passes > 1) e.loop(e.idx(nr), t.columns, nr, [&](Value j) { whole_pass(rows, j, nullptr, {}); });
-  }
-  void pass(const RowPanel& rows, Value j, int64_t vectors, const NextPanels* beside,
-            const Fetching& fetching) {
-    const MicroTile tile{rows.a_base, rows.i, rows.at_row, j, k0, depth, vectors, beside, fetching};
-    MicroKernel(e, t, tile).emit();
-  }
-  void whole_pass(const RowPanel& rows, Value j, const NextPanels* beside, const Fetching& fetching) {
-    pass(rows, j, nr / t.lanes, beside, fetching);
-  }
-  // The last pass has only as many vectors as columns are left. It may be the first one as well, and then
-  // copies the next panel; in place each pass prefetches.
-  void narrow_passes(const RowPanel& rows) {
-    const Fetching fetching = t.fetch == CpuFetch::kNext ? Fetching{e.idx(0)} : Fetching{};
-    Value whole = e.mul(e.div(e.add(t.columns, t.lanes - 1), e.idx(nr)), nr), none = e.equal(whole, e.idx(0));
-    e.when(e.less(e.idx(0), whole), [&] { whole_pass(rows, e.idx(0), rows.next, fetching); });
-    if (passes > 1) e.loop(e.idx(nr), whole, nr, [&](Value j) { whole_pass(rows, j, nullptr, {}); });
-    Value left = e.ceil_div(e.sub(t.columns, e.min(whole, t.columns)), e.idx(t.lanes));
-    const auto narrow = [&](int64_t vectors, const NextPanels* beside) {
-      return [&, vectors, beside] { return pass(rows, whole, vectors, beside, fetching), Values{}; };
-    };
-    for (int64_t vectors = t.narrow_passes; vectors < nr / t.lanes; ++vectors)
-      e.when(e.equal(left, e.idx(vectors)), [&] {
-        if (rows.next == nullptr || passes == 1)
-          narrow(vectors, rows.next)();
-        else
-          e.choose(none, {}, narrow(vectors, rows.next), narrow(vectors, nullptr));
-      });
+  void pack_block(const NestBlock& block) {
+    if (t.packed_word && t.a_in_place) return pack_panels(e, t, block.k0, block.depth);
+    if (t.packed_word) return;
+    ColumnPanels panels{nr};
+    panels.shifts = !t.a_in_place, panels.fetches = true;
+    pack_columns(e, t, block, panels,
+                 [&](Value j, Value base) { store_first_of_columns(e, t, j, base, block.depth); });
   }
 
   Emit& e;
   const CpuTile& t;
-  const int64_t mr, nr, passes;
-  bool ragged_k, ragged_line;  // K may be no multiple of a vector, of a cache line
-  Value k0, depth;             // of the K block
+  const int64_t nr, passes;
 };
 
 // Why rows in place cannot be read so, "" if they can.
@@ -564,6 +480,9 @@ std::string panel_refusal(const CpuTile& t) {
   return t.copy_ahead ? copy_ahead_refusal(t) : "";
 }
 
-void emit_panel(Emit& e, const CpuTile& t) { PanelLoops(e, t).run(); }
+void emit_panel(Emit& e, const CpuTile& t) {
+  Panel panel(e, t);
+  emit_nest(e, t, panel.nest());
+}
 
 }  // namespace lathe::emit
