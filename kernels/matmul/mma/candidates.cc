@@ -213,7 +213,7 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
 // that both pass through registers: more than 8 words per thread. If the number of rows is known only on the device:
 // bytes of B along N that pass through registers, more than 32 words per thread, and more than 8 chunks per thread
 // whose bytes depend on K. B in NVFP4: ptxas needs more registers than the shape's estimate, for the two scales of each
-// piece of 32 elements.
+// piece of 32 elements, and still more if A passes through registers.
 std::string spill_refusal(const CandidateContext& context, const Row& r, const MmaShape& shape) {
   const ProblemClass& c = context.problem;
   const bool staged = !shape.copies_chunks();
@@ -226,8 +226,9 @@ std::string spill_refusal(const CandidateContext& context, const Row& r, const M
       return absl::StrCat("a warp with ", sums, " accumulators would spill registers for ", name_of(c.a),
                           " on ", context.facts.target.arch, "; the limit is ", most);
   }
-  constexpr int64_t kMoreRegisters = 48, kMostRegisters = 255;
-  if (c.b == DType::kNVF4E2M1 && shape.registers() + kMoreRegisters > kMostRegisters)
+  constexpr int64_t kMostRegisters = 255;
+  const int64_t more = shape.has_a_blocks() || shape.copies_chunks_of_a() ? 48 : 72;
+  if (c.b == DType::kNVF4E2M1 && shape.registers() + more > kMostRegisters)
     return absl::StrCat("a warp of ", r.warp_m, " x ", r.warp_n, " would spill registers for ", name_of(c.b));
   const bool passes_words =
       shape.has_blocks() ? !shape.has_a_blocks() && !shape.copies_chunks(shape.a_k_contiguous) : staged;

@@ -281,10 +281,7 @@ std::string check_class(const CandidateContext& context) {
   if (context.facts.target.arch == "sm_75") return "sm_75 has no asynchronous copies";
   if (is_blocks(c.b) ? c.a != DType::kF32 : c.a != c.b)
     return absl::StrCat("does not support ", std::string(name_of(c.a)), " by ", std::string(name_of(c.b)));
-  if (context.facts.target.backend == Backend::kRocm)
-    return has_scales_apart(c.b) && is_grouped(c.rows)
-               ? "addresses of block scales in groups would spill scalar registers"
-               : "";
+  if (context.facts.target.backend == Backend::kRocm) return "";
   if (!matrix(c) && c.m_hi > kMostFmaRows)
     return absl::StrCat("supports M up to ", kMostFmaRows, " for f32 without tf32, not ", c.m_hi);
   if (is_fnuz(c.b) || (is_f8(c.b) && sm_version(context.facts.target) < 89))
@@ -329,7 +326,13 @@ SplitKinds kinds_of(const CandidateContext& context, int64_t splits) {
   return kinds;
 }
 
-std::string check_choice(const GpuRates& rates, const Choice& c) {
+// AMD: scalar registers hold the addresses of four columns for each unit in flight, and those of their scales if these
+// lie apart. A group adds its own.
+bool spills_scalars(const ProblemClass& c, const SkinnyShape& s) {
+  return s.in.amd && has_scales_apart(c.b) && (is_grouped(c.rows) || s.in.unroll_k > 1);
+}
+
+std::string check_choice(const ProblemClass& problem, const GpuRates& rates, const Choice& c) {
   if (std::string defect = c.shape.defect(); !defect.empty()) return defect;
   const int64_t shared = c.shape.shared_bytes + model_of(c.shape.in.amd).static_shared;
   if (double(shared) > rates.shared_memory_bytes)
@@ -339,6 +342,7 @@ std::string check_choice(const GpuRates& rates, const Choice& c) {
   if (c.shape.in.amd && amd_registers(c.shape, c.form) > kMostAmdRegisters)
     return absl::StrCat("registers per thread ", int64_t(amd_registers(c.shape, c.form)), " > ",
                         kMostAmdRegisters);
+  if (spills_scalars(problem, c.shape)) return "addresses of block scales would spill scalar registers";
   if (c.resident < 1) return kNoPlace;
   if (c.split == kMergeCluster && double(c.splits) > rates.units)
     return absl::StrCat("cluster size ", c.splits, " > compute units ", int64_t(rates.units));
@@ -376,7 +380,7 @@ void append_row(const CandidateContext& context, const GpuRates& rates, const Ma
         if (rounds > 1 && splits > 1) continue;
         if (rounds > 1 && choice.workgroups <= slots_of(rates, choice) * (rounds / 2)) continue;
         const SkinnyConfig config = config_of(choice);
-        if (std::string reason = check_choice(rates, choice); !reason.empty()) {
+        if (std::string reason = check_choice(context.problem, rates, choice); !reason.empty()) {
           out->push_back(rejected(config, std::move(reason)));
           continue;
         }
