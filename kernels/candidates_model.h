@@ -39,6 +39,9 @@ inline bool multiplies_bytes(const Target& target) {
   return target.has("avx512vnni") || target.has("dotprod");
 }
 
+// How many of a dimension's tiles are as large as its largest one.
+inline double whole_tiles(double size, double tile) { return std::max(1.0, std::floor(size / tile)); }
+
 struct CpuRates {
   explicit CpuRates(const CandidateContext& context)
       : workers(std::max(context.workers, 1)),
@@ -94,11 +97,16 @@ struct CpuRates {
     return k_per_lane == 2 ? "bf16 pairs to f32" : "fma f32";
   }
   // Workers take tasks as they become free: whole rounds of tasks, and the last worker ends late by part of a task.
-  double schedule_seconds(double tasks, double average, double largest) const {
+  // `whole` of the tasks take as long as the largest one; the busiest worker has its share of them. A single shorter
+  // task comes last.
+  double schedule_seconds(double tasks, double average, double largest, double whole) const {
     if (workers == 1 || tasks <= 1) return tasks * (average + kTaskSeconds);
     constexpr double kLate = 0.1;
-    const double rounds = std::ceil(tasks / workers);
-    return std::max(largest, rounds * average) + kLate * largest + rounds * kTaskSeconds + kForkSeconds;
+    const double rounds = std::ceil(tasks / workers), whole_rounds = std::ceil(whole / workers);
+    double busiest = std::max({largest, rounds * average, whole_rounds * largest});
+    if (tasks - whole == 1 && whole_rounds < rounds)
+      busiest = whole_rounds * largest + tasks * average - whole * largest;
+    return busiest + kLate * largest + rounds * kTaskSeconds + kForkSeconds;
   }
 
   int32_t workers, lanes, registers;

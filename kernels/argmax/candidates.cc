@@ -98,7 +98,7 @@ void append_cpu_rows(const CandidateContext& context, const CompileConfig& confi
     // The second step reads `splits` pairs per row.
     const double merge =
         config.split() != kNoSplit ? kTaskSeconds * rows + tasks * kOpLatency / rates.clock_hz : 0;
-    append(config, wanted, rates.schedule_seconds(tasks, task, task) + merge, 0, out);
+    append(config, wanted, rates.schedule_seconds(tasks, task, task, tasks) + merge, 0, out);
   }
 }
 

@@ -62,7 +62,7 @@ void enumerate_elementwise_cpu(const CandidateContext& context, std::vector<Rank
       const double elements = kRows * kColumns / tasks, vectors = elements / rates.lanes;
       const double compute = vectors * (kVectorCycles + kStepCycles / unroll) / rates.clock_hz;
       const double task = CpuRates::overlap(compute, elements * bytes / rates.bandwidth(tasks));
-      append(context, config, rates.schedule_seconds(tasks, task, task), 0, out);
+      append(context, config, rates.schedule_seconds(tasks, task, task, tasks), 0, out);
     }
   }
 }

@@ -65,7 +65,7 @@ double cpu_seconds(const CpuRates& rates, const MatmulSizes& s, const CompileCon
   if (config.split() == kNoSplit) return compare;
   // The pairs of a row are compared one after the other.
   const double row = kTaskSeconds + column_tiles * kFmaLatency / rates.clock_hz;
-  return compare + rates.schedule_seconds(s.m, row, row);
+  return compare + rates.schedule_seconds(s.m, row, row, s.m);
 }
 
 }  // namespace

@@ -140,7 +140,8 @@ void AmxPricing::append(const Shape& p, const CompileConfig& config, std::vector
   };
   const double predicted = rates_.schedule_seconds(
       tasks, seconds(double(rows_) / row_tiles, double(columns_) / column_tiles),
-      seconds(double(std::min(p.rows, rows_)), double(std::min(p.columns, columns_))));
+      seconds(double(std::min(p.rows, rows_)), double(std::min(p.columns, columns_))),
+      whole_tiles(double(rows_), double(p.rows)) * whole_tiles(double(columns_), double(p.columns)));
   if (!context_.wants(predicted)) return;
   RankedPlan r;
   r.plan.config = config;

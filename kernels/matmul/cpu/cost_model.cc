@@ -111,8 +111,9 @@ void append_tasks(const CpuPricing& p, const Tasks& t,
         tasks > 1 && p.rates.workers > 1
             ? task_seconds(p, of(std::min(double(t.m), m), std::min(double(t.n), n)), bandwidth)
             : mean;
+    const double whole = whole_tiles(m, double(t.m)) * whole_tiles(n, double(t.n)) * splits;
     const double predicted =
-        p.rates.schedule_seconds(tasks, mean, largest) +
+        p.rates.schedule_seconds(tasks, mean, largest, whole) +
         (splits > 1 ? merge_seconds(p.s, splits, p.rates.bandwidth(p.rates.workers)) : 0);
     if (!p.context.wants(predicted)) continue;
     RankedPlan r;
