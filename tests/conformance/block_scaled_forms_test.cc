@@ -1,7 +1,12 @@
 // fp8 with block scales on Hopper's warpgroup instructions: every form of kernel and layout of scales, with edges along
 // M, N and K, against float64.
 
+#include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "block_scaled_product.h"
 #include "candidates.h"
@@ -38,26 +43,36 @@ class ScaledForms : public BlockScaled {
     c.out = random_.below(2) != 0 ? LATHE_BF16 : LATHE_F32;
     return c;
   }
-  // Runs every form of kernel with warpgroup instructions. `random` further ones: other tiles.
-  void expect_forms(const ScaledCase& c, int random, void (*change)(ScaledProduct&) = nullptr) {
+  // The best candidate of every form: forms differ in the number of warpgroups, in clusters, in the way to merge splits
+  // and in whether the product is transposed. On an emulated device only a few forms, drawn at random.
+  std::vector<nlohmann::json> forms(const ScaledProduct& product) {
+    std::vector<nlohmann::json> found;
+    std::set<std::string> seen;
+    for (const nlohmann::json& candidate : candidates(product)) {
+      std::string form;
+      for (const char* field : {"threads", "cluster_m", "cluster_n", "split", "transposed"})
+        absl::StrAppend(&form, field, "=", candidate["config"].value(field, 0), " ");
+      if (seen.insert(form).second) found.push_back(candidate);
+    }
+    for (size_t i = found.size(); i > 1; --i)
+      std::swap(found[i - 1], found[static_cast<size_t>(random_.below(static_cast<int64_t>(i)))]);
+    found.resize(std::min(found.size(), static_cast<size_t>(quick_or(4, 1000))));
+    return found;
+  }
+  void expect_forms(const ScaledCase& c, void (*change)(ScaledProduct&) = nullptr) {
     if (leaves_out({c.m, c.b.lines, c.b.k})) return;
     SCOPED_TRACE(c.text());
     ScaledProduct product(c, &random_);
     if (change != nullptr) change(product);
     product.refresh();
-    const std::vector<nlohmann::json> all = candidates(product);
+    const std::vector<nlohmann::json> all = forms(product);
     ASSERT_FALSE(all.empty());
-    std::vector<KernelForm> forms = kernel_forms(all);
-    for (; random > 0; --random) {
-      const nlohmann::json& other = all[static_cast<size_t>(random_.below(static_cast<int64_t>(all.size())))];
-      forms.push_back({other["config"].dump(), other.value("rank", 0), other.value("splits", 1)});
-    }
-    for (const KernelForm& form : forms) {
+    for (const nlohmann::json& form : all) {
       if (is_over()) return;
+      SCOPED_TRACE(form["config"].dump());
       lathe_tuning tuning = LATHE_TUNING_INIT;
-      tuning.candidate = form.rank;
+      tuning.candidate = form.value("rank", 0);
       product.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
-      SCOPED_TRACE(form.name);
       ASSERT_LATHE_OK(product.run(device()));
       ASSERT_EQ(product.check(), "");
     }
@@ -76,7 +91,7 @@ TEST_F(ScaledForms, EveryLayoutOfScalesWithEdges) {
         ScaledCase c = aligned_case(f, f, m, n, f.takes_tall ? 640 : 416);
         c.b.layout = layout, c.b.lines_each = lines_each;
         c.a.layout = has_layout(f, layout, 1) ? layout : LATHE_SCALES_BY_LINE;
-        expect_forms(c, /*random=*/1);
+        expect_forms(c);
       }
 }
 
@@ -89,7 +104,7 @@ TEST_F(ScaledForms, EveryDepth) {
         ScaledCase c = aligned_case(f, f, m, k > 1000 ? 72 : 264, k);
         c.a.layout = LATHE_SCALES_BY_BLOCK;
         c.b.lines_each = lines_each;
-        expect_forms(c, /*random=*/0);
+        expect_forms(c);
       }
 }
 
@@ -100,7 +115,7 @@ TEST_F(ScaledForms, AAndBOfDifferentFormats) {
     for (const int64_t m : {24, 100}) {
       ScaledCase c = aligned_case(*scaled_format(a), *scaled_format(b), m, 200, 384);
       if (c.b.format->takes_tall) c.b.lines_each = 128;
-      expect_forms(c, /*random=*/0);
+      expect_forms(c);
     }
 }
 
@@ -111,7 +126,7 @@ TEST_F(ScaledForms, NanScales) {
       const ScaledElements& f = *scaled_format(name);
       ScaledCase c = aligned_case(f, f, m, 200, 384);
       if (f.takes_tall) c.b.lines_each = 128;
-      expect_forms(c, /*random=*/0, [](ScaledProduct& p) {
+      expect_forms(c, [](ScaledProduct& p) {
         const double nan = p.a().spec().format->scale == LATHE_F32 ? NAN : 255;
         p.a().set_scale(0, 17, 1, nan);
         p.b().set_scale(0, 130, 2, nan);
