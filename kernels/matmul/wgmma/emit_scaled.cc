@@ -121,8 +121,6 @@ Values WgmmaKernel::multiply_scaled(const TileProgram& p, Value count, PipelineS
                              wide, totals, [&] { return all(shape_.in.tile_k / kWide); },
                              [&] { return all(shape_.groups()); })
                        : all(shape_.groups());
-    sync_warp(e_);
-    release(s.stage);
     const Values advanced = advance(s).values();
     next.append(advanced.begin(), advanced.end());
     return next;
@@ -133,7 +131,7 @@ Values WgmmaKernel::multiply_scaled(const TileProgram& p, Value count, PipelineS
 }
 
 // The scales of a thread's rows are loaded before the products, which hide their latency; those of its columns, two for
-// every 8, after the products, because they are too many to wait in registers.
+// every 8, after the products, because they are too many to wait in registers. Releases the stage.
 Values WgmmaKernel::multiply_groups(Value stage, int64_t groups, Value q_is_same, Values totals) {
   Value row = e_.add(e_.mul(e_.div(warp_, e_.i32(4)), 64 * shape_.blocks),
                      e_.add(e_.mul(e_.rem(warp_, e_.i32(4)), 16), e_.div(lane_, e_.i32(4))));
@@ -147,11 +145,20 @@ Values WgmmaKernel::multiply_groups(Value stage, int64_t groups, Value q_is_same
     Value products =
         multiply_stage(stage, undefined_sums(e_, product_), e_.i32(0), /*in_flight=*/0, {group, groups});
     const Values sums = sums_of(e_, product_, products);
+    const auto end = [&] {
+      if (group + 1 < groups) return;
+      sync_warp(e_);
+      release(stage);
+    };
     const auto by_column = [&] {
       Value own = e_.add(of_q, e_.mul(e_.rem(lane_, e_.i32(4)), 8));
-      return add_scaled(totals, sums, rows, [&](int64_t j) { return load_shared(e_, own, 32 * j, 2); });
+      Values next =
+          add_scaled(totals, sums, rows, [&](int64_t j) { return load_shared(e_, own, 32 * j, 2); });
+      end();
+      return next;
     };
     const auto by_tile = [&] {
+      end();
       return add_scaled(totals, sums, rows, [&](int64_t) { return Values{same[0], same[0]}; });
     };
     totals = q_is_same ? e_.choose(q_is_same, totals, by_tile, by_column) : by_column();

@@ -118,8 +118,10 @@ struct WgmmaShape {
   // Registers beside the accumulators: for the loop over K, and for an epilogue other than a plain store,
   // which computes its activation for 8 elements at once.
   static constexpr int64_t kLoopRegisters = 56, kEpilogueRegisters = 96, kProducerRegisters = 40;
+  // Of a thread that loads scales.
+  static constexpr int64_t kLoaderRegisters = 48;
   // Registers of a producer's thread with two and with three consumers: as few as it needs, because a
-  // consumer with gelu and a residual would spill otherwise. Warps that load scales need kProducerRegisters.
+  // consumer with gelu and a residual would spill otherwise.
   static constexpr int64_t kProducerOfTwo = 24, kProducerOfThree = 32;
   static int64_t up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 };
@@ -184,13 +186,14 @@ inline std::string WgmmaShape::defect() const {
 
 inline void WgmmaShape::assign_registers() {
   const int64_t held = sums * (in.promotes ? 2 : 1), needed = up(held + kLoopRegisters, 8);
+  const int64_t most = in.scaled > 0 ? kLoaderRegisters : kProducerRegisters;
   resident = std::max<int64_t>(
       1, std::min({kUnitShared / (shared_bytes + static_bytes() + kReservedShared), kUnitThreads / in.threads,
-                   kUnitRegisters / (kProducerRegisters + consumers * needed), int64_t{4}}));
+                   kUnitRegisters / (most + consumers * needed), int64_t{4}}));
   const int64_t launched = std::min(kThreadRegisters, kUnitRegisters / resident / (consumers + 1) / 8 * 8);
   spare_registers = launched - held;
   if (launched >= (in.plain_store ? needed : up(held + kEpilogueRegisters, 8))) return;
-  const int64_t producer = consumers == 1 || in.scaled > 0 ? kProducerRegisters
+  const int64_t producer = consumers == 1 || in.scaled > 0 ? most
                            : consumers == 2                ? kProducerOfTwo
                                                            : kProducerOfThree;
   const int64_t consumer =
