@@ -78,6 +78,13 @@ GpuBlockLine gpu_block_line(Emit& e, const View& v, const ScalePlaces& places, V
   const int64_t in_byte = block_elements(v.blocks) / static_cast<int64_t>(size_of(v.blocks));
   return {e.div(first, e.idx(in_byte)), places.of_line(e, i)};
 }
+Value gpu_scale(Emit& e, const View& v, const ScalePlaces& places, Value line, Value k) {
+  GpuBlocks::Loads loads{/*alignment=*/16, {}, false, 0};
+  const ScalesOfBlock scales{places, line, k};
+  const BlockReader reader{e, 1, v, block_layout(v.blocks), &loads, &scales};
+  return vector::ExtractOp::create(e.b, e.loc, reader.scales_of(e.idx(0), e.idx(0)).scale,
+                                   ArrayRef<int64_t>{0});
+}
 Value byte_of_block(Emit& e, const View& v, Value first_byte, Value element) {
   Value block = e.div(element, e.idx(block_elements(v.blocks)));
   return e.add(first_byte, e.mul(block, static_cast<int64_t>(size_of(v.blocks))));

@@ -82,7 +82,11 @@ Value byte_of_block(Emit& e, const View& v, Value first_byte, Value element);
 // The line `i` (index) of an operand's part of a tile.
 GpuBlockLine gpu_block_line(Emit& e, const View& v, const ScalePlaces& places, Value i);
 
-// The same for a thread of a GPU, which decodes runs of elements and loads them long before. Formats of products.h's
+// GPUs: the scale, an f32, of element `k` of the tile's K. Scales are apart, and those of f32 are aligned. `line`:
+// ScalePlaces::of_line().
+Value gpu_scale(Emit& e, const View& v, const ScalePlaces& places, Value line, Value k);
+
+// What CpuBlocks does, for a thread of a GPU, which decodes runs of elements and loads them long before. Formats of products.h's
 // kGpuBlocks.
 class GpuBlocks {
  public:

@@ -51,6 +51,19 @@ Value ScalePlaces::at(Emit& e, DType blocks, Value first, Value k) const {
   return pointer_to(e, memory, e.mul(at, row_of(blocks).apart / in_block));
 }
 
+Value ScalePlaces::all_same(Emit& e, Value count) const {
+  Value after_first = e.sub(count, e.idx(1));
+  Value last = e.add(first_line, line_step ? e.mul(after_first, line_step) : after_first);
+  Value in_group = e.equal(e.div(first_line, e.idx(kTallLines)), e.div(last, e.idx(kTallLines)));
+  Value within = arith::OrIOp::create(e.b, e.loc, line32, line);
+  return arith::AndIOp::create(e.b, e.loc, in_group, e.equal(within, e.idx(0)));
+}
+
+Value ScalePlaces::of_128(Emit& e, DType blocks) const {
+  if (elements_of_scale(blocks) == 128) return e.constant(e.b.getI1Type(), 1);
+  return e.equal(block, e.idx(0));
+}
+
 ScalePlaces scale_places(Emit& e, const GpuStep& step, const TileProgram& p, unsigned operand) {
   linalg::LinalgOp contraction = p.contraction;
   if (!has_scales_apart(p.views.find(contraction.getDpsInputs()[operand])->second.blocks)) return {};

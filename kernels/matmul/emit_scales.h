@@ -24,6 +24,10 @@ struct ScalePlaces {
   Value of_line(Emit& e, Value i) const;
   // The address of the scale of element `k` of the tile's K. `first`: of_line().
   Value at(Emit& e, DType blocks, Value first, Value k) const;
+  // i1: whether `count` (at least 1) lines of the tile certainly have the same scales; whether every 128 elements share
+  // one.
+  Value all_same(Emit& e, Value count) const;
+  Value of_128(Emit& e, DType blocks) const;
 };
 
 // Of A (0) or B (1).

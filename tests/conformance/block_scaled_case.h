@@ -60,9 +60,10 @@ Expected dot(int64_t k, const A& a, const B& b) {
 }
 // f32 sums in any order, with A and B decoded to f32, then rounding to D's dtype. A few products dominate a sum of fp8
 // numbers, and each of the K additions may round at their size.
-inline bool is_near(double got, const Expected& e, int64_t k, lathe_dtype dtype) {
+// `further`: a further error of the sums, as part of their magnitude.
+inline bool is_near(double got, const Expected& e, int64_t k, lathe_dtype dtype, double further = 0) {
   if (std::isnan(e.value)) return std::isnan(got);
-  const double sums = (4 + std::sqrt(static_cast<double>(k))) * 0x1p-23 * e.magnitude;
+  const double sums = ((4 + std::sqrt(static_cast<double>(k))) * 0x1p-23 + further) * e.magnitude;
   if (std::isinf(got)) return got * e.value > 0 && std::abs(e.value) + sums > reference::largest(dtype);
   return std::abs(got - e.value) <=
          sums + reference::rounding(dtype) * (std::abs(e.value) + sums) + reference::smallest_rounding(dtype);

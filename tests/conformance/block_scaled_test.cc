@@ -11,132 +11,29 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "block_scaled_case.h"
+#include "block_scaled_product.h"
 #include "guarded_memory.h"
 
 namespace lathe::conformance {
 namespace {
 
-using reference::Normal;
 using reference::ScaledElements;
 using reference::ScaledMatrix;
 using reference::ScaledSpec;
 using testing::HasSubstr;
 
-const ScaledElements* format(const char* name) { return reference::scaled_elements_named(name); }
-
-// A product of one weight, and optionally of a scaled A.
-struct Case {
-  ScaledSpec a, b;  // a.format null: A is plain
-  lathe_dtype a_dtype = LATHE_F32, out = LATHE_F32;
-  int64_t m = 1;
-  float alpha = 1;
-
-  std::string text() const {
-    return absl::StrCat("m=", m, " n=", b.lines, " k=", b.k, " batch=", b.batch,
-                        " a=", a.format ? a.format->name : name_of(a_dtype), " layout ",
-                        static_cast<int>(a.layout), " b=", b.format->name, " layout ",
-                        static_cast<int>(b.layout), " lines ", b.lines_each, " padding ", b.padding, "/",
-                        b.scale_padding, " misalign ", b.misalign, b.global ? " global" : "", " out ",
-                        name_of(out));
-  }
-};
-
-class Product {
- public:
-  Product(const Case& c, Normal* random)
-      : c_(c),
-        plain_a_(c.a_dtype, c.a.format ? 0 : c.b.batch * c.m, c.b.k, random),
-        b_(c.b, random),
-        d_(c.out, c.b.batch * c.m, c.b.lines, nullptr) {
-    if (c.a.format != nullptr) a_ = ScaledMatrix(c.a, random);
-    desc.m = c.m, desc.n = c.b.lines, desc.k = c.b.k, desc.batch = c.b.batch;
-    scale_b = b_.scale();
-    desc.b = b_.operand(/*column_major=*/true);
-    desc.b.scale = &scale_b;
-    if (c.a.format != nullptr) {
-      scale_a = a_.scale();
-      desc.a = a_.operand(/*column_major=*/false);
-      desc.a.scale = &scale_a;
-    } else {
-      desc.a = plain_a_.operand(c.m);
-    }
-    desc.d = d_.operand(c.m);
-    desc.epilogue.alpha = c.alpha;
-  }
-  Product(const Product&) = delete;
-
-  // Runs the product, on a GPU with copies of its operands and of `other`.
-  lathe_status run(lathe_device* device, std::vector<float>* other = nullptr) {
-    ScaledCopies copies(device);
-    if (c_.a.format != nullptr) copies.add(a_);
-    copies.add(b_);
-    copies.add(plain_a_.bytes);
-    copies.add(d_.bytes);
-    if (other != nullptr) copies.add(*other);
-    const lathe_matmul_desc moved = copies.moved(desc);
-    const lathe_status status = lathe_matmul(device, nullptr, &moved);
-    if (status == LATHE_OK) copies.fetch();
-    return status;
-  }
-  // "" if D is right.
-  std::string check() const {
-    for (int64_t matrix = 0; matrix < c_.b.batch; ++matrix)
-      for (int64_t i = 0; i < c_.m; ++i)
-        for (int64_t j = 0; j < c_.b.lines; ++j) {
-          const Expected e = expected(matrix, i, j);
-          const double got = d_.at(matrix * c_.m + i, j);
-          if (!is_near(got, e, c_.b.k, c_.out))
-            return absl::StrCat("d[", matrix, "][", i, "][", j, "] is ", got, ", not ", e.value, ": off by ",
-                                got - e.value, " with magnitude ", e.magnitude);
-        }
-    return "";
-  }
-  Expected expected(int64_t matrix, int64_t i, int64_t j) const {
-    const double factor = c_.alpha * b_.global() * (c_.a.format ? a_.global() : 1);
-    Expected e = dot(
-        c_.b.k,
-        [&](int64_t k) { return c_.a.format ? a_.at(matrix, i, k) : plain_a_.at(matrix * c_.m + i, k); },
-        [&](int64_t k) { return b_.at(matrix, j, k); });
-    return {e.value * factor, e.magnitude * std::abs(factor)};
-  }
-  ScaledMatrix& a() { return a_; }
-  ScaledMatrix& b() { return b_; }
-  double d(int64_t i, int64_t j) const { return d_.at(i, j); }
-  // The scales' memory moves when a scale is set.
-  void refresh() {
-    if (c_.a.format != nullptr) scale_a = a_.scale();
-    scale_b = b_.scale();
-  }
-  // Points to the data of this object again.
-  void restore() {
-    refresh();
-    if (c_.a.format != nullptr) desc.a.data = a_.operand(false).data;
-    desc.b.data = b_.operand(true).data;
-  }
-
-  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
-  lathe_scale scale_a = LATHE_SCALE_INIT, scale_b = LATHE_SCALE_INIT;
-
- private:
-  Case c_;
-  Floats plain_a_;
-  ScaledMatrix a_, b_;
-  Floats d_;
-};
-
 class ScaledProducts : public BlockScaled {
  protected:
-  void expect(const Case& c) {
+  void expect(const ScaledCase& c) {
     if (leaves_out({c.m, c.b.lines, c.b.k})) return;
     SCOPED_TRACE(c.text());
-    Product product(c, &random_);
+    ScaledProduct product(c, &random_);
     ASSERT_LATHE_OK(product.run(device()));
     EXPECT_EQ(product.check(), "");
   }
   // B in this format; A in one of the formats with the same scales, or plain.
-  Case random_case(const ScaledElements& f, bool scaled_a) {
-    Case c;
+  ScaledCase random_case(const ScaledElements& f, bool scaled_a) {
+    ScaledCase c;
     c.m = one_of({1, 2, 5, 16, 17, 40});
     c.b.format = &f;
     c.b.lines = one_of({1, 7, 16, 33, 130, 257});
@@ -158,10 +55,11 @@ class ScaledProducts : public BlockScaled {
     if (scaled_a) c.a = of_a(c, f);
     return c;
   }
-  ScaledSpec of_a(const Case& c, const ScaledElements& f) {
+  ScaledSpec of_a(const ScaledCase& c, const ScaledElements& f) {
     ScaledSpec a;
     a.format = &f;
-    if (!f.takes_tall && random_.below(2) != 0) a.format = format(random_.below(2) != 0 ? "mxf8" : "nvf4");
+    if (!f.takes_tall && random_.below(2) != 0)
+      a.format = scaled_format(random_.below(2) != 0 ? "mxf8" : "nvf4");
     a.lines = c.m, a.k = c.b.k, a.batch = c.b.batch;
     a.padding = one_of({0, 0, 6});
     a.scale_padding = one_of({0, 5});
@@ -190,7 +88,7 @@ TEST_F(ScaledProducts, EveryLayoutOfScales) {
         if ((lines_each > 1 && !f.takes_tall) || !has_layout(f, layout, lines_each)) continue;
         // Several tiles of 128 lines by 4 blocks, the last one not whole: of B, then of A.
         for (const bool tall_a : {false, true}) {
-          Case c = random_case(f, /*scaled_a=*/true);
+          ScaledCase c = random_case(f, /*scaled_a=*/true);
           c.b.lines = tall_a ? 5 : 300;
           c.m = c.a.lines = tall_a ? 150 : 2;
           c.b.k = c.a.k = 640;
@@ -274,7 +172,7 @@ TEST_F(ScaledProducts, MatricesOfBLieSideBySideButDoNotOverlap) {
 TEST_F(ScaledProducts, EveryMOfDecodingAndLargerBuckets) {
   for (const char* name : {"f8_128", "mxf4"})
     for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 31, 100, 300}) {
-      Case c = random_case(*format(name), m % 2 == 0);
+      ScaledCase c = random_case(*scaled_format(name), m % 2 == 0);
       c.m = m;
       c.b.batch = 1;
       if (c.a.format != nullptr) c.a.lines = m, c.a.batch = 1;
@@ -286,11 +184,11 @@ TEST_F(ScaledProducts, EmptyProducts) {
   for (const ScaledElements& f : reference::scaled_elements())
     for (const int64_t batch : {1, 3}) {
       const auto in_batch = [&] {
-        Case c = random_case(f, /*scaled_a=*/true);
+        ScaledCase c = random_case(f, /*scaled_a=*/true);
         c.a.batch = c.b.batch = batch;
         return c;
       };
-      Case c = in_batch();
+      ScaledCase c = in_batch();
       c.m = c.a.lines = 0;
       expect(c);
       c = in_batch();
@@ -303,10 +201,10 @@ TEST_F(ScaledProducts, EmptyProducts) {
 }
 
 TEST_F(ScaledProducts, BatchInvariantBitsDoNotDependOnM) {
-  Case c = random_case(*format("f8_128"), /*scaled_a=*/true);
+  ScaledCase c = random_case(*scaled_format("f8_128"), /*scaled_a=*/true);
   c.m = c.a.lines = 40, c.b.batch = c.a.batch = 1, c.b.lines = 130, c.b.k = c.a.k = 640;
   if (leaves_out({c.m, c.b.lines, c.b.k})) return;
-  Product product(c, &random_);
+  ScaledProduct product(c, &random_);
   product.desc.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
   ASSERT_LATHE_OK(product.run(device()));
   std::vector<double> whole;
@@ -321,12 +219,12 @@ TEST_F(ScaledProducts, NanScalesPropagate) {
   for (const ScaledElements& f : reference::scaled_elements()) {
     const double nan = f.scale == LATHE_F32 ? NAN : f.scale == LATHE_F8_E8M0 ? 255 : 0x7f;
     for (const bool of_a : {false, true}) {
-      Case c = random_case(f, /*scaled_a=*/true);
+      ScaledCase c = random_case(f, /*scaled_a=*/true);
       c.a.format = &f, c.a.layout = LATHE_SCALES_BY_LINE;
       c.m = c.a.lines = 5, c.b.lines = 33, c.b.k = c.a.k = 2 * f.block, c.b.batch = c.a.batch = 1;
       if (leaves_out({c.m, c.b.lines, c.b.k})) continue;
       SCOPED_TRACE(c.text());
-      Product product(c, &random_);
+      ScaledProduct product(c, &random_);
       (of_a ? product.a() : product.b()).set_scale(0, of_a ? 3 : 17, 1, nan);
       product.refresh();
       ASSERT_LATHE_OK(product.run(device()));
@@ -343,12 +241,12 @@ TEST_F(ScaledProducts, NanScalesPropagate) {
 TEST_F(ScaledProducts, ExtremeScalesAreExact) {
   for (const char* name : {"mxf8", "mxf8_e5m2", "mxf4"})
     for (const double code : {0.0, 1.0, 127.0, 230.0}) {
-      Case c;
+      ScaledCase c;
       c.m = 1;
-      c.b.format = format(name);
+      c.b.format = scaled_format(name);
       c.b.lines = 40, c.b.k = 256;
       if (leaves_out({c.m, c.b.lines, c.b.k})) continue;
-      Product product(c, &random_);
+      ScaledProduct product(c, &random_);
       for (int64_t j = 0; j < 40; ++j)
         for (int64_t block = 0; block < 8; ++block) product.b().set_scale(0, j, block, code);
       product.refresh();
@@ -370,14 +268,14 @@ TEST_F(ScaledProducts, ReadsNothingButTheOperands) {
     for (const lathe_scale_layout layout : kLayouts) {
       if (!has_layout(f, layout, 1)) continue;
       for (const int64_t m : {1, 5, 40}) {
-        Case c;
+        ScaledCase c;
         c.m = m;
         c.b.format = c.a.format = &f;
         c.b.layout = c.a.layout = layout;
         c.b.lines = 33, c.b.k = c.a.k = quick_or(128, 384), c.a.lines = m;
         if (leaves_out({m, c.b.lines, c.b.k})) continue;
         SCOPED_TRACE(c.text());
-        Product product(c, &random_);
+        ScaledProduct product(c, &random_);
         const auto guard = [](const ScaledMatrix& of, lathe_operand* operand, lathe_scale* scale,
                               Flush flush) {
           auto elements = std::make_unique<GuardedMemory>(of.element_bytes(), flush);
@@ -406,15 +304,15 @@ TEST_F(ScaledProducts, DeepGemmShapes) {
   const int64_t shapes[][3] = {
       {1, 2112, 7168}, {7, 576, 7168}, {64, 1536, 1536}, {128, 512, 2048}, {32, 128, 1024}};
   for (const auto& [m, n, k] : shapes) {
-    Case c;
+    ScaledCase c;
     c.m = m;
     c.out = LATHE_BF16;
-    c.b.format = c.a.format = format("f8_128");
+    c.b.format = c.a.format = scaled_format("f8_128");
     c.b.lines = n, c.b.k = c.a.k = k, c.a.lines = m;
     c.b.lines_each = 128;
     c.a.layout = LATHE_SCALES_BY_BLOCK;
     if (leaves_out({m, n, k}) || (is_quick() && m * n * k > 5'000'000)) continue;
-    Product product(c, &random_);
+    ScaledProduct product(c, &random_);
     ASSERT_LATHE_OK(product.run(device()));
     std::vector<double> got, want;
     for (int64_t j = 0; j < n; j += 1 + m / 8)
@@ -430,8 +328,8 @@ TEST_F(ScaledProducts, DeepGemmShapes) {
 
 TEST_F(ScaledProducts, PlansRunThem) {
   SKIP_UNLESS_CPU("slices are for the CPU");
-  Case c = random_case(*format("mxf8"), /*scaled_a=*/true);
-  Product product(c, &random_);
+  ScaledCase c = random_case(*scaled_format("mxf8"), /*scaled_a=*/true);
+  ScaledProduct product(c, &random_);
   lathe_plan* plan = nullptr;
   ASSERT_LATHE_OK(lathe_plan_matmul(device(), &product.desc, &plan));
   EXPECT_LATHE_OK(lathe_plan_run_matmul(plan, nullptr, &product.desc));
@@ -444,11 +342,11 @@ TEST_F(ScaledProducts, PlansRunThem) {
 // Few columns and a long K, so that the kernel splits K and needs memory for the sums.
 TEST_F(ScaledProducts, UsesNoWorkspaceOfTheCaller) {
   SKIP_UNLESS_CPU("kernels of GPUs use it as in any product");
-  Case c;
+  ScaledCase c;
   c.m = 40;
-  c.b.format = c.a.format = format("mxf8");
+  c.b.format = c.a.format = scaled_format("mxf8");
   c.b.lines = 32, c.b.k = c.a.k = 16384, c.a.lines = c.m;
-  Product product(c, &random_);
+  ScaledProduct product(c, &random_);
   alignas(64) std::array<uint8_t, 64> memory;
   memory.fill(0xa5);
   lathe_workspace workspace = LATHE_WORKSPACE_INIT;
@@ -473,10 +371,10 @@ TEST_F(ScaledProducts, UsesNoWorkspaceOfTheCaller) {
 // After a warm-up no M misses, whatever the layout of the scales.
 TEST_F(ScaledProducts, WarmUpCoversEveryM) {
   for (const char* name : {"f8_128", "nvf4"}) {
-    Case c = random_case(*format(name), /*scaled_a=*/true);
+    ScaledCase c = random_case(*scaled_format(name), /*scaled_a=*/true);
     c.m = c.a.lines = 20, c.b.batch = c.a.batch = 1, c.b.lines = 40, c.b.k = c.a.k = quick_or(128, 256);
     if (leaves_out({c.m, c.b.lines, c.b.k})) continue;
-    Product product(c, &random_);
+    ScaledProduct product(c, &random_);
     OpenDevice fresh(memory_only(1));
     ASSERT_EQ(fresh.status(), LATHE_OK);
     lathe_manifest* manifest = nullptr;
@@ -493,46 +391,49 @@ TEST_F(ScaledProducts, WarmUpCoversEveryM) {
 }
 
 TEST_F(ScaledProducts, RefusesWhatItDoesNotMultiply) {
-  Case c = random_case(*format("f8_128"), /*scaled_a=*/true);
+  ScaledCase c = random_case(*scaled_format("f8_128"), /*scaled_a=*/true);
   c.m = c.a.lines = 4, c.b.lines = 40, c.b.k = c.a.k = 256, c.b.batch = c.a.batch = 1;
   c.b.lines_each = 1, c.b.layout = c.a.layout = LATHE_SCALES_BY_LINE;
   c.b.padding = c.a.padding = c.b.scale_padding = c.a.scale_padding = 0;
   const auto refused = [&](lathe_status status, const char* message, const auto& change) {
-    Product product(c, &random_);
+    ScaledProduct product(c, &random_);
     change(product);
     EXPECT_EQ(lathe_matmul(device(), nullptr, &product.desc), status) << message;
     EXPECT_THAT(lathe_last_error(), HasSubstr(message));
   };
   refused(LATHE_UNSUPPORTED, "f8e4m3 with f32 scales of 64 is none of: f8e4m3 with f32 scales of 128",
-          [](Product& p) { p.scale_b.block_size = 64; });
+          [](ScaledProduct& p) { p.scale_b.block_size = 64; });
   refused(LATHE_UNSUPPORTED, "block_lines 128 of a must be 1",
-          [](Product& p) { p.scale_a.block_lines = 128; });
+          [](ScaledProduct& p) { p.scale_a.block_lines = 128; });
   refused(LATHE_UNSUPPORTED, "PACKED_BY_FOUR needs scales of f8e8m0, not f32",
-          [](Product& p) { p.scale_b.layout = LATHE_SCALES_PACKED_BY_FOUR; });
+          [](ScaledProduct& p) { p.scale_b.layout = LATHE_SCALES_PACKED_BY_FOUR; });
   refused(LATHE_UNSUPPORTED, "TILED needs scales of one byte",
-          [](Product& p) { p.scale_b.layout = LATHE_SCALES_TILED; });
+          [](ScaledProduct& p) { p.scale_b.layout = LATHE_SCALES_TILED; });
   refused(LATHE_INVALID_ARGUMENT, "b: scale: leading_dimension 1 < 2, the number of blocks",
-          [](Product& p) { p.scale_b.leading_dimension = 1; });
-  refused(LATHE_INVALID_ARGUMENT, "b: scale: data is NULL", [](Product& p) { p.scale_b.data = nullptr; });
-  refused(LATHE_INVALID_ARGUMENT, "a: scale: struct_size", [](Product& p) { p.scale_a.struct_size = 8; });
-  refused(LATHE_INVALID_ARGUMENT, "k 200 is not a multiple of 128", [](Product& p) { p.desc.k = 200; });
+          [](ScaledProduct& p) { p.scale_b.leading_dimension = 1; });
+  refused(LATHE_INVALID_ARGUMENT, "b: scale: data is NULL",
+          [](ScaledProduct& p) { p.scale_b.data = nullptr; });
+  refused(LATHE_INVALID_ARGUMENT, "a: scale: struct_size",
+          [](ScaledProduct& p) { p.scale_a.struct_size = 8; });
+  refused(LATHE_INVALID_ARGUMENT, "k 200 is not a multiple of 128", [](ScaledProduct& p) { p.desc.k = 200; });
   refused(LATHE_INVALID_ARGUMENT, "ldb 300 is not a multiple of 128",
-          [](Product& p) { p.desc.b.leading_dimension = 300; });
-  refused(LATHE_INVALID_ARGUMENT, "lda 255 < k 256", [](Product& p) { p.desc.a.leading_dimension = 255; });
+          [](ScaledProduct& p) { p.desc.b.leading_dimension = 300; });
+  refused(LATHE_INVALID_ARGUMENT, "lda 255 < k 256",
+          [](ScaledProduct& p) { p.desc.a.leading_dimension = 255; });
   refused(LATHE_UNSUPPORTED, "only COLUMN_MAJOR is supported with block scales",
-          [](Product& p) { p.desc.b.layout = LATHE_ROW_MAJOR; });
+          [](ScaledProduct& p) { p.desc.b.layout = LATHE_ROW_MAJOR; });
   refused(LATHE_UNSUPPORTED, "if A has block scales, B must have them too",
-          [](Product& p) { p.desc.b.scale = nullptr; });
+          [](ScaledProduct& p) { p.desc.b.scale = nullptr; });
   refused(LATHE_UNSUPPORTED, "a: dtype f8e4m3 needs block scales, because B has them; or use f32, f16, bf16",
-          [](Product& p) { p.desc.a.scale = nullptr; });
-  refused(LATHE_UNSUPPORTED, "zero_point is not supported", [](Product& p) {
+          [](ScaledProduct& p) { p.desc.a.scale = nullptr; });
+  refused(LATHE_UNSUPPORTED, "zero_point is not supported", [](ScaledProduct& p) {
     static const int32_t zero = 0;
     p.desc.b.zero_point = &zero;
   });
-  refused(LATHE_INVALID_ARGUMENT, "d overlaps a", [](Product& p) { p.desc.d.data = p.desc.a.data; });
+  refused(LATHE_INVALID_ARGUMENT, "d overlaps a", [](ScaledProduct& p) { p.desc.d.data = p.desc.a.data; });
   refused(LATHE_INVALID_ARGUMENT, "d overlaps the scale of b",
-          [](Product& p) { p.desc.d.data = const_cast<void*>(p.scale_b.data); });
-  refused(LATHE_INVALID_ARGUMENT, "b: dtype 28 is unknown", [](Product& p) {
+          [](ScaledProduct& p) { p.desc.d.data = const_cast<void*>(p.scale_b.data); });
+  refused(LATHE_INVALID_ARGUMENT, "b: dtype 28 is unknown", [](ScaledProduct& p) {
     p.desc.a.dtype = LATHE_F32;
     p.desc.a.scale = p.desc.b.scale = nullptr;
     p.desc.b.dtype = static_cast<lathe_dtype>(28);

@@ -22,6 +22,15 @@ lathe_matmul_desc describe_matmul(const MatmulForm& f) {
   desc.a.layout = f.transposed_a ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
   desc.b.layout = f.transposed_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
   desc.a.data = desc.b.data = desc.c.data = desc.d.data = present;
+  static lathe_scale scales[] = {LATHE_SCALE_INIT, LATHE_SCALE_INIT};
+  if (f.scaled > 0) {
+    lathe_scale& scale = scales[f.scaled == 128];
+    scale.data = present;
+    scale.dtype = f.scaled == 128 ? LATHE_F32 : LATHE_F8_E8M0;
+    scale.granularity = LATHE_PER_BLOCK;
+    scale.block_size = f.scaled;
+    desc.a.scale = desc.b.scale = &scale;
+  }
   desc.epilogue.activation = f.activation;
   if (f.everything) {
     desc.epilogue.beta = 1;

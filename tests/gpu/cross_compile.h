@@ -20,6 +20,7 @@ struct MatmulForm {
   bool everything = false;  // beta, bias, activation and residual
   lathe_activation activation = LATHE_ACTIVATION_NONE;
   int64_t m = 77, n = 200, k = 333;
+  int64_t scaled = 0;  // A and B have scales of so many elements: f32 of 128, powers of two of 32
 };
 // `everything` brings operands of the dtype of D.
 lathe_matmul_desc describe_matmul(const MatmulForm& form);

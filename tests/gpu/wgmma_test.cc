@@ -60,9 +60,12 @@ class Wgmma : public ::testing::Test {
       for (size_t at = code.text.find(text); at != std::string::npos; at = code.text.find(text, at + 1)) ++n;
       return n;
     };
+    // Sums of scaled operands are a group for every scale. Powers of two have code for scales of 32 and of 128.
+    const int64_t depth = c.at("tile_k").get<int64_t>();
+    const size_t groups = f.scaled == 128 ? depth / 128 : f.scaled == 32 ? depth / 32 + depth / 128 : 1;
     const bool shares = c.at("cluster_m").get<int>() * c.at("cluster_n").get<int>() > 1;
     EXPECT_GE(count("wgmma.mma_async"), 4u);
-    EXPECT_EQ(count("wgmma.commit_group"), 1u);
+    EXPECT_EQ(count("wgmma.commit_group"), groups);
     EXPECT_EQ(count(".multicast::cluster") > 0, shares);
     EXPECT_EQ(count("barrier.cluster.arrive") > 0, shares || c.at("split") == 3);
     EXPECT_EQ(count("setmaxnreg"), count("setmaxnreg.inc") * 2);
@@ -93,6 +96,23 @@ TEST_F(Wgmma, EveryTileOfSmallM) {
   EXPECT_TRUE(
       std::any_of(all.begin(), all.end(), [](const Json& c) { return c.at("config").at("split") == 3; }));
   for (const Json& candidate : all) expect_as_meant(f, candidate);
+}
+
+TEST_F(Wgmma, EveryTileOfScaledOperands) {
+  for (int64_t scaled : {128, 32})
+    for (int64_t m : {12, 64, 5000}) {
+      MatmulForm f{LATHE_F8_E4M3, LATHE_BF16, false, true};
+      f.m = m, f.n = 1024, f.k = 7168;
+      f.scaled = scaled;
+      SCOPED_TRACE(::testing::Message() << "m " << m << " scaled " << scaled);
+      const std::vector<Json> all = candidates(f);
+      ASSERT_GE(all.size(), 4u);
+      for (const Json& candidate : all) expect_as_meant(f, candidate);
+      f.out = LATHE_F32, f.everything = true, f.activation = LATHE_ACTIVATION_SILU;
+      std::vector<Json> best = candidates(f);
+      best.resize(std::min<size_t>(best.size(), 4));
+      for (const Json& candidate : best) expect_as_meant(f, candidate);
+    }
 }
 
 TEST_F(Wgmma, EveryLayoutWithEveryEpilogueOperand) {

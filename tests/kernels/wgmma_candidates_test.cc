@@ -216,6 +216,44 @@ TEST(WgmmaCandidates, RejectionsGiveReasons) {
   EXPECT_TRUE(too_large);
 }
 
+// A scale of B may serve 128 columns, and a warpgroup holds two sets of accumulators.
+TEST(WgmmaCandidates, ScaledOperandsKeepLimits) {
+  constexpr std::pair<DType, DType> kPairs[] = {{DType::kF8E4M3x128, DType::kF8E4M3x128},
+                                                {DType::kMXF8E4M3, DType::kMXF8E5M2},
+                                                {DType::kF8E4M3x128, DType::kMXF8E4M3}};
+  for (int64_t m : {1, 40, 64, 100, 300, 5000})
+    for (const auto& [a, b] : kPairs) {
+      ProblemClass c = aligned_class(m, 4096, 7168);
+      c.a = a, c.b = b, c.d = DType::kBF16;
+      const std::vector<RankedPlan> all = legal(c);
+      ASSERT_FALSE(all.empty()) << m;
+      for (const RankedPlan& r : all) {
+        const auto& f = r.plan.config.as<WgmmaConfig>();
+        if (f.transposed == 0) EXPECT_EQ(128 % f.tile_n, 0);
+        EXPECT_EQ(f.tile_k % 128, 0);
+        EXPECT_LE(f.register_m * f.register_n, 64 * 128);
+        EXPECT_LE(f.threads, 384);
+      }
+    }
+  ProblemClass c = aligned_class(100, 4096, 7168);
+  c.a = DType::kF8E4M3x128, c.b = DType::kMXF4E2M1;
+  EXPECT_EQ(only_reason(c), "wgmma does not multiply f8e4m3_128 by mxf4e2m1");
+  c.a = DType::kBF16, c.b = DType::kF8E4M3x128;
+  EXPECT_EQ(only_reason(c), "wgmma does not multiply bf16 by f8e4m3_128");
+}
+
+TEST(WgmmaShape, ScalesFollowThePatches) {
+  WgmmaInput in;
+  in.tile_m = 128, in.tile_n = 64, in.tile_k = 128, in.stages = 4, in.threads = 384;
+  in.element_bytes = 1, in.promotes = true, in.scaled = 32;
+  const WgmmaShape s(in);
+  EXPECT_EQ(s.defect(), "");
+  EXPECT_EQ(s.groups(), 4);
+  EXPECT_EQ(s.scale_bytes(), 4 * (128 + 64) * 4);
+  EXPECT_EQ(s.scales_at, 4 * (128 + 64) * 128 + 8 * 16 * 40 * 4);
+  EXPECT_EQ(s.barriers_at, s.scales_at + 4 * s.scale_bytes());
+}
+
 TEST(WgmmaCandidates, NoPredictionBeatsTheRoofline) {
   const double flops = h200().fact_or("flops_matrix_f16", 0),
                rate = h200().fact_or("memory_bytes_per_second", 0);

@@ -59,6 +59,8 @@ constexpr int32_t kMostClusterSplits = 8;  // workgroups of a portable cluster
 constexpr double kMatrixEfficiency = 0.72, kLoneEfficiency = 0.62;
 // A further factor for fp8, whose K blocks are added by the CUDA cores (estimate).
 constexpr double kApartEfficiency = 0.85;
+// Share of the FMA rate at which sums are multiplied by scales (estimate).
+constexpr double kScalingRate = 0.5;
 // Both operands of an instruction come from shared memory, at 128 bytes a cycle.
 constexpr double kSharedBytesPerCycle = 128;
 // From L2 to one SM: the width of its port; and to each SM if all read (docs/gpu-speed.md).
@@ -81,14 +83,15 @@ struct Choice {
 };
 
 int32_t tile_k_of(const Row& r, const ProblemClass& c) {
-  return r.row_bytes / static_cast<int32_t>(size_of(c.a));
+  return r.row_bytes / static_cast<int32_t>(size_of(wgmma_element(c.a)));
 }
 
 WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, int64_t stages) {
   WgmmaInput in;
-  in.element_bytes = size_of(c.a);
+  in.element_bytes = size_of(wgmma_element(c.a));
   in.tile_m = r.tile_m, in.tile_n = r.tile_n, in.tile_k = tile_k_of(r, c);
-  in.promotes = is_f8(c.a);
+  in.promotes = is_f8(wgmma_element(c.a));
+  in.scaled = wgmma_scaled(c.a, c.b);
   in.stages = stages;
   in.threads = 128 * (r.consumers + 1);
   in.cluster_m = choice.cluster_m, in.cluster_n = choice.cluster_n;
@@ -141,11 +144,21 @@ WgmmaShape cover(const ProblemClass& c, const Row& r, const Choice& choice, cons
 // accumulators ptxas 13.0 still spills, with 112 it does not.
 constexpr int64_t kGeluRegisters = 112;
 
+// The same beside two sets of accumulators with scales: ptxas 13.0 spills with 24 registers, and with 80 if there is
+// code for scales of 32 and of 128 and a set is large.
+int64_t scaled_registers(const WgmmaShape& shape) {
+  return shape.in.scaled < 128 && shape.sums > 32 ? 88 : 40;
+}
+
 std::string check(const ProblemClass& c, const GpuRates& rates, const MatmulSizes& s, const Row& r,
                   const WgmmaShape& shape) {
   if (!shape.defect().empty()) return shape.defect();
   if (c.activation == Activation::kGelu && shape.spare_registers < kGeluRegisters)
     return absl::StrCat("gelu needs ", kGeluRegisters,
+                        " registers per thread beside the accumulators, but only ", shape.spare_registers,
+                        " are left");
+  if (shape.in.scaled > 0 && shape.spare_registers < scaled_registers(shape))
+    return absl::StrCat("scales need ", scaled_registers(shape),
                         " registers per thread beside the accumulators, but only ", shape.spare_registers,
                         " are left");
   const int64_t shared = shape.shared_bytes + shape.static_bytes();
@@ -161,6 +174,8 @@ std::string check(const ProblemClass& c, const GpuRates& rates, const MatmulSize
   if (double(cluster) > rates.units)
     return absl::StrCat("cluster size ", cluster, " > compute units ", int64_t(rates.units));
   if (shape.in.stages < kLeastStages) return absl::StrCat("stages ", shape.in.stages, " < ", kLeastStages);
+  if (shape.in.scaled > 0 && !r.swap && kTallLines % r.tile_n != 0)
+    return absl::StrCat("tile_n ", r.tile_n, " does not divide the ", kTallLines, " columns of a scale of B");
   if (r.swap && s.m > kSwapRows)
     return absl::StrCat("transposed supports M up to ", kSwapRows, ", not ", s.m);
   if (r.swap && s.m > r.tile_m)
@@ -191,7 +206,12 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
                                   (64 + columns) * 32 / (kSharedBytesPerCycle * rates.clock_hz));
   const double efficiency = (r.consumers * together > 1 ? kMatrixEfficiency : kLoneEfficiency) *
                             (shape.in.promotes ? kApartEfficiency : 1);
-  const double compute = per_unit * steps * products * product / efficiency;
+  const double matrix = products * product / efficiency;
+  // A warpgroup multiplies and then scales. Others multiply meanwhile.
+  const double scaling = 2 * double(r.tile_m) * r.tile_n * double(shape.groups()) /
+                         (rates.flops / 2 / rates.units * kScalingRate);
+  const double compute =
+      per_unit * steps * std::max({matrix, scaling, (matrix + scaling) / (r.consumers * together)});
 
   const double fetched = double(shape.a.bytes) / choice.cluster_n + double(shape.b.bytes) / choice.cluster_m;
   const double from_l2 = std::max(per_unit * steps * shape.stage_bytes / kUnitL2BytesPerCycle,
@@ -254,8 +274,10 @@ WgmmaConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& shap
 std::string refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (context.facts.target.arch != "sm_90a") return absl::StrCat(context.facts.target.arch, " has no wgmma");
-  const bool multiplies = is_f8(c.a) ? is_f8(c.b) && !is_fnuz(c.a) && !is_fnuz(c.b)
-                                     : c.a == c.b && (size_of(c.a) == 2 || c.a == DType::kI8);
+  const bool in_blocks = is_blocks(c.a) && is_blocks(c.b);
+  const DType a = in_blocks ? wgmma_element(c.a) : c.a, b = in_blocks ? wgmma_element(c.b) : c.b;
+  const bool multiplies = is_f8(a) ? is_f8(b) && !is_fnuz(a) && !is_fnuz(b)
+                                   : a == b && !is_blocks(a) && (size_of(a) == 2 || a == DType::kI8);
   if (!multiplies) return absl::StrCat("wgmma does not multiply ", name_of(c.a), " by ", name_of(c.b));
   if (c.alignment != Alignment::k16) return "rows are not aligned to 16 bytes";
   if (c.determinism == Determinism::kBatchInvariant)
@@ -311,9 +333,13 @@ void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedP
     plan.plan.launch.splits = choice.splits;
     plan.plan.predicted_seconds = predict(rates, s, r, choice, shape, matrix_flops);
     plan.plan.resident = static_cast<int32_t>(shape.resident);
-    plan.plan.numeric_recipe = absl::StrCat(
-        "wgmma ", name_of(c.a), c.a == DType::kI8 ? " to i32" : " to f32", "; K ascending in blocks of ",
-        shape.in.tile_k, is_f8(c.a) ? ", each summed separately; " : "; ", merge_recipe(choice.splits));
+    const std::string separate =
+        shape.in.scaled > 0 ? absl::StrCat(", each ", shape.in.scaled, " summed separately and scaled; ")
+        : shape.in.promotes ? ", each summed separately; "
+                            : "; ";
+    plan.plan.numeric_recipe =
+        absl::StrCat("wgmma ", name_of(c.a), c.a == DType::kI8 ? " to i32" : " to f32",
+                     "; K ascending in blocks of ", shape.in.tile_k, separate, merge_recipe(choice.splits));
     out->push_back(std::move(plan));
   };
   for (const Row& r : kRows) {

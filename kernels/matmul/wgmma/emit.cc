@@ -20,13 +20,29 @@ bool stores_plainly(TileProgram& program) {
                        [](Operation& op) { return isa<math::MathDialect>(op.getDialect()); });
 }
 
+// The format of an operand's blocks, or kNone.
+DType blocks_of(const TileProgram& program, unsigned operand) {
+  linalg::LinalgOp contraction = program.contraction;
+  return program.views.find(contraction.getDpsInputs()[operand])->second.blocks;
+}
+// The type of an operand's elements; in blocks, of their codes.
+Type element_of(const TileProgram& program, unsigned operand) {
+  linalg::LinalgOp contraction = program.contraction;
+  const DType blocks = blocks_of(program, operand);
+  if (blocks == DType::kNone) return getElementTypeOrSelf(contraction.getDpsInputs()[operand].getType());
+  MLIRContext* context = contraction->getContext();
+  if (wgmma_element(blocks) == DType::kF8E5M2) return Float8E5M2Type::get(context);
+  return Float8E4M3FNType::get(context);
+}
+
 WgmmaInput input_of(const WgmmaConfig& c, TileProgram& program) {
   WgmmaInput in;
   in.tile_m = c.tile_m, in.tile_n = c.tile_n, in.tile_k = c.tile_k;
   in.stages = c.stages, in.threads = c.threads;
   in.cluster_m = c.cluster_m, in.cluster_n = c.cluster_n, in.cluster_k = c.cluster_k;
   in.swap = c.transposed != 0;
-  Type element = getElementTypeOrSelf(program.contraction.getDpsInputs()[0].getType());
+  Type element = element_of(program, 0);
+  in.scaled = wgmma_scaled(blocks_of(program, 0), blocks_of(program, 1));
   in.element_bytes = element.getIntOrFloatBitWidth() / 8;
   in.promotes = in.element_bytes == 1 && isa<FloatType>(element);
   in.compares = program.argmax != nullptr;
@@ -41,10 +57,12 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
   const auto& c = kernel.config<WgmmaConfig>();
   if (kernel.arch() != "sm_90a") return absl::StrCat(kernel.arch().str(), " has no wgmma");
   if (kernel.alignment() != Alignment::k16) return "rows are not aligned to 16 bytes";
-  Type elements[2];
-  for (int i = 0; i < 2; ++i)
-    elements[i] = getElementTypeOrSelf(program.contraction.getDpsInputs()[i].getType());
-  if (!multiplies_in_warpgroup(elements[0], elements[1])) return "wgmma does not support these operand types";
+  const DType blocks[] = {blocks_of(program, 0), blocks_of(program, 1)};
+  const bool supported = is_blocks(blocks[0]) == is_blocks(blocks[1]) &&
+                         (!is_blocks(blocks[0]) || (wgmma_element(blocks[0]) != DType::kNone &&
+                                                    wgmma_element(blocks[1]) != DType::kNone));
+  if (!supported || !multiplies_in_warpgroup(element_of(program, 0), element_of(program, 1)))
+    return "wgmma does not support these operand types";
   if (!shape.defect().empty()) return shape.defect();
   if (c.register_m != shape.register_m() || c.register_n != shape.register_n())
     return absl::StrCat("a warpgroup computes ", shape.register_m(), " x ", shape.register_n(), " of D, not ",
@@ -76,7 +94,7 @@ WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TilePr
   constexpr const char* kOperands[] = {"a", "b"};
   Type elements[2];
   for (int i = 0; i < 2; ++i) {
-    elements[i] = getElementTypeOrSelf(program.contraction.getDpsInputs()[i].getType());
+    elements[i] = element_of(program, i);
     const WgmmaOperand& x = i == 0 ? shape.a : shape.b;
     TensorMap map;
     map.operand = kOperands[i];
@@ -146,7 +164,7 @@ void WgmmaKernel::initialize_barriers() {
     for (Value map : maps_) prefetch_map(e_, map);
     if (map_out_) prefetch_map(e_, map_out_);
     for (int64_t s = 0; s < shape_.in.stages; ++s) {
-      init_barrier(e_, full(e_.i32(s)), 1);
+      init_barrier(e_, full(e_.i32(s)), shape_.in.scaled > 0 ? 2 : 1);
       // Every consumer warp of the workgroups that share copies arrives once it has read the stage.
       init_barrier(e_, empty(e_.i32(s)), 4 * shape_.consumers * cluster_);
     }

@@ -6,6 +6,7 @@
 
 #include "compiler/ptx_hopper.h"
 #include "kernels/matmul/emit_gpu.h"
+#include "kernels/matmul/emit_scales.h"
 #include "kernels/matmul/wgmma/shape.h"
 
 namespace lathe::emit {
@@ -15,6 +16,11 @@ struct PipelineState {
   Value stage, parity;
   Values values() const { return {stage, parity}; }
   static PipelineState of(const Values& v) { return {v[0], v[1]}; }
+};
+
+// One of `count` equal parts of a stage along K.
+struct StagePart {
+  int64_t number = 0, count = 1;
 };
 
 class WgmmaKernel {
@@ -44,10 +50,30 @@ class WgmmaKernel {
   void consume();
   Values multiply_tile(Value count, PipelineState* state);
   Values multiply_apart(Value count, PipelineState* state);
-  Value multiply_stage(Value stage, Value sums, Value accumulate, int64_t in_flight);
+  Value multiply_stage(Value stage, Value sums, Value accumulate, int64_t in_flight, StagePart part = {});
   std::pair<Value, Value> descriptors();
   Value plus(Value x, Value y);  // adds two accumulators
   void release(Value stage);
+
+  // --- emit_scaled.cc: operands in blocks, whose sums are scaled
+  // The scales of one operand, P or Q, and those of a thread's lines of the tile.
+  struct Scales {
+    ScalePlaces places;
+    DType blocks;
+    const View* view;
+    int64_t width;
+    Values lines;
+  };
+  std::array<Scales, 2> scales_of_operands(const TileProgram& p);
+  Value share_scales_of_128(const std::array<Scales, 2>& scales);  // i1, or null if all operands do
+  void load_scales();
+  void store_scales(const TileProgram& p, const std::array<Scales, 2>& scales, PipelineState s, Value depth);
+  Value scales_at(Value stage);  // address
+  Values multiply_scaled(const TileProgram& p, Value count, PipelineState* state);
+  Values multiply_groups(Value stage, int64_t groups, Value q_is_same, Values totals);
+  // `columns(j)`: the scales of the thread's two columns of Q of the 8 from 8 * j on.
+  Values add_scaled(const Values& totals, const Values& sums, const Values& rows,
+                    const std::function<Values(int64_t j)>& columns);
 
   // --- emit_store.cc: the epilogue, patch by patch
   struct Place {

@@ -5,8 +5,9 @@
 namespace lathe::emit {
 using namespace mlir;
 
-// One thread of the last warpgroup issues all copies.
+// One thread of the last warpgroup issues all copies. Its other warps load scales.
 void WgmmaKernel::produce() {
+  if (shape_.in.scaled > 0) e_.when(e_.less(e_.i32(4 * shape_.consumers), warp_), [&] { load_scales(); });
   e_.when(e_.equal(warp_, e_.i32(4 * shape_.consumers)), [&] {
     e_.when(elect_lane(e_), [&] {
       for_each_tile([&](const Tile& tile, PipelineState state) {
@@ -83,7 +84,9 @@ void WgmmaKernel::consume() {
       return state;
     }
     Value count = e_.to_i32(e_.ceil_div(program->depth, e_.idx(shape_.in.tile_k)));
-    const Values sums = shape_.in.promotes ? multiply_apart(count, &state) : multiply_tile(count, &state);
+    const Values sums = shape_.in.scaled > 0 ? multiply_scaled(*program, count, &state)
+                        : shape_.in.promotes ? multiply_apart(count, &state)
+                                             : multiply_tile(count, &state);
     const auto store = [&] {
       if (shape_.in.compares)
         compare_tile(*program, tile.position, sums);
@@ -116,11 +119,16 @@ std::pair<Value, Value> WgmmaKernel::descriptors() {
           operand_descriptor(e_, e_.add(shared_, shape_.p().bytes), leading(shape_.q()), WgmmaShape::kGroup)};
 }
 
-Value WgmmaKernel::multiply_stage(Value stage, Value sums, Value accumulate, int64_t in_flight) {
+Value WgmmaKernel::multiply_stage(Value stage, Value sums, Value accumulate, int64_t in_flight,
+                                  StagePart part) {
   const auto [p, q] = descriptors();
+  WarpgroupProduct product = product_;
+  product.steps = shape_.steps / part.count;
+  const int64_t step = part.number * product.steps;
   Value bytes = e_.mul(stage, shape_.stage_bytes);
-  return multiply_warpgroup(e_, product_, sums, move_descriptor(e_, p, bytes), move_descriptor(e_, q, bytes),
-                            accumulate, in_flight);
+  return multiply_warpgroup(
+      e_, product, sums, move_descriptor(e_, p, e_.add(bytes, product.a_offset(0, step))),
+      move_descriptor(e_, q, e_.add(bytes, product.b_offset(step))), accumulate, in_flight);
 }
 
 Value WgmmaKernel::plus(Value x, Value y) {

@@ -11,8 +11,22 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "core/block_scaled.h"
 
 namespace lathe {
+
+// The elements that the instruction multiplies: the codes of fp8 in blocks whose scales are apart. kNone: of other
+// blocks.
+constexpr DType wgmma_element(DType t) {
+  if (!is_blocks(t)) return t;
+  for (const ScaledFormat& f : kScaledFormats)
+    if (f.blocks == t && is_f8(f.element)) return f.element;
+  return DType::kNone;
+}
+// Elements along K that share the scales of A and B; 0 if these are not blocks.
+constexpr int64_t wgmma_scaled(DType a, DType b) {
+  return is_blocks(a) && is_blocks(b) ? std::min(elements_of_scale(a), elements_of_scale(b)) : 0;
+}
 
 struct WgmmaOperand {
   int64_t width = 0;    // of the tile: tile_m of A, tile_n of B
@@ -30,6 +44,8 @@ struct WgmmaInput {
   int64_t element_bytes = 2;
   // fp8: each block of K is accumulated separately and added in f32, because its sums have fewer bits.
   bool promotes = false;
+  // Operands in blocks: elements along K that share the scales of A and B; else 0.
+  int64_t scaled = 0;
   bool plain_store = false;  // WgmmaConfig::plain_store
   bool compares = false;     // matmul_argmax: accumulators are compared, not stored
 };
@@ -72,8 +88,14 @@ struct WgmmaShape {
   }
   int64_t patches() const { return blocks * ((q().width + kPatch - 1) / kPatch); }  // of a warp
 
-  // Shared memory: the stages (P, then Q), the warps' patches, then each stage's mbarriers "full" and "empty".
-  int64_t stage_bytes = 0, patches_at = 0, barriers_at = 0, shared_bytes = 0;
+  // Parts of a stage along K that have scales of their own. Each has one f32 for every row of P, then of Q.
+  int64_t groups() const { return in.scaled > 0 ? in.tile_k / in.scaled : 0; }
+  int64_t group_bytes() const { return 4 * (in.tile_m + in.tile_n); }
+  int64_t scale_bytes() const { return groups() * group_bytes(); }  // of a stage
+
+  // Shared memory: the stages (P, then Q), the warps' patches, the stages' scales, then each stage's mbarriers "full"
+  // and "empty".
+  int64_t stage_bytes = 0, patches_at = 0, scales_at = 0, barriers_at = 0, shared_bytes = 0;
   // Static shared memory: the ticket of the last-arriver merge and, for matmul_argmax, a key for each row;
   // rounded up to the alignment of the dynamic part.
   int64_t static_bytes() const { return up(16 + (in.compares ? 8 * in.tile_m : 0), 1 << 10); }
@@ -96,6 +118,8 @@ struct WgmmaShape {
   // Registers beside the accumulators: for the loop over K, and for an epilogue other than a plain store,
   // which computes its activation for 8 elements at once.
   static constexpr int64_t kLoopRegisters = 56, kEpilogueRegisters = 96, kProducerRegisters = 40;
+  // Of a thread that loads scales.
+  static constexpr int64_t kLoaderRegisters = 48;
   // Registers of a producer's thread with two and with three consumers: as few as it needs, because a
   // consumer with gelu and a residual would spill otherwise.
   static constexpr int64_t kProducerOfTwo = 24, kProducerOfThree = 32;
@@ -115,7 +139,8 @@ inline WgmmaShape::WgmmaShape(const WgmmaInput& input) : in(input) {
   const int64_t staged = in.stages * stage_bytes, patch = consumers * 4 * patch_bytes();
   // A cluster merges whole tiles, which reuse the memory of the stages.
   patches_at = in.cluster_k > 1 ? 0 : staged;
-  barriers_at = in.cluster_k > 1 ? std::max(staged, patches() * patch) : staged + patch;
+  scales_at = in.cluster_k > 1 ? std::max(staged, patches() * patch) : staged + patch;
+  barriers_at = scales_at + in.stages * scale_bytes();
   shared_bytes = barriers_at + 16 * in.stages;
   if (defect().empty()) assign_registers();
 }
@@ -143,6 +168,9 @@ inline std::string WgmmaShape::defect() const {
   if (sums > 192) return absl::StrCat("accumulators per thread ", sums, " > 192");
   if (in.tile_k < 1 || in.tile_k % row_elements != 0 || in.tile_k > 256)
     return absl::StrCat("tile_k ", in.tile_k, " is not a multiple of ", row_elements, " up to 256");
+  if (in.scaled > 0 && in.tile_k % in.scaled != 0)
+    return absl::StrCat("tile_k ", in.tile_k, " is not a multiple of the ", in.scaled,
+                        " elements that share a scale");
   if (in.stages < 2) return absl::StrCat("stages ", in.stages, " < 2");
   for (const WgmmaOperand* x : {&a, &b}) {
     if (!x->k_major && in.element_bytes != 2) return "8-bit operands must be contiguous along K";
@@ -158,15 +186,16 @@ inline std::string WgmmaShape::defect() const {
 
 inline void WgmmaShape::assign_registers() {
   const int64_t held = sums * (in.promotes ? 2 : 1), needed = up(held + kLoopRegisters, 8);
+  const int64_t most = in.scaled > 0 ? kLoaderRegisters : kProducerRegisters;
   resident = std::max<int64_t>(
       1, std::min({kUnitShared / (shared_bytes + static_bytes() + kReservedShared), kUnitThreads / in.threads,
-                   kUnitRegisters / (kProducerRegisters + consumers * needed), int64_t{4}}));
+                   kUnitRegisters / (most + consumers * needed), int64_t{4}}));
   const int64_t launched = std::min(kThreadRegisters, kUnitRegisters / resident / (consumers + 1) / 8 * 8);
   spare_registers = launched - held;
   if (launched >= (in.plain_store ? needed : up(held + kEpilogueRegisters, 8))) return;
-  const int64_t producer = consumers == 1   ? kProducerRegisters
-                           : consumers == 2 ? kProducerOfTwo
-                                            : kProducerOfThree;
+  const int64_t producer = consumers == 1 || in.scaled > 0 ? most
+                           : consumers == 2                ? kProducerOfTwo
+                                                           : kProducerOfThree;
   const int64_t consumer =
       std::min(kThreadRegisters - 8, (launched * (consumers + 1) - producer) / consumers / 8 * 8);
   if (consumer <= launched) return;  // setmaxnreg.inc to fewer than a thread has is undefined (PTX ISA)

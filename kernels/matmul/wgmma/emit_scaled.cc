@@ -1,0 +1,186 @@
+// Operands in blocks of fp8: the instruction multiplies the codes. Every group of K that shares scales is accumulated
+// separately, and its sums times the scales are added in f32. Warps of the producer's warpgroup bring the scales to
+// shared memory as f32, in whatever layout they are stored.
+#include "kernels/matmul/emit_blocks.h"
+#include "kernels/matmul/wgmma/emit.h"
+
+namespace lathe::emit {
+using namespace mlir;
+
+namespace {
+
+constexpr int64_t kLoaders = 3;  // warps that load scales: all of the warpgroup but the first
+// Elements that share a scale in DeepSeek's format. Power-of-two scales have a class of 32, in which four blocks may
+// share one.
+constexpr int64_t kWide = 128;
+
+// The state after `blocks` (i32) further blocks of K.
+PipelineState after(Emit& e, PipelineState s, Value blocks, int64_t stages) {
+  Value at = e.add(s.stage, blocks), turns = e.rem(e.div(at, e.i32(stages)), e.i32(2));
+  return {e.rem(at, e.i32(stages)), arith::XOrIOp::create(e.b, e.loc, s.parity, turns)};
+}
+
+}  // namespace
+
+Value WgmmaKernel::scales_at(Value stage) {
+  return e_.add(e_.add(shared_, e_.mul(stage, shape_.scale_bytes())), shape_.scales_at);
+}
+
+std::array<WgmmaKernel::Scales, 2> WgmmaKernel::scales_of_operands(const TileProgram& p) {
+  linalg::LinalgOp contraction = p.contraction;
+  std::array<Scales, 2> scales;
+  for (unsigned operand = 0; operand < 2; ++operand) {
+    const WgmmaOperand& x = operand == 0 ? shape_.a : shape_.b;
+    const View& view = p.views.find(contraction.getDpsInputs()[operand])->second;
+    scales[&x == &shape_.p() ? 0 : 1] = {
+        scale_places(e_, step_, p, operand), view.blocks, &view, x.width, {}};
+  }
+  return scales;
+}
+
+Value WgmmaKernel::share_scales_of_128(const std::array<Scales, 2>& scales) {
+  if (shape_.in.scaled == kWide) return nullptr;
+  return arith::AndIOp::create(e_.b, e_.loc, scales[0].places.of_128(e_, scales[0].blocks),
+                               scales[1].places.of_128(e_, scales[1].blocks));
+}
+
+// The warps take blocks of K in turns, so the loads of several blocks are in flight.
+void WgmmaKernel::load_scales() {
+  Value first = e_.sub(warp_, e_.i32(4 * shape_.consumers + 1));
+  for_each_tile([&](const Tile& tile, PipelineState state) {
+    FailureOr<TileProgram> program = step_.at(e_, tile.position);
+    if (failed(program)) {
+      result_ = failure();
+      return state;
+    }
+    std::array<Scales, 2> scales = scales_of_operands(*program);
+    for (auto [i, x] : llvm::enumerate(scales)) {
+      const bool rows_of_a = (i == 0) != shape_.in.swap;
+      // Lines beyond the operand repeat the last one.
+      Value last = e_.sub(rows_of_a ? program->rows : program->columns, e_.idx(1));
+      for (int64_t at = 0; at < x.width; at += 32)
+        x.lines.push_back(x.places.of_line(e_, e_.min(e_.widen(e_.add(lane_, at)), last)));
+    }
+    Value count = e_.to_i32(e_.ceil_div(program->depth, e_.idx(shape_.in.tile_k)));
+    e_.loop(first, count, kLoaders, [&](Value i) {
+      const PipelineState s = after(e_, state, i, shape_.in.stages);
+      wait_barrier(e_, empty(s.stage), arith::XOrIOp::create(e_.b, e_.loc, s.parity, e_.i32(1)));
+      store_scales(*program, scales, s, e_.widen(e_.mul(i, shape_.in.tile_k)));
+      sync_warp(e_);
+      e_.when(e_.equal(lane_, e_.i32(0)), [&] { arrive(e_, full(s.stage)); });
+    });
+    return after(e_, state, count, shape_.in.stages);
+  });
+}
+
+// Stores the scales of the block of K at `depth` (index). A loop over the groups needs fewer registers.
+void WgmmaKernel::store_scales(const TileProgram& p, const std::array<Scales, 2>& scales, PipelineState s,
+                               Value depth) {
+  Value last = e_.sub(p.depth, e_.idx(1)), elements = e_.i32(shape_.in.scaled),
+        groups = e_.i32(shape_.groups());
+  if (Value wide = share_scales_of_128(scales)) {
+    elements = arith::SelectOp::create(e_.b, e_.loc, wide, e_.i32(kWide), elements);
+    groups = arith::SelectOp::create(e_.b, e_.loc, wide, e_.i32(shape_.in.tile_k / kWide), groups);
+  }
+  Value own = e_.add(scales_at(s.stage), e_.mul(lane_, 4));
+  e_.loop(e_.i32(0), groups, 1, [&](Value group) {
+    Value k = e_.min(e_.add(depth, e_.widen(e_.mul(group, elements))), last);
+    Values loaded;
+    for (const Scales& x : scales)
+      for (Value line : x.lines) loaded.push_back(gpu_scale(e_, *x.view, x.places, line, k));
+    Value to = e_.add(own, e_.mul(group, shape_.group_bytes()));
+    const Value* next = loaded.begin();
+    int64_t at = 0;
+    for (const Scales& x : scales) {
+      for (int64_t line = 0; line < x.width; line += 32, ++next) {
+        const auto store = [&] { store_shared(e_, to, at + 4 * line, *next); };
+        if (x.width - line >= 32)
+          store();
+        else
+          e_.when(e_.less(lane_, e_.i32(x.width - line)), store);
+      }
+      at += 4 * x.width;
+    }
+  });
+}
+
+// Accumulates `count` blocks of K.
+Values WgmmaKernel::multiply_scaled(const TileProgram& p, Value count, PipelineState* state) {
+  const std::array<Scales, 2> scales = scales_of_operands(p);
+  Value wide = share_scales_of_128(scales), q_is_same;
+  // Columns of B often share their scales, 128 at a time. Then one scale serves the tile.
+  if (!shape_.in.swap) q_is_same = scales[1].places.all_same(e_, p.columns);
+  Values init(product_.registers(), e_.constant_f32(0));
+  init.append({state->stage, state->parity});
+  Values last = e_.loop(e_.i32(0), count, 1, init, [&](Value, const Values& carried) {
+    PipelineState s = PipelineState::of({carried.end()[-2], carried.end()[-1]});
+    const Values totals(carried.begin(), carried.end() - 2);
+    wait_barrier(e_, full(s.stage), s.parity);
+    const auto all = [&](int64_t groups) { return multiply_groups(s.stage, groups, q_is_same, totals); };
+    Values next = wide ? e_.choose(
+                             wide, totals, [&] { return all(shape_.in.tile_k / kWide); },
+                             [&] { return all(shape_.groups()); })
+                       : all(shape_.groups());
+    const Values advanced = advance(s).values();
+    next.append(advanced.begin(), advanced.end());
+    return next;
+  });
+  *state = PipelineState::of({last.end()[-2], last.end()[-1]});
+  last.truncate(product_.registers());
+  return last;
+}
+
+// The scales of a thread's rows are loaded before the products, which hide their latency; those of its columns, two for
+// every 8, after the products, because they are too many to wait in registers. Releases the stage.
+Values WgmmaKernel::multiply_groups(Value stage, int64_t groups, Value q_is_same, Values totals) {
+  Value row = e_.add(e_.mul(e_.div(warp_, e_.i32(4)), 64 * shape_.blocks),
+                     e_.add(e_.mul(e_.rem(warp_, e_.i32(4)), 16), e_.div(lane_, e_.i32(4))));
+  for (int64_t group = 0; group < groups; ++group) {
+    Value of_p = e_.add(scales_at(stage), group * shape_.group_bytes());
+    Value of_q = e_.add(of_p, 4 * shape_.p().width);
+    Values rows, same;
+    for (int64_t i = 0; i < 2 * shape_.blocks; ++i)
+      rows.append(load_shared(e_, e_.add(of_p, e_.mul(row, 4)), 4 * (i / 2 * 64 + i % 2 * 8), 1));
+    if (q_is_same) same = load_shared(e_, of_q, 0, 1);
+    Value products =
+        multiply_stage(stage, undefined_sums(e_, product_), e_.i32(0), /*in_flight=*/0, {group, groups});
+    const Values sums = sums_of(e_, product_, products);
+    const auto end = [&] {
+      if (group + 1 < groups) return;
+      sync_warp(e_);
+      release(stage);
+    };
+    const auto by_column = [&] {
+      Value own = e_.add(of_q, e_.mul(e_.rem(lane_, e_.i32(4)), 8));
+      Values next =
+          add_scaled(totals, sums, rows, [&](int64_t j) { return load_shared(e_, own, 32 * j, 2); });
+      end();
+      return next;
+    };
+    const auto by_tile = [&] {
+      end();
+      return add_scaled(totals, sums, rows, [&](int64_t) { return Values{same[0], same[0]}; });
+    };
+    totals = q_is_same ? e_.choose(q_is_same, totals, by_tile, by_column) : by_column();
+  }
+  return totals;
+}
+
+// Adds the sums times their scales. The product of two scales could overflow, so it is not formed.
+Values WgmmaKernel::add_scaled(const Values& totals, const Values& sums, const Values& rows,
+                               const std::function<Values(int64_t j)>& columns) {
+  const int64_t of_block = shape_.q().width / 2;
+  Values result(totals.size());
+  for (int64_t j = 0; j < of_block / 4; ++j) {
+    const Values two = columns(j);
+    for (int64_t block = 0; block < shape_.blocks; ++block)
+      for (int64_t i = 0; i < 4; ++i) {
+        const int64_t at = block * of_block + 4 * j + i;
+        Value scaled = arith::MulFOp::create(e_.b, e_.loc, sums[at], rows[2 * block + i / 2]);
+        result[at] = e_.fma(scaled, two[i % 2], totals[at]);
+      }
+  }
+  return result;
+}
+
+}  // namespace lathe::emit
