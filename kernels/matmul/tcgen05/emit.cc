@@ -26,7 +26,7 @@ DType blocks_of(TileProgram& program, unsigned operand) {
 }
 
 // Why the emitter does not support the plan, "" if it does.
-std::string refusal(GpuKernel& kernel, TileProgram& program, const Tcgen05Shape& shape) {
+std::string refusal(GpuKernel& kernel, const Tcgen05Shape& shape) {
   const auto& c = kernel.config<Tcgen05Config>();
   if (kernel.arch() != "sm_100a") return absl::StrCat(kernel.arch().str(), " has no tcgen05");
   if (kernel.alignment() != Alignment::k16) return "rows are not aligned to 16 bytes";
@@ -198,7 +198,7 @@ LogicalResult emit_tcgen05(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   if (failed(program)) return failure();
   const auto& c = kernel.config<Tcgen05Config>();
   const Tcgen05Shape shape(blocks_of(*program, 0), blocks_of(*program, 1), c.tile_n, c.stages);
-  const std::string reason = refusal(kernel, *program, shape);
+  const std::string reason = refusal(kernel, shape);
   if (!reason.empty()) return program->contraction.emitError("matmul kernel 'tcgen05': ") << reason;
   Tcgen05Kernel(e, kernel, step, *program, shape).emit();
   return success();

@@ -1,5 +1,5 @@
 // Blackwell's "tcgen05" family. Warp 4 copies parts of A and B into stages of shared memory with TMA. Warps 0 to 3
-// gather the scales of the same stages in the order of the instruction, each warp every fourth stage. One thread of
+// gather the scales of the same stages in the order of the instruction, in turns. One thread of
 // warp 5 copies scales to tensor memory and issues products, whose sums are in tensor memory. Each stage has two
 // mbarriers: "full" waits for TMA's bytes and the scales' warp, "empty" for the products. At the end warps 0 to 3 store
 // D.
@@ -45,6 +45,7 @@ class Tcgen05Kernel {
   using Lines = std::array<Value, 4>;
   Lines lines_of(unsigned operand, int64_t of_lines);
   Value has_whole_words();  // i1; null: never
+  Value first_block();
   void gather_words(const std::vector<Lines>& lines);
   void gather_bytes(const std::vector<Lines>& lines);
   Value bytes_as_word(unsigned operand, Value line, Value k);

@@ -59,10 +59,15 @@ void Tcgen05Kernel::gather() {
       [&] { return gather_bytes(lines), Values{}; });
 }
 
+// A warp that gathers no scales begins at the end.
+Value Tcgen05Kernel::first_block() {
+  return select(e_, e_.less(warp_, e_.i32(shape_.gathering_warps())), warp_, count_);
+}
+
 // The loads are issued before the stage is free.
 void Tcgen05Kernel::gather_words(const std::vector<Lines>& lines) {
   Value zero = e_.i32(0);
-  e_.loop(warp_, count_, Tcgen05Shape::kScaleWarps, [&](Value block) {
+  e_.loop(first_block(), count_, shape_.gathering_warps(), [&](Value block) {
     Value k0 = e_.mul(e_.to_index(block), shape_.tile_k());
     std::vector<Values> tiles;
     for_each_tile([&](unsigned operand, int64_t of_k, int64_t of_lines, int64_t) {
@@ -89,7 +94,7 @@ void Tcgen05Kernel::gather_words(const std::vector<Lines>& lines) {
 // For scales that are not adjacent or not aligned. Scales beyond K become 0: their elements are 0, and a NaN must not
 // meet them.
 void Tcgen05Kernel::gather_bytes(const std::vector<Lines>& lines) {
-  e_.loop(warp_, count_, Tcgen05Shape::kScaleWarps, [&](Value block) {
+  e_.loop(first_block(), count_, shape_.gathering_warps(), [&](Value block) {
     Value k0 = e_.mul(e_.to_index(block), shape_.tile_k());
     const Slot s = slot_of(block);
     wait_until_empty(s);

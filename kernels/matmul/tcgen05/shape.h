@@ -27,6 +27,10 @@ struct Tcgen05Shape {
   static constexpr int64_t kTileM = 128, kRow = 128, kSteps = 4;  // instructions in a stage
   static constexpr int64_t kTileLines = 128, kTileScales = 4, kTileBytes = kTileLines * kTileScales;
 
+  // Warps that gather, in turns. With more of them than stages, the parity of "empty" could be that of
+  // the phase before the last.
+  int64_t gathering_warps() const { return std::min(kScaleWarps, stages); }
+
   // Why no instruction multiplies the operands, "" if one does. A mixture of fp8 and fp4 would need fp4 in bytes.
   static std::string refusal(DType a, DType b);
   std::string defect() const;
