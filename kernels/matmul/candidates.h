@@ -40,6 +40,8 @@ void append_whole_panels(const CandidateContext& context, const CompileConfig& c
 void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPlan>* out);
 // "wgmma": sm_90a, f16 and bf16 with rows aligned to 16 bytes. Warpgroup instructions, fed by TMA.
 void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedPlan>* out);
+// "tcgen05": sm_100a, MXFP8, MXFP4 and NVFP4 by the same, rows aligned to 16 bytes, M from 64.
+void enumerate_matmul_tcgen05(const CandidateContext& context, std::vector<RankedPlan>* out);
 // "xegpu": Intel's Xe-HPC and Xe2. dpas, fed by 2-D block loads.
 void enumerate_matmul_xegpu(const CandidateContext& context, std::vector<RankedPlan>* out);
 

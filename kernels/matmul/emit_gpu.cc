@@ -21,9 +21,10 @@ struct FamilyRow {
   MatmulFamily emit;
 };
 constexpr FamilyRow kFamilies[] = {
-    {KernelKind::kSimt, emit_simt},   {KernelKind::kMma, emit_mma},     {KernelKind::kMma32, emit_mma},
-    {KernelKind::kUkernel, emit_mma}, {KernelKind::kWgmma, emit_wgmma}, {KernelKind::kSkinny, emit_skinny},
-    {KernelKind::kXegpu, emit_xegpu},
+    {KernelKind::kSimt, emit_simt},       {KernelKind::kMma, emit_mma},
+    {KernelKind::kMma32, emit_mma},       {KernelKind::kUkernel, emit_mma},
+    {KernelKind::kWgmma, emit_wgmma},     {KernelKind::kSkinny, emit_skinny},
+    {KernelKind::kTcgen05, emit_tcgen05}, {KernelKind::kXegpu, emit_xegpu},
 };
 static_assert(emits_every_kernel(kFamilies, Op::kMatmul,
                                  set_of(Backend::kCuda, Backend::kRocm, Backend::kSpirv)));

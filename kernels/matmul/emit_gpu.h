@@ -18,6 +18,7 @@ using MatmulFamily = llvm::LogicalResult (*)(Emit& e, GpuKernel& kernel, const G
 llvm::LogicalResult emit_simt(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_wgmma(Emit& e, GpuKernel& kernel, const GpuStep& step);
+llvm::LogicalResult emit_tcgen05(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step);
 
 // Where a tile's accumulators (f32; i32 for i8 products) go after all of K: through the epilogue to D,

@@ -22,6 +22,7 @@ constexpr KernelFamily kFamilies[] = {
     {Backend::kCuda, enumerate_matmul_simt, set_of(K::kSimt)},
     {Backend::kCuda, enumerate_matmul_mma, set_of(K::kMma)},
     {Backend::kCuda, enumerate_matmul_wgmma, set_of(K::kWgmma)},
+    {Backend::kCuda, enumerate_matmul_tcgen05, set_of(K::kTcgen05)},
     {Backend::kCuda, enumerate_matmul_skinny, set_of(K::kSkinny)},
     {Backend::kCuda, enumerate_ukernels, kUkernels},
     {Backend::kCuda, enumerate_externals, kExternals},

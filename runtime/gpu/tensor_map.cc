@@ -31,7 +31,7 @@ absl::StatusOr<TensorMapDataType> data_type(DType dtype) {
     case DType::kI64: return kTensorInt64;
     default: break;
   }
-  if (size_of(dtype) == 1) return kTensorUint8;
+  if (size_of(dtype) == 1) return kTensorUint8;  // also of pairs of 4-bit elements
   return absl::InvalidArgumentError(absl::StrCat("a tensor map cannot have elements of ", name_of(dtype)));
 }
 
@@ -118,7 +118,8 @@ absl::StatusOr<TensorMapPlan> plan_tensor_map(const TensorMap& map) {
   if (*plan.operand == 0) return refuse("no such operand");
   LATHE_ASSIGN_OR_RETURN(plan.type, data_type(map.dtype));
   plan.element_bytes = static_cast<int64_t>(size_of(map.dtype));
-  const int64_t box_row_bytes = map.box_columns * plan.element_bytes;
+  plan.elements = block_elements(map.dtype);
+  const int64_t box_row_bytes = map.box_columns * plan.element_bytes / plan.elements;
   if (map.box_columns < 1 || map.box_columns > 256 || map.box_rows < 1 || map.box_rows > 256)
     return refuse(
         absl::StrCat("a box of ", map.box_columns, " by ", map.box_rows, " is not within 256 by 256"));
@@ -136,7 +137,7 @@ absl::StatusOr<TensorMapPlan> plan_tensor_map(const TensorMap& map) {
         absl::StrCat("a box's row of ", box_row_bytes, " bytes exceeds the swizzle of ", map.swizzle));
   plan.columns = map.columns;
   plan.rows = map.rows;
-  plan.box_columns = static_cast<uint32_t>(map.box_columns);
+  plan.box_columns = static_cast<uint32_t>(map.box_columns / plan.elements);
   plan.box_rows = static_cast<uint32_t>(map.box_rows);
   return plan;
 }
@@ -145,15 +146,17 @@ absl::Status encode_tensor_map(const Library& library, const TensorMapPlan& plan
                                const VarValues& sizes, EncodedTensorMap* out) {
   Inputs in;
   in.data = field<void*>(args, plan.pointer);
-  in.columns = static_cast<uint64_t>(sizes[static_cast<size_t>(plan.columns)]);
+  in.columns = static_cast<uint64_t>(sizes[static_cast<size_t>(plan.columns)] / plan.elements);
   in.rows = static_cast<uint64_t>(sizes[static_cast<size_t>(plan.rows)]);
-  in.row_bytes = static_cast<uint64_t>(field<int64_t>(args, plan.leading_dimension) * plan.element_bytes);
+  in.row_bytes = static_cast<uint64_t>(field<int64_t>(args, plan.leading_dimension) * plan.element_bytes /
+                                       plan.elements);
   const int64_t stride = field<int64_t>(args, plan.batch_stride);
   const int64_t batch = sizes[static_cast<size_t>(Var::kBatch)];
   const bool one = stride == 0 || batch <= 1;
   in.batch = one ? 1 : static_cast<uint64_t>(batch);
   // A single matrix does not use its batch stride, but the value must be legal.
-  in.batch_bytes = one ? in.rows * in.row_bytes : static_cast<uint64_t>(stride * plan.element_bytes);
+  in.batch_bytes =
+      one ? in.rows * in.row_bytes : static_cast<uint64_t>(stride * plan.element_bytes / plan.elements);
   in.box_columns = plan.box_columns;
   in.box_rows = plan.box_rows;
   in.type = plan.type;

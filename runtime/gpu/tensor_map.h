@@ -11,7 +11,7 @@ namespace lathe::gpu {
 struct TensorMapPlan {
   const char* operand = "";
   size_t pointer = 0, leading_dimension = 0, batch_stride = 0;  // offsets in the block
-  int64_t element_bytes = 0;
+  int64_t element_bytes = 0, elements = 1;  // bytes of an element, or of a pair of 4-bit elements
   TensorMapDataType type = kTensorUint8;
   TensorMapSwizzle swizzle = kSwizzleNone;
   Var columns = Var::kK, rows = Var::kM;

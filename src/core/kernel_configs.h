@@ -259,6 +259,11 @@ enum Split : int32_t {
   X(plain_store, "plain", 0, 0, 1, "1: the epilogue is cheap and reads no operand of D's size")            \
   X(persistent, "p", 0, 0, 1 << 20, "workgroups launched, each for several tiles; 0: one per tile")        \
   LATHE_RASTER(X)
+#define LATHE_TCGEN05_FIELDS(X) \
+  LATHE_GROUP_TILE(X)           \
+  LATHE_SHARED_DEPTH(X)         \
+  LATHE_THREADS(X)              \
+  LATHE_STAGES(X)
 #define LATHE_SKINNY_FIELDS(X)                                                                       \
   X(tile_m, "", 0, 0, kMostTile, "M")                                                                \
   X(tile_n, "x", 0, 0, kMostTile, "columns of D of a workgroup")                                     \
@@ -327,6 +332,7 @@ inline constexpr uint32_t kOnGpus = set_of(Backend::kCuda, Backend::kRocm, Backe
   X(MmaUkernel, "mma_ukernel", LATHE_MMA_UKERNEL_FIELDS, set_of(KernelKind::kUkernel), kForProducts,        \
     kOnGpus)                                                                                                \
   X(Wgmma, "wgmma", LATHE_WGMMA_FIELDS, set_of(KernelKind::kWgmma), kForProducts, kOnGpus)                  \
+  X(Tcgen05, "tcgen05", LATHE_TCGEN05_FIELDS, set_of(KernelKind::kTcgen05), kForProducts, kOnGpus)          \
   X(Skinny, "skinny", LATHE_SKINNY_FIELDS, set_of(KernelKind::kSkinny), kForProducts, kOnGpus)              \
   X(Xegpu, "xegpu", LATHE_XEGPU_FIELDS, set_of(KernelKind::kXegpu), kForProducts, kOnGpus)                  \
   X(CpuRows, "cpu_rows", LATHE_CPU_ROWS_FIELDS, set_of(KernelKind::kRows, KernelKind::kUkernel), kOnRows,   \

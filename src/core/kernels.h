@@ -81,6 +81,8 @@ constexpr uint32_t ops_on_rows() {
   X(kMma32, "mma32", kForMatmulArgmax, set_of(Backend::kRocm), Axis::kNone, 0)                             \
   /* Hopper's warpgroup instructions, fed by TMA. */                                                       \
   X(kWgmma, "wgmma", kForMatmulArgmax, set_of(Backend::kCuda), Axis::kNone, 0)                             \
+  /* Blackwell's tensor cores multiply operands in blocks with scales, fed by TMA. */                      \
+  X(kTcgen05, "tcgen05", kForMatmul, set_of(Backend::kCuda), Axis::kNone, 0)                               \
   /* Few rows of A; streams the weights once. */                                                           \
   X(kSkinny, "skinny", kForMatmulArgmax, set_of(Backend::kCuda, Backend::kRocm), Axis::kNone, 0)           \
   /* Intel's dpas, fed by 2-D block loads. */                                                              \

@@ -51,7 +51,7 @@ enum class StepKind : int32_t { kCpuTask = 1, kGpuKernel = 2, kHostExtern = 3 };
 // stride is 0). Elements outside the extents read as zero and are not written.
 struct TensorMap {
   std::string operand;                    // a pointer of the argument block: "a", "b", "c", "d", "residual"
-  DType dtype = DType::kNone;             // element type
+  DType dtype = DType::kNone;             // element type; coordinates of f4e2m1 along the columns count pairs
   Var columns = Var::kK;                  // extent of dimension 0
   Var rows = Var::kM;                     // extent of dimension 1
   int32_t box_columns = 0, box_rows = 0;  // elements per copy; 1 along the batch

@@ -87,7 +87,7 @@ DeviceFacts share_of_group(DeviceFacts facts) {
 // Why a family does not serve classes whose rows are not plain; "" if it does.
 std::string rows_refusal(const KernelFamily& family) {
   if (family.backend == Backend::kSpirv) return "modules for SPIR-V have no step that reads the routing";
-  if (family.kernels & set_of(KernelKind::kWgmma))
+  if (family.kernels & set_of(KernelKind::kWgmma, KernelKind::kTcgen05))
     return "TMA copies and stores whole boxes, which would cross the ends of groups";
   if (family.kernels & set_of(KernelKind::kUkernel))
     return "ukernels read whole tiles of rows that follow each other";

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "block_scaled_product.h"
+#include "candidates.h"
 #include "guarded_memory.h"
 
 namespace lathe::conformance {
@@ -98,6 +99,47 @@ TEST_F(ScaledProducts, EveryLayoutOfScales) {
           expect(c);
         }
       }
+}
+
+// Blackwell's tensor cores apply the scales: every tile, scales that are words of four and that are not, and edges in
+// every direction.
+TEST_F(ScaledProducts, EveryTileOfTensorCoresThatApplyScales) {
+  constexpr std::pair<const char*, const char*> kPairs[] = {{"mxf8", "mxf8"},
+                                                            {"mxf8_e5m2", "mxf8"},
+                                                            {"f8_128_e8m0", "mxf8_e5m2"},
+                                                            {"mxf4", "mxf4"},
+                                                            {"nvf4", "nvf4"}};
+  if (is_cpu()) GTEST_SKIP() << "the CPU has none";
+  int tiles = 0;
+  for (const auto& [a, b] : kPairs)
+    for (const lathe_scale_layout layout : kLayouts)
+      for (const bool ragged : {false, true}) {
+        ScaledCase c;
+        c.a.format = scaled_format(a), c.b.format = scaled_format(b);
+        c.m = c.a.lines = ragged ? 150 : 128;
+        c.b.lines = ragged ? 328 : 256;
+        c.b.k = c.a.k = !ragged ? 1024 : c.a.format->takes_tall ? 640 : 672;
+        c.b.batch = c.a.batch = ragged ? 2 : 1;
+        c.a.layout = c.b.layout = layout;
+        c.b.shared_scales = ragged;
+        c.out = ragged ? LATHE_BF16 : LATHE_F32;
+        if (!has_layout(*c.a.format, layout, 1) || !has_layout(*c.b.format, layout, 1)) continue;
+        if (leaves_out({c.m, c.b.lines, c.b.k})) continue;
+        SCOPED_TRACE(c.text());
+        ScaledProduct product(c, &random_);
+        const auto legal = legal_candidates(device(), product.desc);
+        for (size_t i = 0; i < legal.size(); ++i) {
+          if (legal[i]["config"]["kernel"] != "tcgen05") continue;
+          if (is_quick() && ++tiles % 3 != 0) continue;
+          lathe_tuning tuning = LATHE_TUNING_INIT;
+          tuning.candidate = static_cast<int32_t>(i + 1);
+          product.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+          SCOPED_TRACE(legal[i]["config"].dump());
+          ASSERT_LATHE_OK(product.run(device()));
+          EXPECT_EQ(product.check(/*step=*/11), "");
+        }
+      }
+  if (tiles == 0) GTEST_SKIP() << "no tensor cores that apply scales";
 }
 
 // The elements of A and B are 1. The matrices of the batch share A's elements and B, but each has scales of A.

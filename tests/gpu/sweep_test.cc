@@ -34,6 +34,7 @@ const FamilyRow kFamilies[] = {
     {"simt", {"ld.shared", "st.shared", "bar.sync"}},
     {"mma", {"mma.sync"}},
     {"wgmma", {"wgmma.mma_async", "cp.async.bulk.tensor", "mbarrier.try_wait"}},
+    {"tcgen05", {"tcgen05.mma", "tcgen05.cp", "tcgen05.ld", "cp.async.bulk.tensor", "mbarrier.try_wait"}},
     {"skinny", {"ld.global.L1::no_allocate.L2::cache_hint", "createpolicy"}},
     {"rows", {"ld.global", "st.global"}},
     {"ukernel", {"st.global"}},

@@ -75,6 +75,7 @@ std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& 
       {sums + 16 > kRegistersOfThread, "too many registers for a thread"},
       {sums * threads > facts.fact_or("registers_per_unit", 0), "too many registers for a unit"},
       {f.kernel == KernelKind::kWgmma && facts.target.arch != "sm_90a", "no wgmma instruction"},
+      {f.kernel == KernelKind::kTcgen05 && facts.target.arch != "sm_100a", "no tcgen05 instruction"},
       {f.kernel == KernelKind::kWgmma && (f.threads % 128 != 0 || f.threads < 256),
        "threads are not whole warpgroups"},
       {f.kernel == KernelKind::kMma && version < 80, "no asynchronous copies"},

@@ -282,6 +282,20 @@ TEST_F(GpuTensorMaps, EveryOperandHasItsOwnStrides) {
   EXPECT_EQ(state_->maps[2].address, TestLaunch::at(25));
 }
 
+TEST_F(GpuTensorMaps, PairsOf4BitElementsAreBytes) {
+  const auto kernel = kernel_of({{"a", DType::kF4E2M1, Var::kK, Var::kM, 256, 128, 128}});
+  TestLaunch l(*kernel);
+  l.resize(300, 500, 672, 2);
+  l.args.a = TestLaunch::at(11);
+  l.args.lda = 704, l.args.stride_a = 704 * 300;
+  ASSERT_TRUE(driver_->launch(l.launch).ok());
+  ASSERT_EQ(state_->maps.size(), 1u);
+  EXPECT_EQ(state_->maps[0].type, 0);  // UINT8
+  EXPECT_THAT(state_->maps[0].extents, ElementsAre(336, 300, 2));
+  EXPECT_THAT(state_->maps[0].strides, ElementsAre(352, 352 * 300));
+  EXPECT_THAT(state_->maps[0].box, ElementsAre(128, 128, 1));
+}
+
 TEST_F(GpuTensorMaps, AreEncodedAgainOnlyAfterAChange) {
   const auto kernel = kernel_of({{"a", DType::kF16, Var::kK, Var::kM, 64, 128, 128}});
   TestLaunch l(*kernel);

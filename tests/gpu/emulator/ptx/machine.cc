@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/gpu/emulator/ptx/async_copy.h"
+#include "tests/gpu/emulator/ptx/tcgen05.h"
 #include "tests/gpu/emulator/ptx/wgmma.h"
 
 namespace lathe::ptx {
@@ -345,7 +346,8 @@ bool Machine::run_thread(Thread& t) {
 
 Step Machine::exit_thread(Thread& t) {
   const Instruction& i = kernel.code[t.pc];
-  if (!check_copies_at_exit(t, i) || !check_products_at_exit(t, i)) return Step::fault;
+  if (!check_copies_at_exit(t, i) || !check_products_at_exit(t, i) || !check_tensor_memory_at_exit(t, i))
+    return Step::fault;
   ++progress;
   Block& block = *t.block;
   t.wait = Wait::exited;

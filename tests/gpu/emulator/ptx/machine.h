@@ -21,6 +21,7 @@ struct Block;
 struct Cluster;
 struct ThreadCopies;  // async_copy.h
 struct WarpgroupMma;  // wgmma.cc
+struct TensorMemory;  // tcgen05.h
 
 enum class Wait : uint8_t { none, warp, warpgroup, barrier, cluster, mbarrier, registers, exited };
 
@@ -92,6 +93,7 @@ struct Block {
   std::array<Barrier, 16> barriers;
   absl::flat_hash_map<uint32_t, std::unique_ptr<Mbarrier>> mbarriers;
   std::vector<std::unique_ptr<WarpgroupMma>> products;  // one per warpgroup, created at first use
+  std::unique_ptr<TensorMemory> tensor;                 // created at first use
   uint32_t free_registers = 0;                          // registers released by setmaxnreg.dec
   std::vector<uint32_t> warpgroup_registers;
   Block();
@@ -197,9 +199,11 @@ class Machine {
 // Checks and, for moves of values in flight, executes one instruction of a thread with a wgmma in flight (wgmma.cc).
 // True if the instruction is done.
 bool tracked_instruction(Thread& t, const Instruction& i, Step& step);
-// Whether a thread may exit: no copy and no product of it may be in flight. False after an error.
+// Whether a thread may exit: no copy, product or load of it may be in flight, and the last thread of a block must leave
+// no tensor memory allocated. False after an error.
 bool check_copies_at_exit(Thread& t, const Instruction& i);
 bool check_products_at_exit(Thread& t, const Instruction& i);
+bool check_tensor_memory_at_exit(Thread& t, const Instruction& i);
 Step execute_exit(Thread& t, const Instruction& i);
 
 }  // namespace lathe::ptx

@@ -93,7 +93,8 @@
   X(movmatrix, decode_movmatrix) \
   X(mbarrier, decode_mbarrier) \
   X(cp, decode_cp) \
-  X(wgmma, decode_wgmma)
+  X(wgmma, decode_wgmma) \
+  X(tcgen05, decode_tcgen05)
 // clang-format on
 
 namespace lathe::ptx {
