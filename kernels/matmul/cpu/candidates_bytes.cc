@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t kStreamedMaxM = 64;
 // Elements of a column that are decoded together; columns and rows of an AMX tile.
 constexpr int64_t kGroup = 32, kSide = 16;
+constexpr int64_t kUnprefetchedRows = 2;
 // Cycles to round an element of A to a byte.
 constexpr double kRoundCycles = 0.3;
 
@@ -163,9 +164,9 @@ void BytesPricing::enumerate_vectors(BytesConfig config, std::vector<RankedPlan>
   config.lanes = bytes_.lanes;
   config.register_n = context_.problem.packed_b ? kPackedColumns : bytes_.lanes;
   config.prefetch = fetch();
-  // A panel of blocks without groups is one stream. Where prefetches hold up reads, a single row, which waits for
-  // memory only, reads it faster without them.
-  if (s_.m == 1 && context_.problem.packed_b && !has_group_scales() && rates_.pace_bytes_per_second > 0)
+  // A packed panel is one stream. Where prefetches hold up reads, few rows, which wait for memory only, read it faster
+  // without them.
+  if (s_.m <= kUnprefetchedRows && context_.problem.packed_b && rates_.pace_bytes_per_second > 0)
     config.prefetch = static_cast<int32_t>(CpuFetch::kNone);
   if (s_.m <= kStreamedMaxM) {
     const auto passes = static_cast<int32_t>(ceil_div(s_.m, bytes_.rows));
