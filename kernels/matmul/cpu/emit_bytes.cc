@@ -23,9 +23,12 @@ constexpr int64_t kUnrolledRows = 2;
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
 
 RoundedRows rounded_rows(const CpuTile& t, const ByteFormat& f) {
+  using Order = RoundedRows::Bytes;
   const bool in_pairs = t.i8mm && t.register_rows % 2 == 0;
-  return {f, padded_rows(t), t.most_depth, t.lanes,
-          in_pairs ? RoundedRows::Bytes::kInPairs : RoundedRows::Bytes::kByRow};
+  const Order order = in_pairs                             ? Order::kInPairs
+                      : t.register_rows <= kUnrolledRows ? Order::kSideBySide
+                                                           : Order::kByRow;
+  return {f, padded_rows(t), t.most_depth, t.lanes, order, 1, t.register_rows};
 }
 
 class Bytes : ByteArithmetic {
@@ -63,7 +66,7 @@ class Bytes : ByteArithmetic {
     return to;
   }
 
-  // A word of row i of A, in all lanes.
+  // Field `at` of row i of A, in all lanes.
   Value word(Value i, Value at) { return e.broadcast(e.load(t.packing, e.add(row.row(e, i), at)), lanes); }
 
   // A chain of eight products takes eight latencies, so several rows are computed side by side, few enough that their
@@ -149,9 +152,9 @@ class Bytes : ByteArithmetic {
     return sums;
   }
 
-  // The words of a row of A that part `part` of a group multiplies begin here.
-  Value first_word(const Chain& chain, int64_t part) {
-    return e.add(e.mul(chain.group, kWords), part * (kWords / f.scales_of_group()));
+  // Word `w` of a row of A for part `part` of a group.
+  Value place_of_word(const Chain& chain, int64_t part, int64_t w) {
+    return e.add(row.bytes(e, chain.i, chain.group), part * (kWords / f.scales_of_group()) + w);
   }
   // The exact products of each chain.
   Values products(llvm::ArrayRef<Chain> chains, int64_t part) {
@@ -173,7 +176,8 @@ class Bytes : ByteArithmetic {
       ++added;
       const bool last = w + 1 == count;
       for (size_t c = 0; c < chains.size(); ++c) {
-        Value a = word(chains[c].i, e.add(first_word(chains[c], part), w)), b = chains[c].numbers[w];
+        Value a = e.broadcast(e.load(t.packing, place_of_word(chains[c], part, w)), lanes);
+        Value b = chains[c].numbers[w];
         if (t.vnni) {
           const char* name =
               lanes == kZmmLanes ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256";
@@ -206,8 +210,7 @@ class Bytes : ByteArithmetic {
   Values add_dot_products(llvm::ArrayRef<Chain> chains, int64_t part, Values exact) {
     for (int64_t w = 0; w < kWords / f.scales_of_group(); w += lanes) {
       for (size_t c = 0; c < chains.size(); ++c) {
-        Value from = e.add(e.add(row.row(e, chains[c].i), first_word(chains[c], part)), w);
-        Value a = as(i32s(), e.load_vector(t.packing, from, lanes));
+        Value a = as(i32s(), e.load_vector(t.packing, place_of_word(chains[c], part, w), lanes));
         for (int64_t l = 0; l < lanes; ++l)
           exact[c] = products_of_bytes("llvm.aarch64.neon.sdot.v4i32.v16i8", exact[c],
                                        chains[c].numbers[w + l], lane_of(a, l));
