@@ -102,7 +102,7 @@ void put_block(const char* from, int64_t column, int64_t width, const BlockForm&
   };
   if (at > 0) pieces(0, at);
   if (width == kPackedColumns)
-    for (; at + kFour <= f.bytes; at += kFour) 
+    for (; at + kFour <= f.bytes; at += kFour)
       put_four_lines(from + at, column, to + packed_place(f.dtype, at) * kPackedColumns);
   for (; at + kWordBytes <= f.bytes; at += kWordBytes) pieces(at, kWordBytes);
   if (at < f.bytes) pieces(at, f.bytes - at);

@@ -60,7 +60,8 @@ constexpr int64_t packed_place(DType dtype, int64_t at) {
   if (at >= kScale) return at - kScale;
   if (at >= kScales) return at - kScales + kHeader - 16;
   const bool is_upper = at >= kUpper;
-  const int64_t inside = is_upper ? at - kUpper : at, pieces = is_upper ? 2 : 4;  // of 16 bytes, for 128 elements
+  const int64_t inside = is_upper ? at - kUpper : at,
+                pieces = is_upper ? 2 : 4;  // of 16 bytes, for 128 elements
   const int64_t piece = inside / 16 % pieces, third = is_upper ? 1 : piece / 2 * 2;
   return kHeader + inside / (16 * pieces) * 96 + piece % 2 * 48 + third * 16 + inside % 16;
 }

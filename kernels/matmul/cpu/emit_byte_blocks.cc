@@ -144,7 +144,8 @@ void ByteBlock::read_header() {
   if (f.has_minimum) half_at(2);
   if (layout.scales == BlockScales::kBytes) raw(192);
   if (layout.upper_bits && layout.planes == 0) block_bits();
-  for (int64_t w = 0; keeps_upper() && w < ByteFormat::kWords; w += 4) raw(layout.upper_first + 4 * w, kUpper);
+  for (int64_t w = 0; keeps_upper() && w < ByteFormat::kWords; w += 4)
+    raw(layout.upper_first + 4 * w, kUpper);
 }
 
 const Values& ByteBlock::raw(int64_t at, Base base) {

@@ -25,9 +25,9 @@ int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_
 RoundedRows rounded_rows(const CpuTile& t, const ByteFormat& f) {
   using Order = RoundedRows::Bytes;
   const bool in_pairs = t.i8mm && t.register_rows % 2 == 0;
-  const Order order = in_pairs                             ? Order::kInPairs
-                      : t.register_rows <= kUnrolledRows ? Order::kSideBySide
-                                                           : Order::kByRow;
+  const Order order = in_pairs                     ? Order::kInPairs
+                      : t.fetch == CpuFetch::kNone ? Order::kSideBySide
+                                                   : Order::kByRow;
   return {f, padded_rows(t), t.most_depth, t.lanes, order, 1, t.register_rows};
 }
 

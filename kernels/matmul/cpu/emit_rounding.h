@@ -13,7 +13,7 @@ struct RoundedRows {
     kByRow,    // the bytes of a row begin its fields, group after group
     kInTiles,  // before all fields, in the order of AMX tiles: 16 rows by `tile_groups` groups
     kSideBySide,  // before all fields: a group of each of `tile_rows` rows, which are one stream for the prefetchers
-    kInPairs      // before all fields: 8 bytes of a row, then those of the next row (AArch64's smmla)
+    kInPairs  // before all fields: 8 bytes of a row, then those of the next row (AArch64's smmla)
   };
   RoundedRows(const ByteFormat& f, int64_t rows, int64_t depth, int64_t tile_lanes, Bytes order,
               int64_t tile_groups = 1, int64_t tile_rows = kAmxRows);
