@@ -92,8 +92,8 @@ class Bytes : ByteArithmetic {
     Value first = e.mul(block, f.groups());
     Values of_block(rm, e.splat(f32s(), 0.0));
     if (rm <= kUnrolledRows) {
-      // Groups that share codes side by side, so that every byte is loaded once.
-      const int64_t count = f.shared_groups();
+      // Of a packed B the groups that share codes side by side, so that every byte is loaded once.
+      const int64_t count = t.packed_word ? f.shared_groups() : 1;
       for (int64_t g = 0; g < f.groups(); g += count)
         of_block = multiply_groups(i, j, b, {g, count}, e.add(first, g), of_block);
     } else {
