@@ -83,16 +83,18 @@ void put_four_lines(const char* from, int64_t column, char* to) {
   }
 }
 
-// A block of each column, `bytes` long: the bytes before the words, the words, and what is left.
+// A block of each column, `bytes` long: the bytes before the words, the words, and what is left. Their places are those
+// of `dtype`.
 struct BlockForm {
   int64_t bytes, before;
+  DType dtype;
 };
 void put_block(const char* from, int64_t column, int64_t width, const BlockForm& f, char* to) {
   constexpr int64_t kFour = 4 * kWordBytes;
   int64_t at = f.before;
   const auto pieces = [&](int64_t first, int64_t size) {
     const char* piece = from + first;
-    char* out = to + first * kPackedColumns;
+    char* out = to + packed_place(f.dtype, first) * kPackedColumns;
     if (size == 1) return put_pieces<1>(piece, column, width, out);
     if (size == 3) return put_pieces<3>(piece, column, width, out);
     if (size == kWordBytes) return put_pieces<kWordBytes>(piece, column, width, out);
@@ -100,7 +102,8 @@ void put_block(const char* from, int64_t column, int64_t width, const BlockForm&
   };
   if (at > 0) pieces(0, at);
   if (width == kPackedColumns)
-    for (; at + kFour <= f.bytes; at += kFour) put_four_lines(from + at, column, to + at * kPackedColumns);
+    for (; at + kFour <= f.bytes; at += kFour)
+      put_four_lines(from + at, column, to + packed_place(f.dtype, at) * kPackedColumns);
   for (; at + kWordBytes <= f.bytes; at += kWordBytes) pieces(at, kWordBytes);
   if (at < f.bytes) pieces(at, f.bytes - at);
 }
@@ -136,9 +139,9 @@ void pack_panel(const char* b, int64_t k, int64_t width, int64_t row, int64_t co
   }
   if (kBytes == kWordBytes) {
     const int64_t blocks = k / kBlock, rest = k % kBlock, packed = blocks * kBlock;
-    pack_blocks(b, blocks, width, column, {kBlock * kBytes, 0}, streams, panel);
+    pack_blocks(b, blocks, width, column, {kBlock * kBytes, 0, DType::kNone}, streams, panel);
     if (rest > 0)
-      pack_blocks(b + packed * kBytes, 1, width, column, {rest * kBytes, 0}, false,
+      pack_blocks(b + packed * kBytes, 1, width, column, {rest * kBytes, 0, DType::kNone}, false,
                   panel + packed * kPackedColumns * kBytes);
     return;
   }
@@ -168,7 +171,7 @@ void pack_words(const char* b, int64_t k, int64_t width, int64_t row, int64_t co
 }
 
 void pack_panels_of_blocks(const PackedSource& s, DType dtype, bool streams, char* packed) {
-  const BlockForm form = {static_cast<int64_t>(size_of(dtype)), row_of(dtype).codes_at % 4};
+  const BlockForm form = {static_cast<int64_t>(size_of(dtype)), row_of(dtype).codes_at % 4, dtype};
   const int64_t block = block_elements(dtype), line = s.k / block * form.bytes;
   const int64_t column = s.column / block * form.bytes;
   for (int64_t j = 0; j < s.n; j += kPackedColumns) {
@@ -232,10 +235,10 @@ absl::StatusOr<PackedLayout> packed_layout_with_id(uint32_t id, DType dtype) {
         id == packed_layout_id(layout, dtype))
       return layout;
   const std::string name = absl::StrCat("packed_layout 0x", absl::Hex(id));
-  if (id >> 16 != kPackedVersion)
-    return absl::InvalidArgumentError(absl::StrCat(name, " has version ", id >> 16,
-                                                   ", but this library reads version ", kPackedVersion,
-                                                   ": pack the weight again"));
+  if (id >> 16 != packed_version(dtype))
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " has version ", id >> 16, ", but this library reads version ",
+                     packed_version(dtype), " of ", std::string(name_of(dtype)), ": pack the weight again"));
   return absl::InvalidArgumentError(
       absl::StrCat(name, " is not a layout of ", std::string(name_of(dtype)), " weights"));
 }

@@ -8,7 +8,8 @@
 //
 // Block formats use the same panels. The blocks of 16 columns lie side by side, piece by piece: the bytes before the
 // codes' first whole word (a scale of 2 bytes, or 1), then words of 4 bytes, then what is left. The piece that begins
-// at byte i of the block and has s bytes is, for column n, at byte 16 * i + n % 16 * s of the 16 blocks.
+// at byte i of the block and has s bytes is, for column n, at byte 16 * p + n % 16 * s of the 16 blocks. The place p is
+// packed_place(): i, but for q6_k.
 //
 // Layout kByColumn: used for few columns, if more than a fifth of the panels would be padding. Columns follow
 // each other, packed_pitch() elements apart. This is a plain COLUMN_MAJOR B with that leading dimension, so
@@ -32,9 +33,9 @@ PackedLayout packed_layout_of(int64_t n, DType dtype);
 
 // The public id: format version, dtype and layout. It lets the library refuse a weight that was packed for
 // another dtype or by a release with another layout.
-constexpr uint32_t kPackedVersion = 1;
+constexpr uint32_t packed_version(DType dtype) { return dtype == DType::kQ6_K ? 2 : 1; }
 constexpr uint32_t packed_layout_id(PackedLayout layout, DType dtype) {
-  return kPackedVersion << 16 | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(layout);
+  return packed_version(dtype) << 16 | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(layout);
 }
 // Whether lathe_pack_weights packs weights of this dtype.
 constexpr bool is_packable(DType dtype) { return row_of(dtype).packed_word > 0; }
@@ -50,6 +51,20 @@ absl::StatusOr<PackedLayout> packed_layout_with_id(uint32_t id, DType dtype);
 int64_t packed_pitch(int64_t k, DType dtype);
 // Elements of a packed K by N matrix. In a block format they are whole blocks.
 int64_t packed_elements(PackedLayout layout, int64_t k, int64_t n, DType dtype);
+
+// Where the byte `at` of a block of layout kColumns16 is. q6_k begins with its scales, and each 16 bytes of upper bits
+// lie between the two times 16 bytes of codes that they complete, so that kernels read a block from begin to end.
+constexpr int64_t packed_place(DType dtype, int64_t at) {
+  if (dtype != DType::kQ6_K) return at;
+  constexpr int64_t kUpper = 128, kScales = 192, kScale = 208, kHeader = 18;
+  if (at >= kScale) return at - kScale;
+  if (at >= kScales) return at - kScales + kHeader - 16;
+  const bool is_upper = at >= kUpper;
+  const int64_t inside = is_upper ? at - kUpper : at,
+                pieces = is_upper ? 2 : 4;  // of 16 bytes, for 128 elements
+  const int64_t piece = inside / 16 % pieces, third = is_upper ? 1 : piece / 2 * 2;
+  return kHeader + inside / (16 * pieces) * 96 + piece % 2 * 48 + third * 16 + inside % 16;
+}
 
 inline int64_t packed_bytes(PackedLayout layout, int64_t k, int64_t n, DType dtype) {
   return packed_elements(layout, k, n, dtype) / block_elements(dtype) * static_cast<int64_t>(size_of(dtype));

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace lathe {
@@ -15,15 +17,24 @@ std::vector<DType> block_formats() {
   return formats;
 }
 
-// The number of bytes of the piece that holds byte `at` of a block, and its first byte.
+// The number of bytes of the piece that holds byte `at` of a block, its first byte, and where that byte is.
 struct Piece {
-  int64_t first, size;
+  int64_t first, size, place;
 };
+// q6_k: the bytes of the block from which the packed block takes 16 bytes at a time, after the scale.
+constexpr int64_t kSixBitOrder[] = {192, 0, 128, 32, 16, 144, 48, 64, 160, 96, 80, 176, 112};
+Piece six_bit_piece_of(int64_t at) {
+  if (at >= 208) return {208, 2, 0};
+  const auto* line = std::find(std::begin(kSixBitOrder), std::end(kSixBitOrder), at / 16 * 16);
+  const int64_t inside = at % 16 / 4 * 4;
+  return {*line + inside, 4, 2 + 16 * (line - std::begin(kSixBitOrder)) + inside};
+}
 Piece piece_of(int64_t at, int64_t bytes, int64_t before) {
   const int64_t words = (bytes - before) / 4, after = before + 4 * words;
-  if (at < before) return {0, before};
-  if (at >= after) return {after, bytes - after};
-  return {at - (at - before) % 4, 4};
+  if (at < before) return {0, before, 0};
+  if (at >= after) return {after, bytes - after, after};
+  const int64_t first = at - (at - before) % 4;
+  return {first, 4, first};
 }
 
 TEST(PackedBlocks, LieSideBySideInPanelsOf16Columns) {
@@ -44,8 +55,8 @@ TEST(PackedBlocks, LieSideBySideInPanelsOf16Columns) {
     for (int64_t column = 0; column < panels; ++column)
       for (int64_t block = 0; block < blocks; ++block)
         for (int64_t at = 0; at < bytes; ++at) {
-          const Piece p = piece_of(at, bytes, before);
-          const int64_t to = (column / 16 * blocks + block) * 16 * bytes + 16 * p.first +
+          const Piece p = t == DType::kQ6_K ? six_bit_piece_of(at) : piece_of(at, bytes, before);
+          const int64_t to = (column / 16 * blocks + block) * 16 * bytes + 16 * p.place +
                              column % 16 * p.size + at - p.first;
           const int expected = column < n ? b[static_cast<size_t>(column * pitch + block * bytes + at)] : 0;
           ASSERT_EQ(packed[static_cast<size_t>(to)], expected)

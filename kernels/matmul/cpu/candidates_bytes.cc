@@ -92,6 +92,14 @@ class BytesPricing {
     const ProblemClass& c = context_.problem;
     return c.m_lo < c.m_hi && rows > kFewest && rows % kFewest == 0 ? kFewest : 0;
   }
+  // A packed panel is one stream, read in whole cache lines. Where prefetches hold up reads, few rows, which wait for
+  // memory only, read it faster without them. q8_0's bytes need no decoding, so more rows wait for memory.
+  bool is_unprefetched() const {
+    const bool decodes =
+        size_of(context_.problem.b) < static_cast<size_t>(block_elements(context_.problem.b));
+    return context_.problem.packed_b && rates_.pace_bytes_per_second > 0 && bytes_.lanes == kPackedColumns &&
+           s_.m <= (decodes ? 2 : 4);
+  }
   std::string recipe() const {
     return absl::StrCat("A rounded to bytes by ", block_elements(context_.problem.b),
                         "; exact sums, scaled; fma f32, K ascending");
@@ -163,10 +171,7 @@ void BytesPricing::enumerate_vectors(BytesConfig config, std::vector<RankedPlan>
   config.lanes = bytes_.lanes;
   config.register_n = context_.problem.packed_b ? kPackedColumns : bytes_.lanes;
   config.prefetch = fetch();
-  // A panel of blocks without groups is one stream. Where prefetches hold up reads, a single row, which waits for
-  // memory only, reads it faster without them.
-  if (s_.m == 1 && context_.problem.packed_b && !has_group_scales() && rates_.pace_bytes_per_second > 0)
-    config.prefetch = static_cast<int32_t>(CpuFetch::kNone);
+  if (is_unprefetched()) config.prefetch = static_cast<int32_t>(CpuFetch::kNone);
   if (s_.m <= kStreamedMaxM) {
     const auto passes = static_cast<int32_t>(ceil_div(s_.m, bytes_.rows));
     config.register_m = bytes_.whole_rows(ceil_div(s_.m, passes));

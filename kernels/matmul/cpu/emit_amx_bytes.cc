@@ -112,7 +112,7 @@ class AmxBytes : ByteArithmetic {
 
   void decode_group(ByteBlock& b, Value block, Value to) {
     const VectorType bytes = e.vec(4 * kSide, e.b.getI8Type());
-    const Values words = b.words(0);
+    const Values words = b.words(0, 0);
     for (int64_t w = 0; w < kWords; ++w) {
       Value x = words[w];
       if (f.offset) {
@@ -144,10 +144,11 @@ class AmxBytes : ByteArithmetic {
     Value first = e.add(e.mul(block, f.block * kSide / 2), to);
     const int64_t part_words = kWords / f.scales_of_group();
     for (int64_t g = 0; g < f.groups(); ++g) {
-      const Values words = b.words(g);
+      Values words;
       Value scale;
       for (int64_t w = 0; w < kWords; ++w) {
         if (w % part_words == 0) {
+          words.append(b.words(g, w / part_words));
           Value of_group = b.group_scale(g, w / part_words);
           Value lower = arith::AndIOp::create(e.b, e.loc, of_group, all(0xffff));
           scale = as_shorts(either(lower, arith::ShLIOp::create(e.b, e.loc, of_group, all(16))));

@@ -120,20 +120,38 @@ bool ByteBlock::is_apart(int64_t at) const {
   return columns.lane && (at < before || at >= after);
 }
 
-// The piece of each column from byte `at` + `before` of the block on.
+// The piece of each column that begins at byte `at` of the block, and `before` bytes after it. Without prefetches the
+// fence keeps the loads in the order of addresses, which the hardware prefetches.
 Value ByteBlock::packed(int64_t at, Type element, Value before) const {
   const int64_t size = element.getIntOrFloatBitWidth() / 8;
-  Value from =
-      e.add(e.add(columns.bytes[0], byte), e.add(e.mul(before, kPackedColumns), at * kPackedColumns));
+  Value from = e.add(e.add(columns.bytes[0], byte),
+                     e.add(e.mul(before, kPackedColumns), packed_place(layout.dtype, at) * kPackedColumns));
   Value raw_bytes = e.load_vector(t.b.memory, e.add(from, e.mul(columns.lane, size)), lanes * size);
+  if (t.fetch == CpuFetch::kNone)
+    LLVM::FenceOp::create(e.b, e.loc, LLVM::AtomicOrdering::acq_rel, "singlethread");
   return vector::BitCastOp::create(e.b, e.loc, e.vec(lanes, element), raw_bytes);
+}
+
+int64_t ByteBlock::run_step(Base base) const {
+  const int64_t step = base == kCodes ? 16 : 8;  // upper bits: of formats that have two
+  if (!columns.lane) return step;
+  const int64_t first = base == kCodes ? layout.first() : layout.upper_first, run = f.shared_groups();
+  return (packed_place(layout.dtype, first + step * run) - packed_place(layout.dtype, first)) / run;
+}
+
+void ByteBlock::read_header() {
+  block_scale();
+  if (f.has_minimum) half_at(2);
+  if (layout.scales == BlockScales::kBytes) raw(192);
+  if (layout.upper_bits && layout.planes == 0) block_bits();
+  for (int64_t w = 0; keeps_upper() && w < ByteFormat::kWords; w += 4)
+    raw(layout.upper_first + 4 * w, kUpper);
 }
 
 const Values& ByteBlock::raw(int64_t at, Base base) {
   Values& turned = raws[{base, at}];
   if (!turned.empty()) return turned;
-  // A group has 16 bytes of codes, and 8 bytes of upper bits in formats that have two.
-  Value inside = base == kBlock ? e.idx(0) : e.mul(run, base == kCodes ? 16 : 8);
+  Value inside = base == kBlock ? e.idx(0) : e.mul(run, run_step(base));
   if (columns.lane) {
     for (int64_t i = 0; i < 4; ++i) turned.push_back(packed(at + 4 * i, e.b.getI32Type(), inside));
     return turned;
@@ -171,10 +189,10 @@ Value ByteBlock::half_at(int64_t at) {
 
 // --- words
 
-Values ByteBlock::words(int64_t g) {
-  const int64_t inside = g * ByteFormat::kGroup;
+Values ByteBlock::words(int64_t g, int64_t part) {
+  const int64_t inside = g * ByteFormat::kGroup, count = ByteFormat::kWords / f.scales_of_group();
   Values words;
-  for (int64_t w = 0; w < ByteFormat::kWords; ++w) {
+  for (int64_t w = part * count; w < (part + 1) * count; ++w) {
     if (layout.group == 0) {
       Value x = raw(layout.first() + inside + w / 4 * 16, kCodes)[w % 4];
       words.push_back(f.is_signed ? x
@@ -190,18 +208,20 @@ Values ByteBlock::words(int64_t g) {
   return words;
 }
 
+// The upper bits of a format with one word of them.
+Value ByteBlock::block_bits() {
+  if (bits_of_block) return bits_of_block;
+  // They begin within a word if a single f16 comes before them.
+  const int64_t word = layout.upper_first / 4, in = layout.upper_first % 4 * 8;
+  const Values& header = raw(columns.lane ? layout.upper_first : 0);
+  return bits_of_block = columns.lane ? header[0]
+                         : in == 0    ? header[word]
+                                      : either(down(header[word], in), up(header[word + 1], 32 - in));
+}
+
 // The upper bits of word w, in place above the lower four of each byte.
 Value ByteBlock::upper_bits(int64_t g, int64_t w) {
-  if (layout.planes == 0) {
-    if (!bits_of_block) {  // they begin within a word if a single f16 comes before them
-      const int64_t word = layout.upper_first / 4, in = layout.upper_first % 4 * 8;
-      const Values& header = raw(columns.lane ? layout.upper_first : 0);
-      bits_of_block = columns.lane ? header[0]
-                      : in == 0    ? header[word]
-                                   : either(down(header[word], in), up(header[word + 1], 32 - in));
-    }
-    return bit_of_each(bits_of_block, w);
-  }
+  if (layout.planes == 0) return bit_of_each(block_bits(), w);
   const int64_t mask = layout.upper_bits == 1 ? 0x10101010 : 0x30303030;
   if (kept && keeps_upper()) {
     Value x = vector::BitCastOp::create(e.b, e.loc, i32s(),

@@ -94,8 +94,10 @@ class ByteBlock : Lanes {
   void keep(Value at);
   ByteBlock in_loop(Value run, Value at) const;
 
-  // The words of group `g`: word w holds elements 4 w to 4 w + 3.
-  Values words(int64_t g);
+  // Loads what all groups need.
+  void read_header();
+  // The words of part `part` of group `g`: word w holds elements 4 w to 4 w + 3 of the part.
+  Values words(int64_t g, int64_t part);
   // The scale of part `part` of group `g`, f32: of formats with several groups group_scale() * block_scale().
   Value scale(int64_t g, int64_t part);
   Value group_scale(int64_t g, int64_t part);  // i32
@@ -119,10 +121,13 @@ class ByteBlock : Lanes {
   const Values& raw(int64_t at, Base base = kBlock);
   // A packed B keeps the bytes before its words of codes apart, and those after (core/packed.h).
   bool is_apart(int64_t at) const;
+  // Bytes of a column from the codes or upper bits of a group to those of the next run, per group of the run.
+  int64_t run_step(Base base) const;
   Value packed(int64_t at, mlir::Type element, Value before) const;
   Value half_at(int64_t at);
   bool keeps_upper() const { return layout.planes == f.block; }
   Value half(Value words, int64_t at);
+  Value block_bits();
   Value upper_bits(int64_t g, int64_t w);
   Value bit_of_each(Value bits, int64_t w);
   Value looked_up(Value words);

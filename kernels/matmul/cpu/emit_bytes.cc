@@ -24,9 +24,12 @@ constexpr int64_t kUnrolledRows = 2;
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
 
 RoundedRows rounded_rows(const CpuTile& t, const ByteFormat& f) {
+  using Order = RoundedRows::Bytes;
   const bool in_pairs = t.i8mm && t.register_rows % 2 == 0;
-  return {f, padded_rows(t), t.most_depth, t.lanes,
-          in_pairs ? RoundedRows::Bytes::kInPairs : RoundedRows::Bytes::kByRow};
+  const Order order = in_pairs                     ? Order::kInPairs
+                      : t.fetch == CpuFetch::kNone ? Order::kSideBySide
+                                                   : Order::kByRow;
+  return {f, padded_rows(t), t.most_depth, t.lanes, order, 1, t.register_rows};
 }
 
 class Bytes : ByteArithmetic {
@@ -52,7 +55,7 @@ class Bytes : ByteArithmetic {
   }
 
  private:
-  // A word of row i of A, in all lanes.
+  // Field `at` of row i of A, in all lanes.
   Value word(Value i, Value at) { return e.broadcast(e.load(t.packing, e.add(row.row(e, i), at)), lanes); }
 
   // A chain of eight products takes eight latencies, so several rows are computed side by side, few enough that their
@@ -60,20 +63,28 @@ class Bytes : ByteArithmetic {
   // the sums.
   void in_order() { LLVM::FenceOp::create(e.b, e.loc, LLVM::AtomicOrdering::acq_rel, "singlethread"); }
   template <typename Body>
-  void for_chains(Body body) {
-    for (int64_t r0 = 0; r0 < rm; r0 += kChains) body(r0, std::min(kChains, rm - r0));
+  void for_chains(int64_t count, Body body) {
+    for (int64_t c0 = 0; c0 < count; c0 += kChains) body(c0, std::min(kChains, count - c0));
   }
+  // The products of a part of a group and a row, which are summed in a register of their own.
+  struct Chain {
+    Value i, group;
+    const Values& numbers;  // the words of the part
+  };
 
   // Adds the products of one block to `sums`, of register_m rows and one vector of columns. Many rows loop over the block:
   // all its instructions would not fit the cache of decoded instructions.
   Values multiply(Value i, Value j, const BlockColumns& columns, Value block, Values sums) {
     ByteBlock b(e, t, f, columns, block);
-    if (f.groups() == 1) return multiply_group(i, j, b, 0, block, sums);
+    if (t.fetch == CpuFetch::kNone) b.read_header();
+    if (f.groups() == 1) return multiply_groups(i, j, b, {0, 1}, block, sums);
     Value first = e.mul(block, f.groups());
     Values of_block(rm, e.splat(f32s(), 0.0));
     if (rm <= kUnrolledRows) {
-      for (int64_t g = 0; g < f.groups(); ++g)
-        of_block = multiply_group(i, j, b, g, e.add(first, g), of_block);
+      // Of a packed B the groups that share codes side by side, so that every byte is loaded once.
+      const int64_t count = t.packed_word ? f.shared_groups() : 1;
+      for (int64_t g = 0; g < f.groups(); g += count)
+        of_block = multiply_groups(i, j, b, {g, count}, e.add(first, g), of_block);
     } else {
       Value kept = e.idx(row.words);
       b.keep(kept);
@@ -81,12 +92,12 @@ class Bytes : ByteArithmetic {
           e.loop(e.idx(0), e.idx(f.groups()), f.shared_groups(), of_block, [&](Value run, Values carried) {
             ByteBlock part = b.in_loop(run, kept);
             for (int64_t g = 0; g < f.shared_groups(); ++g)
-              carried = multiply_group(i, j, part, g, e.add(first, e.add(run, g)), carried);
+              carried = multiply_groups(i, j, part, {g, 1}, e.add(first, e.add(run, g)), carried);
             return carried;
           });
     }
     if (f.has_minimum) of_block = subtract_minima(i, b, block, of_block);
-    for_chains([&](int64_t r0, int64_t chains) {
+    for_chains(rm, [&](int64_t r0, int64_t chains) {
       in_order();
       for (int64_t r = r0; r < r0 + chains; ++r)
         sums[r] = e.fma(of_block[r], word(e.add(i, r), e.add(first, row.scales)), sums[r]);
@@ -94,66 +105,80 @@ class Bytes : ByteArithmetic {
     return sums;
   }
 
-  // The same for group `g` of `b`, which is group `group` of the column. A has one scale for all groups of a block, so
-  // sums of a block with several groups lack it.
-  Values multiply_group(Value i, Value j, ByteBlock& b, int64_t g, Value group, Values sums) {
-    if (t.fetch != CpuFetch::kNone)
-      prefetch_group(e, t, f, e.add(j, t.packed_word ? kPackedColumns : lanes), group);
-    const Values numbers = in_pairs() ? paired(b.words(g)) : b.words(g);
-    Values scales;
-    for (int64_t part = 0; part < f.scales_of_group(); ++part) scales.push_back(b.scale(g, part));
+  struct Groups {
+    int64_t first, count;
+  };
+  // The same for groups of `b`, which begin with group `group` of the column. A has one scale for all groups of a block,
+  // so sums of a block with several groups lack it.
+  Values multiply_groups(Value i, Value j, ByteBlock& b, const Groups& groups, Value group, Values sums) {
+    for (int64_t g = 0; t.fetch != CpuFetch::kNone && g < groups.count; ++g)
+      prefetch_group(e, t, f, e.add(j, t.packed_word ? kPackedColumns : lanes), e.add(group, g));
     Value minimum = f.has_minimum && f.groups() == 1 ? b.minimum() : Value();
-    for_chains([&](int64_t r0, int64_t chains) {
-      for (int64_t part = 0; part < f.scales_of_group(); ++part) {
-        in_order();
-        const Values exact = products(e.add(i, r0), chains, group, part, numbers);
-        in_order();
-        for (int64_t r = 0; r < chains; ++r) {
-          Value scale = scales[part];
-          if (f.groups() == 1) scale = mul(scale, word(e.add(i, r0 + r), e.add(group, row.scales)));
-          sums[r0 + r] = e.fma(to_f32(exact[r]), scale, sums[r0 + r]);
-          if (minimum)
-            sums[r0 + r] = e.fma(minimum, word(e.add(i, r0 + r), e.add(group, row.minima)), sums[r0 + r]);
-        }
+    for (int64_t part = 0; part < f.scales_of_group(); ++part) {
+      SmallVector<Values> numbers;
+      Values scales;
+      for (int64_t g = groups.first; g < groups.first + groups.count; ++g) {
+        numbers.push_back(in_pairs() ? paired(b.words(g, part)) : b.words(g, part));
+        scales.push_back(b.scale(g, part));
       }
-    });
+      for_chains(groups.count * rm, [&](int64_t c0, int64_t count) {
+        SmallVector<Chain> chains;
+        for (int64_t c = c0; c < c0 + count; ++c)
+          chains.push_back({e.add(i, c % rm), e.add(group, c / rm), numbers[c / rm]});
+        in_order();
+        const Values exact = products(chains, part);
+        in_order();
+        for (int64_t c = 0; c < count; ++c) {
+          const Chain& chain = chains[c];
+          Value& sum = sums[(c0 + c) % rm];
+          Value scale = scales[(c0 + c) / rm];
+          if (f.groups() == 1) scale = mul(scale, word(chain.i, e.add(chain.group, row.scales)));
+          sum = e.fma(to_f32(exact[c]), scale, sum);
+          if (minimum) sum = e.fma(minimum, word(chain.i, e.add(chain.group, row.minima)), sum);
+        }
+      });
+    }
     return sums;
   }
 
-  // The exact products of `chains` rows from i on and part `part` of a group.
-  Values products(Value i, int64_t chains, Value group, int64_t part, const Values& numbers) {
-    if (in_pairs()) return products_of_pairs(i, chains, group, part, numbers);
+  // Word `w` of a row of A for part `part` of a group.
+  Value place_of_word(const Chain& chain, int64_t part, int64_t w) {
+    return e.add(row.bytes(e, chain.i, chain.group), part * (kWords / f.scales_of_group()) + w);
+  }
+  // The exact products of each chain.
+  Values products(llvm::ArrayRef<Chain> chains, int64_t part) {
+    if (in_pairs()) return products_of_pairs(chains, part);
     Values exact;
-    for (int64_t r = 0; r < chains; ++r) {
+    for (const Chain& chain : chains) {
       Value first = all(0);
       if (f.offset) {
-        Value at = e.add(e.mul(group, f.scales_of_group()), row.firsts + part);
-        first = as(i32s(), word(e.add(i, r), at));
+        Value at = e.add(e.mul(chain.group, f.scales_of_group()), row.firsts + part);
+        first = as(i32s(), word(chain.i, at));
       }
       exact.push_back(first);
     }
-    const int64_t count = kWords / f.scales_of_group();
-    if (t.dotprod)
-      return add_dot_products(i, e.add(e.mul(group, kWords), part * count), exact, numbers, part);
-    Values narrow(static_cast<size_t>(chains));  // sums of 16 bits
+    if (t.dotprod) return add_dot_products(chains, part, exact);
+    const auto count = static_cast<int64_t>(chains[0].numbers.size());
+    Values narrow(chains.size());  // sums of 16 bits
     int64_t added = 0;
-    for (int64_t w = part * count; w < (part + 1) * count; ++w) {
+    for (int64_t w = 0; w < count; ++w) {
       ++added;
-      const bool last = w + 1 == (part + 1) * count;
-      for (int64_t r = 0; r < chains; ++r) {
-        Value a = word(e.add(i, r), e.add(e.mul(group, kWords), w));
+      const bool last = w + 1 == count;
+      for (size_t c = 0; c < chains.size(); ++c) {
+        Value a = e.broadcast(e.load(t.packing, place_of_word(chains[c], part, w)), lanes);
+        Value b = chains[c].numbers[w];
         if (t.vnni) {
           const char* name =
               lanes == kZmmLanes ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256";
-          exact[r] = call(name, i32s(), {exact[r], as_bytes(numbers[w]), as_bytes(a)});
+          exact[c] = call(name, i32s(), {exact[c], as_bytes(b), as_bytes(a)});
           continue;
         }
-        Value x = narrow_product(numbers[w], a);
-        narrow[r] = narrow[r] ? Value(arith::AddIOp::create(e.b, e.loc, narrow[r], x)) : x;
+        Value x = narrow_product(b, a);
+        narrow[c] = narrow[c] ? Value(arith::AddIOp::create(e.b, e.loc, narrow[c], x)) : x;
         if (last || added == words_of_narrow_sum()) {
-          Value wide = call("llvm.x86.avx2.pmadd.wd", i32s(), {narrow[r], e.splat(i16s(), 1)});
-          exact[r] = add(exact[r], wide);
-          narrow[r] = nullptr;
+          Value wide = call("llvm.x86.avx2.pmadd.wd", i32s(), {narrow[c], e.splat(i16s(), 1)});
+          exact[c] = add(exact[c], wide);
+          narrow[c] = nullptr;
         }
       }
       if (added == words_of_narrow_sum()) added = 0;
@@ -171,15 +196,13 @@ class Bytes : ByteArithmetic {
   }
 
   // sdot multiplies four bytes of each column by one word of a row, which it takes from a vector of four.
-  Values add_dot_products(Value i, Value at, Values exact, const Values& numbers, int64_t part) {
-    const int64_t count = kWords / f.scales_of_group();
-    for (int64_t w = 0; w < count; w += lanes) {
-      for (size_t r = 0; r < exact.size(); ++r) {
-        Value from = e.add(e.add(row.row(e, e.add(i, static_cast<int64_t>(r))), at), w);
-        Value a = as(i32s(), e.load_vector(t.packing, from, lanes));
+  Values add_dot_products(llvm::ArrayRef<Chain> chains, int64_t part, Values exact) {
+    for (int64_t w = 0; w < kWords / f.scales_of_group(); w += lanes) {
+      for (size_t c = 0; c < chains.size(); ++c) {
+        Value a = as(i32s(), e.load_vector(t.packing, place_of_word(chains[c], part, w), lanes));
         for (int64_t l = 0; l < lanes; ++l)
-          exact[r] = products_of_bytes("llvm.aarch64.neon.sdot.v4i32.v16i8", exact[r],
-                                       numbers[part * count + w + l], lane_of(a, l));
+          exact[c] = products_of_bytes("llvm.aarch64.neon.sdot.v4i32.v16i8", exact[c],
+                                       chains[c].numbers[w + l], lane_of(a, l));
       }
     }
     return exact;
@@ -189,29 +212,30 @@ class Bytes : ByteArithmetic {
   // columns, then the other two.
   Values paired(const Values& words) {
     Values pairs;
-    for (int64_t w = 0; w < kWords; w += 2) {
+    for (size_t w = 0; w < words.size(); w += 2) {
       pairs.push_back(shuffle(words[w], words[w + 1], {0, 4, 1, 5}));
       pairs.push_back(shuffle(words[w], words[w + 1], {2, 6, 3, 7}));
     }
     return pairs;
   }
   // products() of an even number of rows, whose bytes lie in pairs.
-  Values products_of_pairs(Value i, int64_t chains, Value group, int64_t part, const Values& pairs) {
+  Values products_of_pairs(llvm::ArrayRef<Chain> chains, int64_t part) {
     const int64_t steps = kWords / 2 / f.scales_of_group();
     Values exact;
-    for (int64_t r = 0; r < chains; r += 2) {
+    for (size_t c = 0; c < chains.size(); c += 2) {
+      const Chain &chain = chains[c], &other = chains[c + 1];
       Value first = all(0);
       if (f.offset) {
-        Value at = e.add(e.mul(group, f.scales_of_group()), row.firsts + part);
-        first = shuffle(word(e.add(i, r), at), word(e.add(i, r + 1), at), {0, 1, 4, 5});
-        first = as(i32s(), first);
+        Value at = e.add(e.mul(chain.group, f.scales_of_group()), row.firsts + part);
+        first = as(i32s(), shuffle(word(chain.i, at), word(other.i, at), {0, 1, 4, 5}));
       }
-      Value at = row.bytes(e, e.add(i, r), group), columns[] = {first, first};
-      for (int64_t step = part * steps; step < (part + 1) * steps; ++step) {
-        Value a = as(i32s(), e.load_vector(t.packing, e.add(at, step * RoundedRows::kPairStep), lanes));
+      Value at = row.bytes(e, chain.i, chain.group), columns[] = {first, first};
+      for (int64_t step = 0; step < steps; ++step) {
+        Value from = e.add(at, (part * steps + step) * RoundedRows::kPairStep);
+        Value a = as(i32s(), e.load_vector(t.packing, from, lanes));
         for (int64_t half = 0; half < 2; ++half)
           columns[half] = products_of_bytes("llvm.aarch64.neon.smmla.v4i32.v16i8", columns[half], a,
-                                            pairs[2 * step + half]);
+                                            chain.numbers[2 * step + half]);
       }
       exact.push_back(shuffle(columns[0], columns[1], {0, 1, 4, 5}));
       exact.push_back(shuffle(columns[0], columns[1], {2, 3, 6, 7}));
@@ -272,7 +296,7 @@ class Bytes : ByteArithmetic {
       minima.append(of_pair.begin(), of_pair.end());
     }
     Value of_block = b.minimum_scale();
-    for_chains([&](int64_t r0, int64_t chains) {
+    for_chains(rm, [&](int64_t r0, int64_t chains) {
       in_order();
       for (int64_t r = r0; r < r0 + chains; ++r) {
         Value at = e.add(e.mul(block, count), row.minima);

@@ -7,6 +7,8 @@ namespace {
 using namespace mlir;
 
 constexpr int64_t kGroup = ByteFormat::kGroup, kWords = ByteFormat::kWords, kLeastLanes = 8;
+// The hardware prefetchers follow a stream in each page, so fields lie in another one than bytes.
+constexpr int64_t kPageWords = 1024;
 constexpr int32_t kInfinityBits = 0x7f800000, kNanBits = 0x7fc00000;
 constexpr int32_t kRoundingBits = 0x4b400000;  // 1.5 * 2^23, where the spacing of floats is 1
 
@@ -177,13 +179,14 @@ class Rounding : ByteArithmetic {
 }  // namespace
 
 RoundedRows::RoundedRows(const ByteFormat& f, int64_t rows, int64_t depth, int64_t tile_lanes, Bytes order,
-                         int64_t tile_groups)
+                         int64_t tile_groups, int64_t tile_rows)
     : order(order),
       lanes(std::max(tile_lanes, kLeastLanes)),
       tile_groups(tile_groups),
+      tile_rows(order == Bytes::kInPairs ? 2 : tile_rows),
       groups(round_up(ceil_div(depth, kGroup), lanes)) {
   const bool by_row = order == Bytes::kByRow;
-  tiles = by_row ? 0 : round_up(rows, order == Bytes::kInTiles ? kTileRows : 2) * groups * kWords;
+  tiles = by_row ? 0 : round_up(round_up(rows, this->tile_rows) * groups * kWords, kPageWords);
   scales = by_row ? groups * kWords : 0;
   firsts = scales + groups;
   minima = firsts + (f.offset && order != Bytes::kInTiles ? groups * f.scales_of_group() : 0);
@@ -198,9 +201,9 @@ Value RoundedRows::bytes(Emit& e, Value i, Value group) const {
     Value pair = e.mul(e.add(e.mul(e.div(i, e.idx(2)), groups), group), 2 * kWords);
     return e.add(pair, e.mul(e.rem(i, e.idx(2)), kPairStep / 2));
   }
-  Value tile = e.mul(e.div(i, e.idx(kTileRows)), groups * kTileRows * kWords);
-  Value step = e.mul(e.div(group, e.idx(tile_groups)), tile_groups * kTileRows * kWords);
-  Value line = e.mul(e.rem(i, e.idx(kTileRows)), tile_groups * kWords);
+  Value tile = e.mul(e.div(i, e.idx(tile_rows)), groups * tile_rows * kWords);
+  Value step = e.mul(e.div(group, e.idx(tile_groups)), tile_groups * tile_rows * kWords);
+  Value line = e.mul(e.rem(i, e.idx(tile_rows)), tile_groups * kWords);
   return e.add(e.add(tile, step), e.add(line, e.mul(e.rem(group, e.idx(tile_groups)), kWords)));
 }
 

@@ -12,16 +12,17 @@ struct RoundedRows {
   enum class Bytes : int8_t {
     kByRow,    // the bytes of a row begin its fields, group after group
     kInTiles,  // before all fields, in the order of AMX tiles: 16 rows by `tile_groups` groups
-    kInPairs   // before all fields: 8 bytes of a row, then those of the next row (AArch64's smmla)
+    kSideBySide,  // before all fields: a group of each of `tile_rows` rows, which are one stream for the prefetchers
+    kInPairs  // before all fields: 8 bytes of a row, then those of the next row (AArch64's smmla)
   };
   RoundedRows(const ByteFormat& f, int64_t rows, int64_t depth, int64_t tile_lanes, Bytes order,
-              int64_t tile_groups = 1);
+              int64_t tile_groups = 1, int64_t tile_rows = kAmxRows);
 
-  static constexpr int64_t kTileRows = 16;
+  static constexpr int64_t kAmxRows = 16;
   Bytes order;
   // Of the vectors that round A: at least the groups of a block of 256, so a NEON kernel uses two registers for each.
   int64_t lanes;
-  int64_t tile_groups, groups;
+  int64_t tile_groups, tile_rows, groups;
   int64_t tiles;                   // words before the fields of row 0
   int64_t scales, firsts, minima;  // from the first field of a row on
   int64_t pitch;                   // from row to row
