@@ -44,9 +44,9 @@ class Tcgen05Kernel {
   // The scales of the four lines of a tile that belong to this lane: the first of each line, of type index.
   using Lines = std::array<Value, 4>;
   Lines lines_of(unsigned operand, int64_t of_lines);
-  Value has_whole_words();  // i1; null: never
+  Value has_whole_words();  // i1
   Value first_block();
-  void gather_words(const std::vector<Lines>& lines);
+  void gather_words(const std::vector<Lines>& lines, Type stored);
   void gather_bytes(const std::vector<Lines>& lines);
   Value bytes_as_word(unsigned operand, Value line, Value k);
   void publish(Slot s);
