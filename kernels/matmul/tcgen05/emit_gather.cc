@@ -1,5 +1,5 @@
-// Gathers the scales of A and B from any layout into tiles of 128 lines by 4 blocks in shared memory: line l has 4 bytes
-// at l % 32 * 16 + l / 32 * 4. So a lane has four lines of a tile, 32 apart, whose words are adjacent.
+// Gathers the scales of A and B from any layout into tiles of 128 lines by 4 blocks in shared memory: line l has 4
+// bytes at l % 32 * 16 + l / 32 * 4. So a lane has four lines of a tile, 32 apart, whose words are adjacent.
 #include <array>
 
 #include "kernels/matmul/tcgen05/emit.h"

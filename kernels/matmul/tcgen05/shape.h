@@ -2,8 +2,8 @@
 // used by the candidate table and by the emitter.
 //
 // The instruction multiplies 128 rows of A by tile_n columns of B, 32 bytes of K at a time, with a scale for each block
-// of both. A stage has rows of 128 bytes of A and B with the 128-byte swizzle, and their scales in tiles of 128 lines by
-// 4 blocks (LATHE_SCALES_TILED).
+// of both. A stage has rows of 128 bytes of A and B with the 128-byte swizzle, and their scales in tiles of 128 lines
+// by 4 blocks (LATHE_SCALES_TILED).
 #pragma once
 
 #include <algorithm>
