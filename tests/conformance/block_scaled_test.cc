@@ -104,11 +104,9 @@ TEST_F(ScaledProducts, EveryLayoutOfScales) {
 // Blackwell's tensor cores apply the scales: every tile, scales that are words of four and that are not, and edges in
 // every direction.
 TEST_F(ScaledProducts, EveryTileOfTensorCoresThatApplyScales) {
-  constexpr std::pair<const char*, const char*> kPairs[] = {{"mxf8", "mxf8"},
-                                                            {"mxf8_e5m2", "mxf8"},
-                                                            {"f8_128_e8m0", "mxf8_e5m2"},
-                                                            {"mxf4", "mxf4"},
-                                                            {"nvf4", "nvf4"}};
+  constexpr std::pair<const char*, const char*> kPairs[] = {
+      {"mxf8", "mxf8"}, {"mxf8_e5m2", "mxf8"}, {"f8_128_e8m0", "mxf8_e5m2"}, {"f8_128_e8m0", "f8_128_e8m0"},
+      {"mxf4", "mxf4"}, {"nvf4", "nvf4"}};
   if (is_cpu()) GTEST_SKIP() << "the CPU has none";
   int tiles = 0;
   for (const auto& [a, b] : kPairs)
@@ -122,6 +120,7 @@ TEST_F(ScaledProducts, EveryTileOfTensorCoresThatApplyScales) {
         c.b.batch = c.a.batch = ragged ? 2 : 1;
         c.a.layout = c.b.layout = layout;
         c.b.shared_scales = ragged;
+        if (c.b.format->takes_tall && layout != LATHE_SCALES_TILED) c.b.lines_each = 128;
         c.out = ragged ? LATHE_BF16 : LATHE_F32;
         if (!has_layout(*c.a.format, layout, 1) || !has_layout(*c.b.format, layout, 1)) continue;
         if (leaves_out({c.m, c.b.lines, c.b.k})) continue;

@@ -1,8 +1,7 @@
 // Blackwell's "tcgen05" family. Warp 4 copies parts of A and B into stages of shared memory with TMA. Warps 0 to 3
-// gather the scales of the same stages in the order of the instruction, in turns. One thread of
-// warp 5 copies scales to tensor memory and issues products, whose sums are in tensor memory. Each stage has two
-// mbarriers: "full" waits for TMA's bytes and the scales' warp, "empty" for the products. At the end warps 0 to 3 store
-// D.
+// gather the scales of the same stages in turns, in the order of the instruction. One thread of warp 5 copies scales to
+// tensor memory and issues products, whose sums are in tensor memory. Each stage has two mbarriers: "full" waits for
+// TMA's bytes and the scales' warp, "empty" for the products. At the end warps 0 to 3 store D.
 #pragma once
 
 #include "compiler/ptx_blackwell.h"
@@ -44,9 +43,9 @@ class Tcgen05Kernel {
   // The scales of the four lines of a tile that belong to this lane: the first of each line, of type index.
   using Lines = std::array<Value, 4>;
   Lines lines_of(unsigned operand, int64_t of_lines);
-  Value has_whole_words();  // i1; null: never
+  Value has_whole_words();  // i1
   Value first_block();
-  void gather_words(const std::vector<Lines>& lines);
+  void gather_words(const std::vector<Lines>& lines, Type stored);
   void gather_bytes(const std::vector<Lines>& lines);
   Value bytes_as_word(unsigned operand, Value line, Value k);
   void publish(Slot s);

@@ -1,5 +1,5 @@
-// Gathers the scales of A and B from any layout into tiles of 128 lines by 4 blocks in shared memory: line l has 4 bytes
-// at l % 32 * 16 + l / 32 * 4. So a lane has four lines of a tile, 32 apart, whose words are adjacent.
+// Gathers the scales of A and B from any layout into tiles of 128 lines by 4 blocks in shared memory: line l has 4
+// bytes at l % 32 * 16 + l / 32 * 4. So a lane has four lines of a tile, 32 apart, whose words are adjacent.
 #include <array>
 
 #include "kernels/matmul/tcgen05/emit.h"
@@ -18,6 +18,12 @@ Value load(Emit& e, Value pointer, Type type) {
   return LLVM::LoadOp::create(e.b, e.loc, type, pointer, type.getIntOrFloatBitWidth() / 8);
 }
 
+// A word of four times the byte. It may wrap around, unlike Emit::mul.
+Value four_times(Emit& e, Value byte) {
+  Value word = arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), byte);
+  return arith::MulIOp::create(e.b, e.loc, word, e.i32(0x01010101));
+}
+
 }  // namespace
 
 // Lines beyond the end are those of the last one.
@@ -33,7 +39,6 @@ Tcgen05Kernel::Lines Tcgen05Kernel::lines_of(unsigned operand, int64_t of_lines)
 
 // Whether the 4 scales of a line's tile are one aligned word in both operands.
 Value Tcgen05Kernel::has_whole_words() {
-  if (program_.k % (shape_.scaled() * Tcgen05Shape::kTileScales) != 0) return {};
   Type i64 = e_.b.getI64Type();
   Value all, adjacent;
   for (const ScalePlaces& s : places_) {
@@ -52,11 +57,18 @@ Value Tcgen05Kernel::has_whole_words() {
 void Tcgen05Kernel::gather() {
   std::vector<Lines> lines = {lines_of(0, 0)};
   for (int64_t i = 0; i < shape_.tiles_of_n(); ++i) lines.push_back(lines_of(1, i));
-  Value whole = has_whole_words();
-  if (!whole) return gather_bytes(lines);
+  const auto bytes = [&] { return gather_bytes(lines), Values{}; };
+  // Without whole groups of four at the end of K.
+  if (program_.k % (shape_.scaled() * Tcgen05Shape::kTileScales) != 0) return gather_bytes(lines);
   e_.choose(
-      whole, {}, [&] { return gather_words(lines), Values{}; },
-      [&] { return gather_bytes(lines), Values{}; });
+      has_whole_words(), {}, [&] { return gather_words(lines, e_.b.getI32Type()), Values{}; },
+      [&] {
+        if (!shape_.may_share_scales()) return bytes();
+        Value shared = arith::AndIOp::create(e_.b, e_.loc, e_.equal(places_[0].block, e_.idx(0)),
+                                             e_.equal(places_[1].block, e_.idx(0)));
+        return e_.choose(
+            shared, {}, [&] { return gather_words(lines, e_.b.getI8Type()), Values{}; }, bytes);
+      });
 }
 
 // A warp that gathers no scales begins at the end.
@@ -64,8 +76,9 @@ Value Tcgen05Kernel::first_block() {
   return select(e_, e_.less(warp_, e_.i32(shape_.gathering_warps())), warp_, count_);
 }
 
-// The loads are issued before the stage is free.
-void Tcgen05Kernel::gather_words(const std::vector<Lines>& lines) {
+// The 4 scales of a line's tile come from one word, or if they are one scale, from a byte. The loads are issued before
+// the stage is free.
+void Tcgen05Kernel::gather_words(const std::vector<Lines>& lines, Type stored) {
   Value zero = e_.i32(0);
   e_.loop(first_block(), count_, shape_.gathering_warps(), [&](Value block) {
     Value k0 = e_.mul(e_.to_index(block), shape_.tile_k());
@@ -76,7 +89,8 @@ void Tcgen05Kernel::gather_words(const std::vector<Lines>& lines) {
       k = select(e_, exists, k, e_.idx(0));
       Values words;
       for (Value line : lines[operand + size_t(of_lines)]) {
-        Value word = load(e_, places_[operand].at(e_, blocks(operand), line, k), e_.b.getI32Type());
+        Value word = load(e_, places_[operand].at(e_, blocks(operand), line, k), stored);
+        if (stored.isInteger(8)) word = four_times(e_, word);
         words.push_back(select(e_, exists, word, zero));
       }
       tiles.push_back(words);

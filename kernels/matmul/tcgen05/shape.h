@@ -2,8 +2,8 @@
 // used by the candidate table and by the emitter.
 //
 // The instruction multiplies 128 rows of A by tile_n columns of B, 32 bytes of K at a time, with a scale for each block
-// of both. A stage has rows of 128 bytes of A and B with the 128-byte swizzle, and their scales in tiles of 128 lines by
-// 4 blocks (LATHE_SCALES_TILED).
+// of both. A stage has rows of 128 bytes of A and B with the 128-byte swizzle, and their scales in tiles of 128 lines
+// by 4 blocks (LATHE_SCALES_TILED).
 #pragma once
 
 #include <algorithm>
@@ -40,6 +40,8 @@ struct Tcgen05Shape {
   int64_t scaled() const { return elements_of_scale(a); }
   // Tiles of scales of 128 lines in a stage: each has 4 blocks of K.
   int64_t tiles_of_k() const { return tile_k() / scaled() / kTileScales; }
+  // Whether 4 blocks may have one stored scale (ScaledFormat).
+  bool may_share_scales() const { return a == DType::kMXF8E4M3 && b == DType::kMXF8E4M3; }
   int64_t scales_of_step() const { return tile_k() / kSteps / scaled(); }
   int64_t tiles_of_n() const { return (tile_n + kTileLines - 1) / kTileLines; }
 
