@@ -5,11 +5,10 @@ namespace {
 
 int64_t field(int at, DType t) { return static_cast<int64_t>(t) << at; }
 
-// A matmul_argmax of block formats would need three more kernels for each format, and a matmul on GPUs three more for
-// each format and target. Their misses block instead, and so do those of the formats that have to be decoded to f32.
-bool has_generic_kernel(Op op, DType b, Devices devices) {
-  if (!is_blocks(b)) return true;
-  return op == Op::kMatmul && devices == Devices::kCpu && row_of(b).kind != DTypeKind::kGroups;
+// A matmul_argmax of block formats would need three more kernels for each format and target. Their misses block instead,
+// and so do those of the formats that have to be decoded to f32.
+bool has_generic_kernel(Op op, DType b) {
+  return !is_blocks(b) || (op == Op::kMatmul && row_of(b).kind != DTypeKind::kGroups);
 }
 
 // i8 products that store exact i32 sums need a payload of their own, which never converts to f32.
@@ -60,22 +59,21 @@ std::vector<ProblemClass> generic_classes(const Target& target) {
   for (const DTypeRow& x : kDTypes)
     if (kFloats.has(x.value)) add(Op::kArgmax, x.value, DType::kNone, DType::kI64);
   for (const Product& p : kProducts) {
-    const Devices devices = devices_of(target.backend);
-    if (!meet(p.kernels, devices)) continue;
+    if (!meet(p.kernels, devices_of(target.backend))) continue;
     for (Op op : {Op::kMatmul, Op::kMatmulArgmax})
-      if (p.ops.has(op) && has_generic_kernel(op, p.b, devices)) add(op, p.a, p.b, DType::kF32);
+      if (p.ops.has(op) && has_generic_kernel(op, p.b)) add(op, p.a, p.b, DType::kF32);
     if (p.results.has(DType::kI32)) add(Op::kMatmul, p.a, p.b, DType::kI32);
   }
   return classes;
 }
 
-bool may_fall_back(const ProblemClass& c, Devices devices) {
+bool may_fall_back(const ProblemClass& c) {
   const bool scaled =
       c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0 || c.zero_b != Scale::kNone;
   if (has_program(c.op)) return false;  // each program needs its own kernel
   if (c.rows != Rows::kPlain) return false;
-  return has_row_lengths(c.op) || (c.determinism == Determinism::kFast && !scaled && c.packed_b == 0 &&
-                                   has_generic_kernel(c.op, c.b, devices));
+  return has_row_lengths(c.op) ||
+         (c.determinism == Determinism::kFast && !scaled && c.packed_b == 0 && has_generic_kernel(c.op, c.b));
 }
 
 }  // namespace lathe

@@ -109,8 +109,7 @@ absl::StatusOr<const Bundle*> FallbackBundle::open() {
 }
 
 bool may_fall_back(const lathe_device& device, const Request& request) {
-  return may_fall_back(request.key.problem, device.is_cpu ? Devices::kCpu : Devices::kGpus) &&
-         request.key.split_k == 0 && request.key.candidate == 0 &&
+  return may_fall_back(request.key.problem) && request.key.split_k == 0 && request.key.candidate == 0 &&
          request.key.external == ExternalUse::kDefault &&
          external_choice(device, request.key).use != ExternalUse::kRequire;
 }

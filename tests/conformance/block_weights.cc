@@ -47,7 +47,6 @@ bool is_on_gpus(lathe_dtype format) {
 std::string why_not_run(lathe_dtype format, lathe_math math) {
   if (is_cpu()) return "";
   if (!is_on_gpus(format)) return "only the CPU has kernels for this block format";
-  if (is_fallback()) return "GPUs have no generic kernels for block formats";
   if (math == LATHE_MATH_INT8 && format != LATHE_Q8_0)
     return "GPUs do not round A to bytes; q8_0 stands for all";
   return "";

@@ -53,7 +53,7 @@ TEST(ElementwiseProgram, GivesEveryProgramItsOwnClass) {
   const Target target;
   EXPECT_NE(key_of(a, CompileConfig(), target, "id").text, key_of(b, CompileConfig(), target, "id").text);
   EXPECT_NE(kernel_name(a, CompileConfig()), kernel_name(b, CompileConfig()));
-  EXPECT_FALSE(may_fall_back(a, Devices::kCpu)) << "no generic kernel knows a program";
+  EXPECT_FALSE(may_fall_back(a)) << "no generic kernel knows a program";
   EXPECT_TRUE(is_program_of(a, *p));
   EXPECT_FALSE(is_program_of(a, *other));
 }

@@ -92,10 +92,9 @@ TEST(Generic, ListsEveryProductOnDevicesWithKernels) {
             c.b = p.b;
             c.d = d.value;
             c.alignment = alignment;
-            const bool has_kernel =
-                meet(p.kernels, devices_of(target.backend)) &&
-                !(is_blocks(p.b) && (op == Op::kMatmulArgmax || target.backend != Backend::kCpu)) &&
-                row_of(p.b).kind != DTypeKind::kGroups;
+            const bool has_kernel = meet(p.kernels, devices_of(target.backend)) &&
+                                    !(is_blocks(p.b) && op == Op::kMatmulArgmax) &&
+                                    row_of(p.b).kind != DTypeKind::kGroups;
             EXPECT_EQ(count(target, c), has_kernel ? 1 : 0)
                 << describe(c, {1, 1, 1, 1}) << " alignment " << static_cast<int>(alignment);
           }
@@ -121,8 +120,9 @@ TEST(Generic, ListsTheExpectedNumberOfClasses) {
   size_t formats = 0;
   for (const DTypeRow& row : kDTypes) formats += row.kind == DTypeKind::kBlocks;
   EXPECT_EQ(generic_classes(kCpu).size(), 15 + 3 * formats);
-  // GPUs: argmax 3; products of one dtype 3 + 3, i8 2, fp8 4; each in two alignments.
-  EXPECT_EQ(generic_classes(kGpu).size(), 30u);
+  // GPUs: argmax 3; products of one dtype 3 + 3, i8 2, fp8 4; matmuls of floats by six block formats 3; each in two
+  // alignments.
+  EXPECT_EQ(generic_classes(kGpu).size(), 66u);
 }
 
 TEST(Generic, BlockFormatsAreColumnMajor) {
@@ -132,13 +132,21 @@ TEST(Generic, BlockFormatsAreColumnMajor) {
   EXPECT_EQ(generic_class_of(c).trans_b, 1);
 }
 
-// Each format would need three more kernels for each GPU target in the bundle.
-TEST(Generic, HasNoKernelOfBlockFormatsForGpus) {
+// GPUs have kernels of the formats that they decode.
+TEST(Generic, HasKernelsOfBlockFormatsForGpus) {
   ProblemClass c = some_class();
-  EXPECT_TRUE(may_fall_back(c, Devices::kGpus));
-  c.b = DType::kQ8_0;
-  EXPECT_FALSE(may_fall_back(c, Devices::kGpus));
-  EXPECT_EQ(count(kGpu, c), 0);
+  for (const Target& target : {kGpu, kAmdGpu}) {
+    for (DType b : {DType::kQ4_0, DType::kQ8_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kMXFP4}) {
+      c.b = b;
+      EXPECT_TRUE(may_fall_back(c));
+      EXPECT_EQ(count(target, c), 1) << name_of(b);
+    }
+    c.b = DType::kQ5_K;
+    EXPECT_EQ(count(target, c), 0);
+    c.b = DType::kMXF8E4M3;
+    EXPECT_FALSE(may_fall_back(c)) << "scales apart";
+    EXPECT_EQ(count(target, c), 0);
+  }
 }
 
 // Each format would need three more kernels in the bundle.
@@ -147,9 +155,9 @@ TEST(Generic, HasNoKernelThatComparesLogitsOfBlockFormats) {
   for (DType b : {DType::kQ8_0, DType::kQ6_K}) {
     c.op = Op::kMatmul;
     c.b = b;
-    EXPECT_TRUE(may_fall_back(c, Devices::kCpu));
+    EXPECT_TRUE(may_fall_back(c));
     c.op = Op::kMatmulArgmax;
-    EXPECT_FALSE(may_fall_back(c, Devices::kCpu));
+    EXPECT_FALSE(may_fall_back(c));
     EXPECT_EQ(count(kCpu, c), 0);
   }
 }
@@ -161,17 +169,17 @@ TEST(Generic, CannotReplaceAKernelWithScalesOrZeroPoints) {
     if (field == 1) c.scale_b = Scale::kPerChannel;
     if (field == 2) c.zero_a = 1;
     if (field == 3) c.zero_b = Scale::kPerTensor;
-    EXPECT_FALSE(may_fall_back(c, Devices::kCpu)) << field;
+    EXPECT_FALSE(may_fall_back(c)) << field;
   }
 }
 
 TEST(Generic, ReplacesAProductOnlyIfDeterminismIsFast) {
   ProblemClass c = some_class();
-  EXPECT_TRUE(may_fall_back(c, Devices::kCpu));
+  EXPECT_TRUE(may_fall_back(c));
   c.determinism = Determinism::kRunToRun;
-  EXPECT_FALSE(may_fall_back(c, Devices::kCpu));
+  EXPECT_FALSE(may_fall_back(c));
   c.op = Op::kArgmax;
-  EXPECT_TRUE(may_fall_back(c, Devices::kCpu));
+  EXPECT_TRUE(may_fall_back(c));
 }
 
 }  // namespace
