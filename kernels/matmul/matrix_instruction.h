@@ -59,6 +59,12 @@ struct MatrixInstruction {
   // shared memory. (Not possible for e5m2: OCP has infinities, FNUZ has none.)
   bool fnuz_of_ocp = false;
 
+  // The instruction multiplies each block of kScaledElements along K by its scales of A and B. A lane holds a block's
+  // worth of each operand, and group g of the lanes gives the scale of block g of the step, whichever lanes hold the
+  // block's elements.
+  static constexpr int64_t kScaledElements = 32;
+  constexpr bool applies_scales() const { return has_scales_apart(type); }
+
   constexpr int64_t wave() const { return unit == kMfma ? 64 : 32; }
   constexpr bool amd() const { return unit != kMmaSync; }
   // Bytes of K that one read of shared memory serves. AMD: a lane reads chunks of 16 bytes, which hold its
@@ -144,6 +150,15 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
      "llvm.amdgcn.mfma.f32.32x32x16.fp8.fp8", 32},
     {MatrixInstruction::kMfma, "gfx950", DType::kF8E5M2, 32, 32, 8, 2, MatrixInstruction::kLong,
      "llvm.amdgcn.mfma.f32.32x32x16.bf8.bf8", 32},
+    // Two rows stand for every pair of formats: with a format of 8 bits, and with two of 4 bits.
+    {MatrixInstruction::kMfma, "gfx950", DType::kMXF8E4M3, 16, 16, 32, 4, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4", 32},
+    {MatrixInstruction::kMfma, "gfx950", DType::kMXF8E4M3, 32, 32, 32, 2, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.32x32x64.f8f6f4", 64},
+    {MatrixInstruction::kMfma, "gfx950", DType::kMXF4E2M1, 16, 16, 16, 4, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4", 16},
+    {MatrixInstruction::kMfma, "gfx950", DType::kMXF4E2M1, 32, 32, 16, 2, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.32x32x64.f8f6f4", 32},
     {MatrixInstruction::kWmma, "gfx11", DType::kF16, 16, 16, 32, 1, MatrixInstruction::kHalves,
      "llvm.amdgcn.wmma.f32.16x16x16.f16", 32},
     {MatrixInstruction::kWmma, "gfx11", DType::kBF16, 16, 16, 32, 1, MatrixInstruction::kShorts,
@@ -161,6 +176,23 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
     {MatrixInstruction::kWmma, "gfx12", DType::kF8E5M2, 16, 16, 8, 2, MatrixInstruction::kInts,
      "llvm.amdgcn.wmma.f32.16x16x16.bf8.bf8", 8},
 };
+
+// The number by which a scaled instruction knows the elements of a format (CDNA4 instruction set guide, CBSZ and BLGP);
+// -1 if it does not multiply them with their scales.
+constexpr int32_t scaled_format_number(DType t) {
+  switch (t) {
+    case DType::kMXF8E4M3: return 0;
+    case DType::kMXF8E5M2: return 1;
+    case DType::kMXF4E2M1: return 4;
+    default: return -1;
+  }
+}
+// The type by which the table has the instruction for A and B; kNone if it has none.
+constexpr DType instruction_type(DType a, DType b) {
+  if (!has_scales_apart(a)) return a;
+  if (scaled_format_number(a) < 0 || scaled_format_number(b) < 0) return DType::kNone;
+  return a == DType::kMXF4E2M1 && b == DType::kMXF4E2M1 ? DType::kMXF4E2M1 : DType::kMXF8E4M3;
+}
 
 // AMD's instruction whose D is `edge` x `edge`; null if the architecture has none for the type. Generic
 // targets ("gfx9-4-generic") have none: their kernels use FMAs, which all members have.

@@ -97,10 +97,17 @@ MmaOperand MmaOperand::of(Emit& e, const GpuStep& step, const MmaShape& shape, c
   x.whole_depth = program.k % x.chunk_elements() == 0;
   x.whole_blocks = shape.instruction.amd() && program.k % shape.tile_k == 0;
   const bool along_k = x.shared_k_contiguous;
-  x.layout = {along_k ? x.width : x.block, (along_k ? x.block : x.width) * x.element_bytes,
+  const int64_t row_bytes = side == kA ? shape.row_bytes_of_a() : shape.row_bytes_of_b();
+  x.layout = {along_k ? x.width : x.block, along_k ? row_bytes : x.width * x.element_bytes,
               !along_k && x.element_bytes == 4};
-  x.place = side == kA ? 0 : shape.tile_m * shape.depth_bytes();
+  x.place = side == kA ? 0 : shape.bytes_of_a();
   x.instruction = shape.instruction;
+  if (shape.applies_scales()) {
+    x.instruction.lane_bytes = static_cast<int64_t>(size_of(x.view.blocks));
+    const int64_t of_b = shape.tile_n * shape.tile_k / MatrixInstruction::kScaledElements;
+    x.scales_place = shape.stage_bytes() - shape.scale_bytes() + (side == kB ? 0 : of_b);
+    x.scales = scale_places(e, step, program, side);
+  }
   if (side == kB ? shape.has_blocks() : shape.has_a_blocks()) {
     x.scaled = shape.scaled(), x.scale_words = side == kB ? shape.scale_words() : 1;
     x.scales_place =
