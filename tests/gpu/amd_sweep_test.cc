@@ -244,8 +244,8 @@ double priced_fraction(const SweepPlan& plan, const MatrixInstruction* instructi
   const MatmulSizes s(c);
   double flops = rates.flops;
   if (instruction != nullptr) {
-    const double lane_elements = instruction->applies_scales()
-                                     ? double(MatrixInstruction::kScaledElements)
+    const double lane_elements = instruction->multiplies_codes()
+                                     ? double(MatrixInstruction::kCodes)
                                      : double(instruction->lane_bytes) / s.input_bytes;
     const double k = lane_elements * double(instruction->groups);
     const double simds = instruction->wave() == 64 ? 4 : 2;

@@ -308,9 +308,9 @@ TEST(Candidates, PrefersMatrixInstructionsForBlocks) {
   EXPECT_GE(devices, 12);
 }
 
-// gfx950 multiplies fp8 and fp4 with their scales of 32 in every mix and for every alignment, as soon as M fills its
-// tiles. Others decode them.
-TEST(Candidates, PrefersInstructionsThatApplyScales) {
+// gfx950 multiplies fp8 and fp4 with E8M0 scales of 32 in every mix, and fp8 with f32 scales of 128, for every alignment,
+// as soon as M fills its tiles. Others decode them.
+TEST(Candidates, PrefersInstructionsForCodes) {
   constexpr DType kFormats[] = {DType::kMXF8E4M3, DType::kMXF8E5M2, DType::kMXF4E2M1, DType::kNVF4E2M1,
                                 DType::kF8E4M3x128};
   int devices = 0;
@@ -326,8 +326,9 @@ TEST(Candidates, PrefersInstructionsThatApplyScales) {
             c.trans_b = 1;
             c.alignment = alignment;
             const std::optional<KernelKind> kernel = best_kernel(c, facts);
-            const bool scaled =
-                facts.target.arch == "gfx950" && scaled_format_number(a) >= 0 && scaled_format_number(b) >= 0;
+            const auto is_mx = [](DType t) { return t != DType::kNVF4E2M1 && t != DType::kF8E4M3x128; };
+            const bool same = a == b && a == DType::kF8E4M3x128;
+            const bool scaled = facts.target.arch == "gfx950" && (same || (is_mx(a) && is_mx(b)));
             EXPECT_EQ(kernel == KernelKind::kMma || kernel == KernelKind::kMma32, scaled)
                 << facts.name << " " << name_of(a) << " by " << name_of(b) << " m " << m;
           }

@@ -26,7 +26,7 @@ constexpr Row kWave32[] = {
     {32, 64, 16, 16},   {16, 64, 16, 16},   {16, 128, 16, 32},  {16, 128, 16, 16},
 };
 constexpr int64_t kDepths[] = {64, 128, 256};         // bytes of K in a block
-constexpr int64_t kScaledDepths[] = {128, 256, 512};  // elements, if the instruction applies block scales
+constexpr int64_t kScaledDepths[] = {128, 256, 512};  // elements, if blocks are multiplied as they are stored
 // Limit for operands that pass through registers element by element: moving a deeper block takes longer than
 // the latency that it would hide.
 constexpr int64_t kMostStagedDepth = 128;
@@ -76,7 +76,7 @@ constexpr double kStoreCycles = 0.08, kStoreStartCycles = 1500;
 MmaShape shape_of(const ProblemClass& c, const MatrixInstruction& t, const Row& r, int64_t depth) {
   MmaShape shape;
   shape.instruction = t;
-  shape.element_bytes = t.applies_scales() ? 1 : static_cast<int64_t>(size_of(multiplied_dtype(c.a)));
+  shape.element_bytes = t.multiplies_codes() ? 1 : static_cast<int64_t>(size_of(multiplied_dtype(c.a)));
   shape.tile_m = r.tile_m, shape.tile_n = r.tile_n, shape.tile_k = depth / shape.element_bytes;
   shape.warp_m = r.warp_m, shape.warp_n = r.warp_n;
   shape.stages = kStages;
@@ -137,14 +137,16 @@ int32_t raster_of(const ProblemClass& c, const Row& r, double workgroups) {
 // Cycles to pass one K block's elements through registers, and to decode and scale it.
 double staged_cycles(const GpuRates& rates, const MmaShape& s) {
   const double encoding = s.instruction.fnuz_of_ocp ? kEncodingInstructions : 0;
+  const double rate = rates.flops / 2 / rates.units / rates.clock_hz * kScalingRate;
+  if (s.multiplies_codes() && s.scales_sums())  // by the scale of A, then by that of B
+    return 2 * double(s.tile_m * s.tile_n) * double(s.tile_k) / double(s.scaled()) / rate;
   if (!s.has_blocks()) {
     const double instructions = (s.copies_chunks() ? 0 : kStagedInstructions) + encoding;
     return double(s.tile_m + s.tile_n) * double(s.tile_k) * instructions / kStagedWidth;
   }
   const double copied = s.uses_stages() ? 0 : double(s.tile_m) * kStagedInstructions;
   const double fmas = double(s.tile_m * s.tile_n * s.scale_words()) * double(s.tile_k) / double(s.scaled());
-  return (copied + double(s.tile_n) * kDecodeInstructions) * double(s.tile_k) / kStagedWidth +
-         fmas / (rates.flops / 2 / rates.units / rates.clock_hz * kScalingRate);
+  return (copied + double(s.tile_n) * kDecodeInstructions) * double(s.tile_k) / kStagedWidth + fmas / rate;
 }
 
 double predict(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,
@@ -176,7 +178,7 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double compute =
       per_unit * steps * (std::max(products, shared) + staged_cycles(rates, shape)) / rates.clock_hz;
   const double block_bytes = double(shape.tile_k) * (r.tile_m * s.input_bytes + r.tile_n * s.b_bytes);
-  const double of_scales = shape.applies_scales() ? double(r.tile_m + r.tile_n) * kLineBytes : 0;
+  const double of_scales = shape.multiplies_codes() ? double(r.tile_m + r.tile_n) * kLineBytes : 0;
   const double from_l2 =
       std::max(per_unit / kUnitL2BytesPerCycle, tiles / (all_l2_bytes_per_cycle(target) * rates.units)) *
       steps * (block_bytes + of_scales) / rates.clock_hz;
@@ -207,8 +209,8 @@ std::string refusal(const CandidateContext& context, const MatrixInstruction* t,
                     int64_t edge) {
   const ProblemClass& c = context.problem;
   if (c.a == DType::kF32 && is_blocks(c.b)) return "f32 by blocks would be rounded";
-  if (has_scales_apart(c.b) && !(t && t->applies_scales()))
-    return absl::StrCat(context.facts.target.arch, " has no matrix instruction that applies the scales of ",
+  if (has_scales_apart(c.b) && !(t && t->multiplies_codes()))
+    return absl::StrCat(context.facts.target.arch, " has no matrix instruction for the codes of ",
                         name_of(c.a), " by ", name_of(c.b));
   if (!t) {
     const absl::string_view arch = context.facts.target.arch;
@@ -223,8 +225,8 @@ std::string refusal(const CandidateContext& context, const MatrixInstruction* t,
 
 std::string recipe_of(const ProblemClass& c, const MatrixInstruction& t, int32_t splits) {
   if (c.a == DType::kI8) return kExactRecipe;
-  const int64_t k = t.applies_scales() ? t.groups * MatrixInstruction::kScaledElements
-                                       : t.step_bytes() / static_cast<int64_t>(size_of(c.a));
+  const int64_t k = t.multiplies_codes() ? t.groups * MatrixInstruction::kCodes
+                                         : t.step_bytes() / static_cast<int64_t>(size_of(c.a));
   const std::string scaled = t.applies_scales() ? absl::StrCat(" by ", name_of(c.b), " with their scales")
                              : is_blocks(c.b) ? absl::StrCat(" by codes of ", name_of(c.b), ", scaled in f32")
                                               : std::string();
@@ -268,7 +270,7 @@ void enumerate(const CandidateContext& context, KernelKind kernel, int64_t edge,
   const bool wave64 = t->wave() == 64;
   const Row* rows = wave64 ? kWave64 : kWave32;
   for (size_t i = 0; i < (wave64 ? std::size(kWave64) : std::size(kWave32)); ++i)
-    for (int64_t depth : t->applies_scales() ? kScaledDepths : kDepths) {
+    for (int64_t depth : t->multiplies_codes() ? kScaledDepths : kDepths) {
       const Row& r = rows[i];
       const MmaShape shape = shape_of(c, *t, r, depth);
       config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = shape.tile_k;

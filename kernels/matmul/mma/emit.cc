@@ -88,7 +88,9 @@ class MmaTile {
     VectorType vector = e_.vec(shape_.instruction.sums(), sum_type());
     Values carried(fragments_of_sums(), e_.zero(vector));
     const size_t sums = carried.size();
-    append(carried, fragments(e_.i32(0), 0));
+    // With one step, the fragments of the next stage would be copied to the registers of this one's.
+    const bool ahead = steps_ > 1 || !shape_.multiplies_codes();
+    if (ahead) append(carried, fragments(e_.i32(0), 0));
     const size_t copies = carried.size(), a_copies = a_copies_->carried().size();
     append(carried, a_copies_->carried());
     append(carried, b_copies_->carried());
@@ -103,7 +105,11 @@ class MmaTile {
       end_copies(write);
       begin_copies(e_.add(k0, 2 * block), write, 0, 1);
       pin_schedule(e_);
-      for (int64_t step = 0; step < steps_; ++step) {
+      if (!ahead) {
+        multiply(next, fragments(read, 0));
+        kernel_.barrier();
+      }
+      for (int64_t step = 0; ahead && step < steps_; ++step) {
         Values following_registers;
         if (step + 1 == steps_) kernel_.barrier();
         following_registers = step + 1 < steps_ ? fragments(read, step + 1) : fragments(write, 0);
@@ -141,7 +147,7 @@ class MmaTile {
 
   Type element() const { return a_.code ? a_.code : a_.view.element; }
   Type sum_type() {
-    return element().isInteger() && !shape_.applies_scales() ? Type(e_.b.getI32Type()) : e_.f32();
+    return element().isInteger() && !shape_.multiplies_codes() ? Type(e_.b.getI32Type()) : e_.f32();
   }
   // On CUDA blocks are loaded a stage earlier, because decoding them waits for the loads. On AMD A waits too.
   bool loads_early(bool in_blocks) const { return in_blocks && !shape_.instruction.amd(); }
@@ -307,8 +313,11 @@ class MmaTile {
         Value one = LLVM::ExtractElementOp::create(e_.b, e_.loc, same, e_.i32(0));
         of_row = e_.broadcast(finite_or_zero(one), vector.getNumElements());
       }
+      Value of_scaled_row;
+      if (row_scales_) of_scaled_row = e_.broadcast(scales[columns * words + i], vector.getNumElements());
       for (int64_t j = 0; j < columns; ++j) {
         Value part = product(i, [&](int64_t step) { return registers[step * of_step + rows + j]; });
+        if (row_scales_) part = arith::MulFOp::create(e_.b, e_.loc, part, of_scaled_row);
         Value& sum = sums[i * columns + j];
         sum = e_.fma(part, scales[j * words], sum);
         if (words > 1) sum = e_.fma(of_row, scales[j * words + 1], sum);
@@ -349,7 +358,7 @@ LogicalResult choose_instruction(const GpuKernel& kernel, TileProgram& p, MmaSha
     return p.contraction.emitError("kernel_config: ")
            << kernel.arch() << " has no matrix instruction of " << edge << " x " << edge << " for "
            << name_of(type).data();
-  if (found->applies_scales()) shape.element_bytes = 1;
+  if (found->multiplies_codes()) shape.element_bytes = 1;
   shape.instruction = *found;
   return success();
 }

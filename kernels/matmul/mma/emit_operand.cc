@@ -102,16 +102,14 @@ MmaOperand MmaOperand::of(Emit& e, const GpuStep& step, const MmaShape& shape, c
               !along_k && x.element_bytes == 4};
   x.place = side == kA ? 0 : shape.bytes_of_a();
   x.instruction = shape.instruction;
-  if (shape.applies_scales()) {
-    x.instruction.lane_bytes = static_cast<int64_t>(size_of(x.view.blocks));
-    const int64_t of_b = shape.tile_n * shape.tile_k / MatrixInstruction::kScaledElements;
-    x.scales_place = shape.stage_bytes() - shape.scale_bytes() + (side == kB ? 0 : of_b);
+  x.scales_place = shape.stage_bytes() - shape.scale_bytes() + (side == kB ? 0 : shape.scale_bytes_of_b());
+  if (shape.multiplies_codes()) {
+    x.instruction.lane_bytes = row_bytes * MatrixInstruction::kCodes / shape.tile_k;
     x.scales = scale_places(e, step, program, side);
+    if (shape.scales_sums()) x.scaled = shape.scaled(), x.scale_words = 1;
   }
   if (side == kB ? shape.has_blocks() : shape.has_a_blocks()) {
     x.scaled = shape.scaled(), x.scale_words = side == kB ? shape.scale_words() : 1;
-    x.scales_place =
-        (shape.tile_m + shape.tile_n) * shape.depth_bytes() + (side == kB ? 0 : shape.scale_bytes_of_b());
     x.code = shape.has_a_blocks() ? Type(e.b.getF16Type())
                                   : program.views.find(contraction.getDpsInputs()[kA])->second.element;
     x.scales = scale_places(e, step, program, side);

@@ -53,9 +53,9 @@ struct MmaOperand {
   SwizzledRows layout;
   int64_t place;  // byte offset in a stage
   MatrixInstruction instruction;
-  // In quantised blocks that are decoded: elements that share a scale (0: no blocks), f32 for each of them, their byte
-  // offset in a stage, the element type of the codes, and where scales apart lie. If the instruction applies the scales:
-  // their byte offset in a stage, and where they lie.
+  // In quantised blocks whose sums are scaled: elements that share a scale (0: no such blocks), and f32 for each of
+  // them. In all blocks: the byte offset of the scales in a stage, the element type of decoded codes, and where scales
+  // apart lie.
   int64_t scaled = 0, scale_words = 0, scales_place = 0;
   Type code;
   ScalePlaces scales;
@@ -93,7 +93,7 @@ std::unique_ptr<MmaCopies> make_copies(Emit& e, const GpuKernel& kernel, const M
 // Quantised blocks (emit_blocks.cc). end() stores what the last begin() loaded, wherever that was called.
 std::unique_ptr<MmaCopies> make_block_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
                                              Value shared);
-// Blocks whose scales the instruction applies (emit_scaled.cc).
+// Blocks whose codes the instruction multiplies as they are stored (emit_scaled.cc).
 std::unique_ptr<MmaCopies> make_scaled_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
                                               Value shared);
 // The variants for AMD.
@@ -115,7 +115,8 @@ class MmaFragments {
 // vector of scales like its sums, and if the format has them, a vector of minima.
 std::unique_ptr<MmaFragments> make_block_scales(Emit& e, const MmaOperand& b, Value shared,
                                                 const MmaWarp& warp);
-// CUDA, A in blocks: the same for the two rows of every 16 of which the lane has sums.
+// A in blocks: the same for the rows of which the lane has sums, a scale for each. CUDA: two of every 16. AMD: one of
+// each fragment.
 std::unique_ptr<MmaFragments> make_row_scales(Emit& e, const MmaOperand& a, Value shared,
                                               const MmaWarp& warp);
 // `first`: where the warp's part of the width begins. `first` and `lane` are i32.

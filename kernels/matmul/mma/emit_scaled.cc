@@ -1,5 +1,6 @@
-// A and B in blocks whose scales the matrix instruction applies (gfx950). Codes go to shared memory as they are stored,
-// in chunks of 16 bytes, with the scales of their blocks, a byte each, behind them.
+// A and B in blocks whose codes the matrix instruction multiplies as they are stored (gfx950). They go to shared memory
+// in chunks of 16 bytes, with the scales of their blocks behind them. The instruction applies scales of a byte; f32
+// scales of 128 multiply its sums.
 //
 // Lane group g of a step has chunk g of a row with 4-bit elements. With 8-bit elements it has chunks g and `groups` + g,
 // which belong to blocks g / 2 and (groups + g) / 2. In both cases it gives the scale of block g of the step (CDNA4
@@ -15,14 +16,15 @@ using namespace mlir;
 namespace {
 
 constexpr int64_t kChunk = 16;  // bytes
-constexpr int64_t kBlock = MatrixInstruction::kScaledElements;
 
-// Byte offset, from the scales of a block of K, of the scale of row `row` of the tile (i32).
-Value scale_at(Emit& e, const MmaOperand& x, Value row) {
+// Byte offset, from the operand's scales, of the scale of row `row` of the tile for block `block` of the stage (i32).
+Value scale_at(Emit& e, const MmaOperand& x, Value row, Value block) {
+  Value first = e.mul(block, x.width);
+  if (x.scaled > 0) return e.mul(e.add(first, row), 4);
   const int64_t rows = x.instruction.rows, count = x.scales_together();
   Value fragment = e.div(row, e.i32(rows)), in_word = e.rem(fragment, e.i32(count));
   Value word = e.add(e.mul(e.div(fragment, e.i32(count)), rows), e.rem(row, e.i32(rows)));
-  return e.add(e.mul(word, count), in_word);
+  return e.add(first, e.add(e.mul(word, count), in_word));
 }
 
 class ScaledCopies : public MmaCopies {
@@ -32,15 +34,17 @@ class ScaledCopies : public MmaCopies {
         x_(x),
         shared_(shared),
         alignment_(kernel.alignment() == Alignment::k16 ? kChunk : 1),
-        elements_of_byte_(kBlock / static_cast<int64_t>(size_of(x.view.blocks))),
+        scale_alignment_(x.scaled > 0 && kernel.alignment() != Alignment::kByte ? 4 : 1),
+        scaled_(block_elements(x.view.blocks)),
+        elements_of_byte_(scaled_ / static_cast<int64_t>(size_of(x.view.blocks))),
         codes_(part(kernel, x.layout.chunks())),
-        scales_(part(kernel, x.block / kBlock)) {
+        scales_(part(kernel, x.block / scaled_)) {
     for (Value row : codes_.rows) {
       targets_.push_back(x.layout.at(e, row, codes_.along_k));
       sources_.push_back(line_of(row).byte);
     }
     for (Value row : scales_.rows) {
-      scale_targets_.push_back(e.add(e.mul(scales_.along_k, x.width), scale_at(e, x, row)));
+      scale_targets_.push_back(scale_at(e, x, row, scales_.along_k));
       scale_sources_.push_back(line_of(row).scales);
     }
   }
@@ -53,11 +57,12 @@ class ScaledCopies : public MmaCopies {
       loaded_.push_back(LLVM::LoadOp::create(e_.b, e_.loc, e_.vec(4, e_.b.getI32Type()),
                                              pointer_to(e_, x_.view.memory, e_.add(source, byte)),
                                              static_cast<unsigned>(alignment_)));
-    Value k = existing(k0, scales_, kBlock);
+    Value k = existing(k0, scales_, scaled_);
     for (Value source : scale_sources_) {
-      Value scale = LLVM::LoadOp::create(e_.b, e_.loc, e_.b.getI8Type(),
-                                         x_.scales.at(e_, x_.view.blocks, source, k), /*alignment=*/1);
-      loaded_.push_back(arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI32Type(), scale));
+      Value scale = LLVM::LoadOp::create(e_.b, e_.loc, scale_type(),
+                                         x_.scales.at(e_, x_.view.blocks, source, k), scale_alignment_);
+      if (!are_floats()) scale = arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI32Type(), scale);
+      loaded_.push_back(scale);
     }
     loaded_.push_back(k0);
   }
@@ -75,11 +80,16 @@ class ScaledCopies : public MmaCopies {
       }
     });
     when(scales_, [&] {
+      Value exists = e_.less(first_k(loaded.back(), scales_, scaled_), x_.depth);
       for (auto [value, target] : llvm::zip(loaded.drop_front(targets_.size()), scale_targets_)) {
-        Value byte = arith::TruncIOp::create(e_.b, e_.loc, e_.b.getI8Type(), value);
-        LLVM::StoreOp::create(e_.b, e_.loc, byte,
+        Value kept = value;
+        if (!are_floats())
+          kept = arith::TruncIOp::create(e_.b, e_.loc, e_.b.getI8Type(), value);
+        else if (!x_.whole_blocks)  // an infinity would make NaN of the codes, which are 0
+          kept = arith::SelectOp::create(e_.b, e_.loc, exists, value, e_.zero(value.getType()));
+        LLVM::StoreOp::create(e_.b, e_.loc, kept,
                               shared_at(e_, shared_, e_.add(stage, target), x_.scales_place),
-                              /*alignment=*/1);
+                              are_floats() ? 4 : 1);
       }
     });
   }
@@ -105,6 +115,8 @@ class ScaledCopies : public MmaCopies {
       p.rows.push_back(e_.add(e_.div(thread, e_.i32(in_row)), i * (threads / in_row)));
     return p;
   }
+  bool are_floats() const { return x_.scaled > 0; }
+  Type scale_type() { return are_floats() ? e_.f32() : Type(e_.b.getI8Type()); }
   // Rows beyond the operand repeat its last row.
   GpuBlockLine line_of(Value row) {
     Value last = e_.sub(x_.limit, e_.idx(1));
@@ -128,7 +140,9 @@ class ScaledCopies : public MmaCopies {
   Emit& e_;
   const MmaOperand& x_;
   Value shared_;
-  int64_t alignment_, elements_of_byte_;
+  int64_t alignment_;
+  unsigned scale_alignment_;
+  int64_t scaled_, elements_of_byte_;  // elements of a scale, and in a byte
   Part codes_, scales_;
   Values sources_, scale_sources_;  // index: the first byte of each row, and its first scale
   Values targets_, scale_targets_;  // i32: byte offsets in a stage
