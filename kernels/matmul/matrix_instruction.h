@@ -59,6 +59,13 @@ struct MatrixInstruction {
   // shared memory. (Not possible for e5m2: OCP has infinities, FNUZ has none.)
   bool fnuz_of_ocp = false;
 
+  // The instruction multiplies fp8 and fp4 as they are stored. A lane holds kCodes of each operand.
+  static constexpr int64_t kCodes = 32;
+  constexpr bool multiplies_codes() const { return has_scales_apart(type); }
+  // It also multiplies each block of kCodes along K by its scales of A and B. Group g of the lanes gives the scale of
+  // block g of the step, whichever lanes hold the block's elements.
+  constexpr bool applies_scales() const { return multiplies_codes() && type != DType::kF8E4M3x128; }
+
   constexpr int64_t wave() const { return unit == kMfma ? 64 : 32; }
   constexpr bool amd() const { return unit != kMmaSync; }
   // Bytes of K that one read of shared memory serves. AMD: a lane reads chunks of 16 bytes, which hold its
@@ -144,6 +151,20 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
      "llvm.amdgcn.mfma.f32.32x32x16.fp8.fp8", 32},
     {MatrixInstruction::kMfma, "gfx950", DType::kF8E5M2, 32, 32, 8, 2, MatrixInstruction::kLong,
      "llvm.amdgcn.mfma.f32.32x32x16.bf8.bf8", 32},
+    // Two rows stand for every pair of formats: with a format of 8 bits, and with two of 4 bits.
+    {MatrixInstruction::kMfma, "gfx950", DType::kMXF8E4M3, 16, 16, 32, 4, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4", 32},
+    {MatrixInstruction::kMfma, "gfx950", DType::kMXF8E4M3, 32, 32, 32, 2, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.32x32x64.f8f6f4", 64},
+    {MatrixInstruction::kMfma, "gfx950", DType::kMXF4E2M1, 16, 16, 16, 4, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4", 16},
+    {MatrixInstruction::kMfma, "gfx950", DType::kMXF4E2M1, 32, 32, 16, 2, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.32x32x64.f8f6f4", 32},
+    // Without scales, which multiply sums.
+    {MatrixInstruction::kMfma, "gfx950", DType::kF8E4M3x128, 16, 16, 32, 4, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4", 32},
+    {MatrixInstruction::kMfma, "gfx950", DType::kF8E4M3x128, 32, 32, 32, 2, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.32x32x64.f8f6f4", 64},
     {MatrixInstruction::kWmma, "gfx11", DType::kF16, 16, 16, 32, 1, MatrixInstruction::kHalves,
      "llvm.amdgcn.wmma.f32.16x16x16.f16", 32},
     {MatrixInstruction::kWmma, "gfx11", DType::kBF16, 16, 16, 32, 1, MatrixInstruction::kShorts,
@@ -161,6 +182,25 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
     {MatrixInstruction::kWmma, "gfx12", DType::kF8E5M2, 16, 16, 8, 2, MatrixInstruction::kInts,
      "llvm.amdgcn.wmma.f32.16x16x16.bf8.bf8", 8},
 };
+
+// The number by which a scaled instruction knows the elements of a format (CDNA4 instruction set guide, CBSZ and BLGP);
+// -1 if it does not multiply them.
+constexpr int32_t scaled_format_number(DType t) {
+  switch (t) {
+    case DType::kF8E4M3x128:
+    case DType::kMXF8E4M3: return 0;
+    case DType::kMXF8E5M2: return 1;
+    case DType::kMXF4E2M1: return 4;
+    default: return -1;
+  }
+}
+// The type by which the table has the instruction for A and B; kNone if it has none.
+constexpr DType instruction_type(DType a, DType b) {
+  if (!has_scales_apart(a)) return a;
+  if (scaled_format_number(a) < 0 || scaled_format_number(b) < 0) return DType::kNone;
+  if (a == DType::kF8E4M3x128 || b == DType::kF8E4M3x128) return a == b ? a : DType::kNone;
+  return a == DType::kMXF4E2M1 && b == DType::kMXF4E2M1 ? DType::kMXF4E2M1 : DType::kMXF8E4M3;
+}
 
 // AMD's instruction whose D is `edge` x `edge`; null if the architecture has none for the type. Generic
 // targets ("gfx9-4-generic") have none: their kernels use FMAs, which all members have.

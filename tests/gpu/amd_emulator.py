@@ -193,6 +193,20 @@ def _whole_registers(emu):
             emu._INST_HANDLERS[kind] = whole(handler)
 
 
+def _decode_scaled(emu):
+    """Fixes the decoding of gfx950's MFMA for block scales: without scales it has no prefix.
+
+    The emulator takes the 8 bytes before it for the prefix, whatever they are.
+    """
+    formats = sys.modules[emu.decode_inst.__module__]
+    plain, prefix = formats._matches, b"\xac\xd3"  # the upper half of the prefix's first word
+
+    def matches(data, form):
+        return plain(data, form) and (form is not emu.irc.VOP3PX2 or data[2:4] == prefix)
+
+    formats._matches = matches
+
+
 def _correct(module):
     run_asm = module._run_asm()
     emu = sys.modules[run_asm.__module__]
@@ -204,6 +218,7 @@ def _correct(module):
     _store_anywhere(emu)
     _return_from_atomics(emu)
     _whole_registers(emu)
+    _decode_scaled(emu)
     # LLVM's kernels ask to keep subnormal f32 (FLOAT_DENORM_MODE_32 is 3); the emulator flushes them.
     emu._MXCSRContext = contextlib.nullcontext
     plain, lds = emu.Buffer, _Lds()

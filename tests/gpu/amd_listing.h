@@ -25,7 +25,8 @@ using IsWork = std::function<bool(const AmdInstruction&)>;
 bool is_matrix(const AmdInstruction& i);        // v_mfma_*, v_wmma_*
 bool is_multiply_add(const AmdInstruction& i);  // of vector units: FMAs, dot products, integers too
 bool is_load(const AmdInstruction& i);          // loads from global memory
-// Whether it multiplies elements of the type: "f16", "bf16", "f32", "i8", "f8e4m3", "f8e5m2".
+// Whether it multiplies elements of the type: "f16", "bf16", "f32", "i8", "f8e4m3", "f8e5m2", or with block scales
+// "mxf8e4m3", "mxf8e5m2", "mxf4e2m1", "f8e4m3_128".
 bool is_matrix_of(const AmdInstruction& i, const std::string& type);
 // The bytes that one lane moves in a load or store of global memory or LDS.
 int64_t lane_bytes(const AmdInstruction& i);

@@ -1,12 +1,17 @@
 """MFMA and WMMA for the emulator of AMD's instruction sets, where the emulator's own are wrong.
 
-Its MFMA is wrong for the rows of 32x32, for f16 that is not normal, for bf16 and bytes on gfx90a and for the 8-bit
-floats of gfx942. Its WMMA reads 8-bit floats as f16, and reads v128 and above for accumulators that start as 0.
+Its MFMA is wrong for the rows of 32x32, for f16 that is not normal, for bf16 and bytes on gfx90a, for the 8-bit
+floats of gfx942 and for block scales. Its WMMA reads 8-bit floats as f16, and reads v128 and above for accumulators that start as 0.
 
 By the CDNA2, CDNA3 and CDNA4 instruction set guides, a lane holds K / groups neighbouring elements of one row of A and
 of one column of B. Accumulator i of lane l is in column l % edge of D, and in row 4 * (l / 16) + i for 16x16 or row
 8 * (i / 4) + 4 * (l / 32) + i % 4 for 32x32. The 8-bit floats are FNUZ on gfx942 and OCP on gfx950; this reading of the
 formats is not verified on hardware. The flushing of f16 and bf16 subnormals on gfx90a is not modelled.
+
+With block scales (V_MFMA_SCALE_F32_*_F8F6F4 of gfx950) a lane holds 32 elements of each operand. Those of 4 bits are
+neighbours: group g of the lanes has block g of K. Those of 8 bits are two runs of 16: group g has runs g and
+groups + g. Group g gives the scale of block g, in the byte of a register that op_sel (lower bit) and op_sel_hi (upper
+bit) name. composable_kernel's test/mx_mfma_op/scale_mapping_*.txt lists the same mapping as measured on hardware.
 """
 import re
 
@@ -14,6 +19,8 @@ import re
 # means.
 _OCP = {"FP8": (4, 3, 7, "nan"), "BF8": (5, 2, 15, "ieee")}
 _FNUZ = {"FP8": (4, 3, 8, "fnuz"), "BF8": (5, 2, 16, "fnuz")}
+_FP4 = (2, 1, 1, "number")
+_SCALED = {0: ("FP8", 8), 1: ("BF8", 8), 4: ("FP4", 4)}  # by CBSZ and BLGP: the format and its bits
 _FLOATS = {"F16": (5, 10, 15, "ieee"), "BF16": (8, 7, 127, "ieee")}
 _BITS = {"F32": 32, "F16": 16, "BF16": 16, "I8": 8, "FP8": 8, "BF8": 8}
 
@@ -113,6 +120,8 @@ class Matrix:
         name = emu._op_name(inst)
         if self.arch == "gfx90a":
             name = _GFX90A.get(inst.op.value, name)
+        if match := re.fullmatch(r"V_MFMA_(?:SCALE_)?F32_(16|32)X(?:16|32)X(\d+)_F8F6F4", name):
+            return self.compile_scaled(inst, ctx, int(match[1]), int(match[2]))
         match = re.fullmatch(r"V_MFMA_(F32|I32)_(16|32)X(?:16|32)X(\d+)_(F32|F16|BF16|I8|(?:FP8|BF8)_(?:FP8|BF8))", name)
         if not match:
             return self.mfma(inst, ctx)
@@ -156,3 +165,79 @@ class Matrix:
                 total = total + x * tmp.index(column + self.index(k)).bitcast(dtype)
             stores.append(put(d + self.number(i), lane, total.bitcast(self.emu.dtypes.uint32), active))
         return self.emu.UOp.group(*stores).end(lane)
+
+    def compile_scaled(self, inst, ctx, edge, depth):
+        """D is C plus the sums of each block of 32 products times the scales of A and B."""
+        emu, groups = self.emu, 64 // edge
+        if emu._iattr(inst, "acc"):
+            raise RuntimeError("MFMA with operands in accumulation registers is not supported")
+        elements, sums = 2 * edge * depth, edge * edge
+        tmp = emu.UOp.placeholder((elements + 2 * edge * groups + sums,), emu.dtypes.uint32, slot=0,
+                                  addrspace=emu.AddrSpace.LOCAL)
+        lane, i, stores = ctx.range(), ctx.range(32), []
+        row, group = lane % self.index(edge), lane // self.index(edge)
+        formats = (int(inst.cbsz), int(inst.blgp))
+        sources = (type(inst).src0, type(inst).src1)
+        for side in range(2):
+            name, bits = _SCALED[formats[side]]
+            in_register = self.index(32 // bits)
+            first = ctx.inst_field(sources[side]) - self.number(256)
+            register = ctx.rvgpr_dyn(first + (i // in_register).cast(emu.dtypes.uint32), lane)
+            shift = (i % in_register).cast(emu.dtypes.uint32) * self.number(bits)
+            element = self.widened((register >> shift) & self.number((1 << bits) - 1),
+                                   _FP4 if bits == 4 else _OCP[name])
+            k = group * self.index(32) + i
+            if bits == 8:
+                k = (group + i // self.index(16) * self.index(groups)) * self.index(16) + i % self.index(16)
+            stores.append(tmp.index(self.index(side * edge * depth) + row * self.index(depth) + k).store(element))
+            scale = self.number(127)
+            if hasattr(type(inst), "scale_src0"):
+                field = (type(inst).scale_src0, type(inst).scale_src1)[side]
+                byte = emu._iattr(inst, "opsel") >> side & 1 | (emu._iattr(inst, "opsel_hi") >> side & 1) << 1
+                word = ctx.rvgpr_dyn(ctx.inst_field(field) - self.number(256), lane)
+                scale = (word >> self.number(8 * byte)) & self.number(0xFF)
+            at = self.index(elements + side * edge * groups) + row * self.index(groups) + group
+            stores.append(tmp.index(at).store(scale))
+        read = emu.UOp.group(*stores).end(i, lane)
+        read_sums = self.read_sums(inst, ctx, tmp, elements + 2 * edge * groups, sums // 64)
+        write = self.multiply_blocks(inst, ctx, tmp.after(read, read_sums), edge, depth)
+        return emu.UOp.sink(read, read_sums, write, *ctx.inc_pc())
+
+    def read_sums(self, inst, ctx, tmp, start, count):
+        """Copies C into tmp, because D may overlap other registers of it."""
+        get = ctx.raccvgpr_dyn if self.emu._iattr(inst, "acc_cd") else ctx.rvgpr_dyn
+        c, lane, i = ctx.inst_field(type(inst).src2), ctx.range(), ctx.range(count)
+        in_registers = c >= self.number(256)
+        constant = ctx.rsgpr_dyn(c, in_registers.ne(True))
+        value = get(c - self.number(256) + i.cast(self.emu.dtypes.uint32), lane, in_registers)
+        at = self.index(start) + lane * self.index(count) + i
+        return tmp.index(at).store(in_registers.where(value, constant)).end(i, lane)
+
+    def power(self, exponent):
+        """2^(exponent - 127), for exponents from 0 to 254."""
+        bits = exponent.eq(self.number(0)).where(self.number(0x00400000), exponent << self.number(23))
+        return bits.bitcast(self.emu.dtypes.float32)
+
+    def multiply_blocks(self, inst, ctx, tmp, edge, depth):
+        groups, f32 = 64 // edge, self.emu.dtypes.float32
+        put = ctx.waccvgpr_dyn if self.emu._iattr(inst, "acc_cd") else ctx.wvgpr_dyn
+        d, active, count = ctx.inst_field(type(inst).vdst), ctx.rexec(), edge * edge // 64
+        lane, i, k = ctx.range(), ctx.range(count), ctx.range(32)
+        column, scales = lane % self.index(edge), 2 * edge * depth
+        four = self.index(4)
+        row = (lane // self.index(edge)) * four + i // four * self.index(8) + i % four
+        total = tmp.index(self.index(scales + 2 * edge * groups) + lane * self.index(count) + i).bitcast(f32)
+        for block in range(groups):
+            at = self.index(32 * block) + k
+            x = tmp.index(row * self.index(depth) + at).bitcast(f32)
+            y = tmp.index(self.index(edge * depth) + column * self.index(depth) + at).bitcast(f32)
+            part = (x * y).reduce(k, arg=self.emu.Ops.ADD)
+            a = tmp.index(self.index(scales + block) + row * self.index(groups))
+            b = tmp.index(self.index(scales + edge * groups + block) + column * self.index(groups))
+            # The scale may be beyond f32, so half of its exponent is applied at a time.
+            half = (a + b) >> self.number(1)
+            scaled = part * self.power(half) * self.power(a + b - half)
+            has_nan = a.eq(self.number(255)) | b.eq(self.number(255))
+            total = total + has_nan.where(self.emu.UOp.const(float("nan"), f32), scaled)
+        store = put(d + i.cast(self.emu.dtypes.uint32), lane, total.bitcast(self.emu.dtypes.uint32), active)
+        return store.end(i, lane)

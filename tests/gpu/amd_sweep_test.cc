@@ -244,7 +244,10 @@ double priced_fraction(const SweepPlan& plan, const MatrixInstruction* instructi
   const MatmulSizes s(c);
   double flops = rates.flops;
   if (instruction != nullptr) {
-    const double k = double(instruction->lane_bytes * instruction->groups) / s.input_bytes;
+    const double lane_elements = instruction->multiplies_codes()
+                                     ? double(MatrixInstruction::kCodes)
+                                     : double(instruction->lane_bytes) / s.input_bytes;
+    const double k = lane_elements * double(instruction->groups);
     const double simds = instruction->wave() == 64 ? 4 : 2;
     flops = 2.0 * double(instruction->rows * instruction->columns) * k / double(instruction->cycles) * simds *
             rates.units * rates.clock_hz;
@@ -259,8 +262,9 @@ double priced_fraction(const SweepPlan& plan, const MatrixInstruction* instructi
 std::string prediction(const SweepPlan& plan, const Compiled& kernel, std::string* wrong) {
   const Bound bound = bound_of(plan);
   const MatrixInstruction* instruction =
-      bound == Bound::kMatrix ? find_amd_instruction(plan.facts->target.arch, plan.problem.a, edge_of(plan))
-                              : nullptr;
+      bound == Bound::kMatrix
+          ? find_mma_instruction(plan.facts->target.arch, plan.problem.a, plan.problem.b, edge_of(plan))
+          : nullptr;
   LoopQuestion q{kernel.loop, kernel.threads, kernel.resident,
                  instruction != nullptr ? double(instruction->cycles) : 0, bound};
   const double fraction = predicted_fraction(q, *plan.facts), priced = priced_fraction(plan, instruction);

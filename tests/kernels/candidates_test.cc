@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "core/products.h"
 #include "kernels/matmul/candidates.h"
@@ -271,6 +272,15 @@ TEST(Candidates, PrefersTensorCoresForUnalignedOperands) {
   }
 }
 
+// The kernel of the best legal candidate; nothing if there is none.
+std::optional<KernelKind> best_kernel(const ProblemClass& c, const DeviceFacts& facts) {
+  const std::vector<RankedPlan> all = candidates(c, facts);
+  const RankedPlan* best = nullptr;
+  for (const RankedPlan& r : all)
+    if (r.rejection.empty() && (!best || r.plan.predicted_seconds < best->plan.predicted_seconds)) best = &r;
+  return best ? std::optional(best->plan.config.kernel()) : std::nullopt;
+}
+
 // Aligned weights in blocks are multiplied by matrix instructions as soon as M fills their tiles, if that does not
 // round A.
 TEST(Candidates, PrefersMatrixInstructionsForBlocks) {
@@ -286,14 +296,9 @@ TEST(Candidates, PrefersMatrixInstructionsForBlocks) {
           c.b = b.value;
           c.trans_b = 1;
           c.alignment = Alignment::k16;
-          const RankedPlan* best = nullptr;
-          const std::vector<RankedPlan> all = candidates(c, facts);
-          for (const RankedPlan& r : all)
-            if (r.rejection.empty() && (!best || r.plan.predicted_seconds < best->plan.predicted_seconds))
-              best = &r;
-          ASSERT_NE(best, nullptr) << facts.name << " " << b.name;
-          const KernelKind kernel = best->plan.config.kernel();
-          // AMD's tiles take no scales that are stored apart.
+          const std::optional<KernelKind> kernel = best_kernel(c, facts);
+          ASSERT_TRUE(kernel) << facts.name << " " << b.name;
+          // On AMD A has no scales here, so B's scales apart are not taken.
           const bool may = a != DType::kF32 && !(has_scales_apart(b.value) && sm_version(facts.target) == 0);
           EXPECT_EQ(kernel == KernelKind::kMma || kernel == KernelKind::kMma32, may)
               << facts.name << " " << name_of(a) << " by " << b.name << " m " << m;
@@ -301,6 +306,34 @@ TEST(Candidates, PrefersMatrixInstructionsForBlocks) {
     }
   }
   EXPECT_GE(devices, 12);
+}
+
+// gfx950 multiplies fp8 and fp4 with E8M0 scales of 32 in every mix, and fp8 with f32 scales of 128, for every alignment,
+// as soon as M fills its tiles. Others decode them.
+TEST(Candidates, PrefersInstructionsForCodes) {
+  constexpr DType kFormats[] = {DType::kMXF8E4M3, DType::kMXF8E5M2, DType::kMXF4E2M1, DType::kNVF4E2M1,
+                                DType::kF8E4M3x128};
+  int devices = 0;
+  for (const DeviceFacts& facts : shipped_facts()) {
+    if (facts.target.backend != Backend::kRocm) continue;
+    ++devices;
+    for (DType a : kFormats)
+      for (DType b : kFormats)
+        for (int64_t m : {64, 4000})
+          for (Alignment alignment : {Alignment::k16, Alignment::kByte}) {
+            ProblemClass c = matmul_class(a, DType::kBF16, 4096, 4096, m_bucket(m));
+            c.b = b;
+            c.trans_b = 1;
+            c.alignment = alignment;
+            const std::optional<KernelKind> kernel = best_kernel(c, facts);
+            const auto is_mx = [](DType t) { return t != DType::kNVF4E2M1 && t != DType::kF8E4M3x128; };
+            const bool same = a == b && a == DType::kF8E4M3x128;
+            const bool scaled = facts.target.arch == "gfx950" && (same || (is_mx(a) && is_mx(b)));
+            EXPECT_EQ(kernel == KernelKind::kMma || kernel == KernelKind::kMma32, scaled)
+                << facts.name << " " << name_of(a) << " by " << name_of(b) << " m " << m;
+          }
+  }
+  EXPECT_GE(devices, 6);
 }
 
 // 64 tiles of 16 x 64; the weights (32 MiB) are twice what the model allots of L2. Tiles that run at the same time

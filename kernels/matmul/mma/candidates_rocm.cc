@@ -25,7 +25,8 @@ constexpr Row kWave32[] = {
     {64, 32, 16, 16},   {32, 128, 32, 32},  {32, 128, 16, 32},  {32, 64, 16, 32},
     {32, 64, 16, 16},   {16, 64, 16, 16},   {16, 128, 16, 32},  {16, 128, 16, 16},
 };
-constexpr int64_t kDepths[] = {64, 128, 256};  // bytes of K in a block
+constexpr int64_t kDepths[] = {64, 128, 256};         // bytes of K in a block
+constexpr int64_t kScaledDepths[] = {128, 256, 512};  // elements, if blocks are multiplied as they are stored
 // Limit for operands that pass through registers element by element: moving a deeper block takes longer than
 // the latency that it would hide.
 constexpr int64_t kMostStagedDepth = 128;
@@ -64,6 +65,8 @@ constexpr double kEncodingInstructions = 2.25;
 // B in quantised blocks: instructions to decode and store an element (estimate, as on CUDA), and the share of the FMA
 // rate at which sums are scaled (estimate).
 constexpr double kDecodeInstructions = 4, kScalingRate = 0.5;
+// L1 reads lines of memory, and the scales of a row are in a line of their own (CDNA3 white paper: 64 bytes a cycle).
+constexpr double kLineBytes = 64;
 // A block is requested while the previous one is multiplied, and most of it comes from L2 or the Infinity
 // Cache. kBlockSeconds is its latency, kExposed the share of it that nothing hides (estimates).
 constexpr double kBlockSeconds = 0.45e-6, kExposed = 0.1;
@@ -73,13 +76,14 @@ constexpr double kStoreCycles = 0.08, kStoreStartCycles = 1500;
 MmaShape shape_of(const ProblemClass& c, const MatrixInstruction& t, const Row& r, int64_t depth) {
   MmaShape shape;
   shape.instruction = t;
-  shape.element_bytes = size_of(c.a);
+  shape.element_bytes = t.multiplies_codes() ? 1 : static_cast<int64_t>(size_of(multiplied_dtype(c.a)));
   shape.tile_m = r.tile_m, shape.tile_n = r.tile_n, shape.tile_k = depth / shape.element_bytes;
   shape.warp_m = r.warp_m, shape.warp_n = r.warp_n;
   shape.stages = kStages;
   shape.a_k_contiguous = c.trans_a == 0, shape.b_k_contiguous = c.trans_b != 0;
   shape.alignment = c.alignment;
   if (is_blocks(c.b)) shape.blocks = c.b;
+  if (is_blocks(c.a)) shape.a_blocks = c.a;
   return shape;
 }
 
@@ -133,14 +137,16 @@ int32_t raster_of(const ProblemClass& c, const Row& r, double workgroups) {
 // Cycles to pass one K block's elements through registers, and to decode and scale it.
 double staged_cycles(const GpuRates& rates, const MmaShape& s) {
   const double encoding = s.instruction.fnuz_of_ocp ? kEncodingInstructions : 0;
+  const double rate = rates.flops / 2 / rates.units / rates.clock_hz * kScalingRate;
+  if (s.multiplies_codes() && s.scales_sums())  // by the scale of A, then by that of B
+    return 2 * double(s.tile_m * s.tile_n) * double(s.tile_k) / double(s.scaled()) / rate;
   if (!s.has_blocks()) {
     const double instructions = (s.copies_chunks() ? 0 : kStagedInstructions) + encoding;
     return double(s.tile_m + s.tile_n) * double(s.tile_k) * instructions / kStagedWidth;
   }
   const double copied = s.uses_stages() ? 0 : double(s.tile_m) * kStagedInstructions;
   const double fmas = double(s.tile_m * s.tile_n * s.scale_words()) * double(s.tile_k) / double(s.scaled());
-  return (copied + double(s.tile_n) * kDecodeInstructions) * double(s.tile_k) / kStagedWidth +
-         fmas / (rates.flops / 2 / rates.units / rates.clock_hz * kScalingRate);
+  return (copied + double(s.tile_n) * kDecodeInstructions) * double(s.tile_k) / kStagedWidth + fmas / rate;
 }
 
 double predict(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,
@@ -152,10 +158,10 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double steps = std::ceil(std::ceil(double(s.k) / splits) / double(shape.tile_k));
   const double per_unit = std::ceil(tiles / rates.units), active = std::min(tiles, rates.units);
   const double resident = resident_of(rates, shape), together = std::min(resident, per_unit);
-  const double depth = shape.depth_bytes(), elements = double(r.tile_m + r.tile_n) * shape.tile_k;
 
   // Cycles of one block of K of one tile.
-  const double k_of_instruction = double(t.step_bytes()) / s.input_bytes / t.products();
+  const double k_of_instruction =
+      double(shape.tile_k) / double(shape.steps() * shape.scaled_steps() * t.products());
   // Where blocks have minima, the rows of A are summed too.
   const int64_t fragments = shape.fragment_columns() + (shape.has_blocks() ? shape.scale_words() - 1 : 0);
   const double instructions =
@@ -164,15 +170,18 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double efficiency = waves >= 2 ? kShared : kAlone + (kShared - kAlone) * std::max(0.0, waves - 1);
   const double on_simds = std::min(double(shape.warps()) * together, rates.simds()) / together;
   const double products = instructions * shape.warps() * t.cycles / on_simds / efficiency;
-  const double reads = shape.warps() * double(r.warp_m + r.warp_n) * depth * (t.groups == 1 ? 2 : 1);
-  const double shared =
-      reads / shared_reads_per_cycle(target) + elements * s.input_bytes / kSharedBytesPerCycle;
+  const double row_a = shape.row_bytes_of_a(), row_b = shape.row_bytes_of_b();
+  const double reads =
+      shape.warps() * (double(r.warp_m) * row_a + double(r.warp_n) * row_b) * (t.groups == 1 ? 2 : 1);
+  const double written_to_shared = double(r.tile_m) * row_a + double(r.tile_n) * row_b;
+  const double shared = reads / shared_reads_per_cycle(target) + written_to_shared / kSharedBytesPerCycle;
   const double compute =
       per_unit * steps * (std::max(products, shared) + staged_cycles(rates, shape)) / rates.clock_hz;
   const double block_bytes = double(shape.tile_k) * (r.tile_m * s.input_bytes + r.tile_n * s.b_bytes);
+  const double of_scales = shape.multiplies_codes() ? double(r.tile_m + r.tile_n) * kLineBytes : 0;
   const double from_l2 =
       std::max(per_unit / kUnitL2BytesPerCycle, tiles / (all_l2_bytes_per_cycle(target) * rates.units)) *
-      steps * block_bytes / rates.clock_hz;
+      steps * (block_bytes + of_scales) / rates.clock_hz;
 
   // Each operand is read from memory once if L2 holds both, else once for each wave of tiles that run
   // together.
@@ -200,8 +209,9 @@ std::string refusal(const CandidateContext& context, const MatrixInstruction* t,
                     int64_t edge) {
   const ProblemClass& c = context.problem;
   if (c.a == DType::kF32 && is_blocks(c.b)) return "f32 by blocks would be rounded";
-  if (has_scales_apart(c.a) || has_scales_apart(c.b))
-    return "does not support block scales that are stored apart";
+  if (has_scales_apart(c.b) && !(t && t->multiplies_codes()))
+    return absl::StrCat(context.facts.target.arch, " has no matrix instruction for the codes of ",
+                        name_of(c.a), " by ", name_of(c.b));
   if (!t) {
     const absl::string_view arch = context.facts.target.arch;
     const absl::string_view why = arch == "gfx942" && c.a == DType::kF8E5M2
@@ -215,11 +225,13 @@ std::string refusal(const CandidateContext& context, const MatrixInstruction* t,
 
 std::string recipe_of(const ProblemClass& c, const MatrixInstruction& t, int32_t splits) {
   if (c.a == DType::kI8) return kExactRecipe;
-  const std::string scaled =
-      is_blocks(c.b) ? absl::StrCat(" by codes of ", name_of(c.b), ", scaled in f32") : std::string();
+  const int64_t k = t.multiplies_codes() ? t.groups * MatrixInstruction::kCodes
+                                         : t.step_bytes() / static_cast<int64_t>(size_of(c.a));
+  const std::string scaled = t.applies_scales() ? absl::StrCat(" by ", name_of(c.b), " with their scales")
+                             : is_blocks(c.b) ? absl::StrCat(" by codes of ", name_of(c.b), ", scaled in f32")
+                                              : std::string();
   return absl::StrCat("mma ", t.rows, " x ", t.columns, " ", name_of(c.a), t.fnuz_of_ocp ? " as fnuz" : "",
-                      " to f32", scaled, "; K ascending in steps of ",
-                      t.step_bytes() / static_cast<int64_t>(size_of(c.a)), "; ", merge_recipe(splits));
+                      " to f32", scaled, "; K ascending in steps of ", k, "; ", merge_recipe(splits));
 }
 
 // Appends a plan for every split worth pricing, or one rejected plan with the reason. `r` and `shape`
@@ -250,7 +262,7 @@ void enumerate(const CandidateContext& context, KernelKind kernel, int64_t edge,
                std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   MmaConfig config{kernel};
-  const MatrixInstruction* t = find_amd_instruction(context.facts.target.arch, c.a, edge);
+  const MatrixInstruction* t = find_mma_instruction(context.facts.target.arch, c.a, c.b, edge);
   if (std::string reason = refusal(context, t, kernel, edge); !reason.empty()) {
     out->push_back(rejected(config, std::move(reason)));
     return;
@@ -258,7 +270,7 @@ void enumerate(const CandidateContext& context, KernelKind kernel, int64_t edge,
   const bool wave64 = t->wave() == 64;
   const Row* rows = wave64 ? kWave64 : kWave32;
   for (size_t i = 0; i < (wave64 ? std::size(kWave64) : std::size(kWave32)); ++i)
-    for (int64_t depth : kDepths) {
+    for (int64_t depth : t->multiplies_codes() ? kScaledDepths : kDepths) {
       const Row& r = rows[i];
       const MmaShape shape = shape_of(c, *t, r, depth);
       config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = shape.tile_k;

@@ -27,13 +27,13 @@ class MmaTile {
         warp_(warp),
         a_(MmaOperand::of(e, step, shape, p, MmaOperand::kA)),
         b_(MmaOperand::of(e, step, shape, p, MmaOperand::kB)),
-        steps_(shape.depth_bytes() / shape.instruction.step_bytes() / shape.scaled_steps()),
+        steps_(shape.steps()),
         a_copies_(make_copies(e, kernel, a_, shared_)),
         b_copies_(make_copies(e, kernel, b_, shared_)),
         a_fragments_(make_fragments(e, a_, shared_, warp_.first_row, warp_.lane)),
         b_fragments_(make_fragments(e, b_, shared_, warp_.first_column, warp_.lane)),
-        scales_(shape.has_blocks() ? make_block_scales(e, b_, shared_, warp_) : nullptr),
-        row_scales_(shape.has_a_blocks() ? make_row_scales(e, a_, shared_, warp_) : nullptr) {}
+        scales_(make_scales(b_, warp_.first_column)),
+        row_scales_(make_scales(a_, warp_.first_row)) {}
 
   // The warp's accumulators: MatrixInstruction::sums registers for each fragment of its part, row by row.
   Values emit() { return shape_.instruction.amd() ? emit_staged() : emit_async(); }
@@ -88,7 +88,9 @@ class MmaTile {
     VectorType vector = e_.vec(shape_.instruction.sums(), sum_type());
     Values carried(fragments_of_sums(), e_.zero(vector));
     const size_t sums = carried.size();
-    append(carried, fragments(e_.i32(0), 0));
+    // With one step, the fragments of the next stage would be copied to the registers of this one's.
+    const bool ahead = steps_ > 1 || !shape_.multiplies_codes();
+    if (ahead) append(carried, fragments(e_.i32(0), 0));
     const size_t copies = carried.size(), a_copies = a_copies_->carried().size();
     append(carried, a_copies_->carried());
     append(carried, b_copies_->carried());
@@ -103,7 +105,11 @@ class MmaTile {
       end_copies(write);
       begin_copies(e_.add(k0, 2 * block), write, 0, 1);
       pin_schedule(e_);
-      for (int64_t step = 0; step < steps_; ++step) {
+      if (!ahead) {
+        multiply(next, fragments(read, 0));
+        kernel_.barrier();
+      }
+      for (int64_t step = 0; ahead && step < steps_; ++step) {
         Values following_registers;
         if (step + 1 == steps_) kernel_.barrier();
         following_registers = step + 1 < steps_ ? fragments(read, step + 1) : fragments(write, 0);
@@ -129,11 +135,20 @@ class MmaTile {
     return scalars;
   }
 
+  // The scales of an operand in quantised blocks, null for others.
+  std::unique_ptr<MmaFragments> make_scales(const MmaOperand& x, Value first) {
+    if (shape_.applies_scales()) return make_scale_bytes(e_, x, shared_, first, warp_.lane);
+    if (x.scaled == 0) return nullptr;
+    return x.side == MmaOperand::kA ? make_row_scales(e_, x, shared_, warp_)
+                                    : make_block_scales(e_, x, shared_, warp_);
+  }
   int64_t fragments_of_sums() const { return warp_.fragment_rows * warp_.fragment_columns; }
   static void append(Values& to, const Values& from) { to.append(from.begin(), from.end()); }
 
   Type element() const { return a_.code ? a_.code : a_.view.element; }
-  Type sum_type() { return element().isInteger() ? Type(e_.b.getI32Type()) : e_.f32(); }
+  Type sum_type() {
+    return element().isInteger() && !shape_.multiplies_codes() ? Type(e_.b.getI32Type()) : e_.f32();
+  }
   // On CUDA blocks are loaded a stage earlier, because decoding them waits for the loads. On AMD A waits too.
   bool loads_early(bool in_blocks) const { return in_blocks && !shape_.instruction.amd(); }
   void begin_copies(Value k0, Value stage, int64_t slice, int64_t slices) {
@@ -192,7 +207,8 @@ class MmaTile {
   }
 
   void multiply(Values& sums, const Values& registers) {
-    if (scales_ && shape_.instruction.amd()) return multiply_scaled_lanes(sums, registers);
+    if (shape_.applies_scales()) return multiply_with_scales(sums, registers);
+    if (scales_ && shape_.instruction.amd()) return multiply_and_scale_lanes(sums, registers);
     if (scales_) return multiply_scaled(sums, registers);
     if (!shape_.instruction.amd()) return multiply_warps(sums, registers);
     for (int64_t i = 0; i < warp_.fragment_rows; ++i)
@@ -259,8 +275,24 @@ class MmaTile {
     }
   }
 
+  // The instruction scales.
+  void multiply_with_scales(Values& sums, const Values& registers) {
+    const auto rows = static_cast<size_t>(warp_.fragment_rows),
+               columns = static_cast<size_t>(warp_.fragment_columns);
+    ArrayRef<Value> all(registers), scales = all.drop_front(rows + columns);
+    const size_t of_b = columns / static_cast<size_t>(b_.scales_together());
+    const ScaledFragments a(a_, all.take_front(rows), scales.drop_front(of_b)),
+        b(b_, all.slice(rows, columns), scales.take_front(of_b));
+    for (size_t i = 0; i < rows; ++i)
+      for (size_t j = 0; j < columns; ++j) {
+        Value& sum = sums[i * columns + j];
+        sum = multiply_scaled_lanes(e_, shape_.instruction, a, static_cast<int64_t>(i), b,
+                                    static_cast<int64_t>(j), sum);
+      }
+  }
+
   // AMD: the same, where vectors hold the sums and the scales of a fragment.
-  void multiply_scaled_lanes(Values& sums, const Values& registers) {
+  void multiply_and_scale_lanes(Values& sums, const Values& registers) {
     const int64_t rows = warp_.fragment_rows, columns = warp_.fragment_columns, words = b_.scale_words;
     const int64_t steps = shape_.scaled_steps(), of_step = rows + columns;
     ArrayRef<Value> scales = ArrayRef(registers).drop_front(steps * of_step);
@@ -281,8 +313,11 @@ class MmaTile {
         Value one = LLVM::ExtractElementOp::create(e_.b, e_.loc, same, e_.i32(0));
         of_row = e_.broadcast(finite_or_zero(one), vector.getNumElements());
       }
+      Value of_scaled_row;
+      if (row_scales_) of_scaled_row = e_.broadcast(scales[columns * words + i], vector.getNumElements());
       for (int64_t j = 0; j < columns; ++j) {
         Value part = product(i, [&](int64_t step) { return registers[step * of_step + rows + j]; });
+        if (row_scales_) part = arith::MulFOp::create(e_.b, e_.loc, part, of_scaled_row);
         Value& sum = sums[i * columns + j];
         sum = e_.fma(part, scales[j * words], sum);
         if (words > 1) sum = e_.fma(of_row, scales[j * words + 1], sum);
@@ -315,13 +350,15 @@ ir::UkernelAttr ukernel_of(TileProgram& p) {
 // "mma" and ukernels use 16 x 16 instructions, "mma32" uses 32 x 32.
 LogicalResult choose_instruction(const GpuKernel& kernel, TileProgram& p, MmaShape& shape) {
   if (!kernel.rocm()) return success();
-  Type element = element_of(p);
+  const DType type = shape.a_blocks == DType::kNone ? dtype_of(element_of(p)) : shape.a_blocks;
   const int64_t edge = kernel.config().kernel() == KernelKind::kMma32 ? 32 : 16;
-  const MatrixInstruction* found = find_amd_instruction(
-      absl::string_view(kernel.arch().data(), kernel.arch().size()), dtype_of(element), edge);
+  const MatrixInstruction* found = find_mma_instruction(
+      absl::string_view(kernel.arch().data(), kernel.arch().size()), type, shape.blocks, edge);
   if (!found)
-    return p.contraction.emitError("kernel_config: ") << kernel.arch() << " has no matrix instruction of "
-                                                      << edge << " x " << edge << " for " << element;
+    return p.contraction.emitError("kernel_config: ")
+           << kernel.arch() << " has no matrix instruction of " << edge << " x " << edge << " for "
+           << name_of(type).data();
+  if (found->multiplies_codes()) shape.element_bytes = 1;
   shape.instruction = *found;
   return success();
 }

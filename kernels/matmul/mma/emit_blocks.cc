@@ -208,7 +208,8 @@ class StagedRowScales : public MmaFragments {
   Values load(Value stage, int64_t group) override {
     Value at = e_.add(stage, scales_at(e_, a_, e_.i32(group), row_));
     Values all;
-    for (int64_t row = 0; row < a_.warp_width; row += a_.instruction.layout().run_rows) {
+    const int64_t step = a_.instruction.amd() ? a_.instruction.rows : a_.instruction.layout().run_rows;
+    for (int64_t row = 0; row < a_.warp_width; row += step) {
       Value pointer = shared_at(e_, shared_, at, a_.scales_place + row * 4);
       all.push_back(LLVM::LoadOp::create(e_.b, e_.loc, e_.f32(), pointer, /*alignment=*/4));
     }

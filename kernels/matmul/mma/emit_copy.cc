@@ -222,6 +222,7 @@ class StagedCopies : public MmaCopies {
 }  // namespace
 
 std::unique_ptr<MmaCopies> make_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared) {
+  if (x.instruction.multiplies_codes()) return make_scaled_copies(e, kernel, x, shared);
   if (x.scaled > 0) return make_block_copies(e, kernel, x, shared);
   if (x.instruction.amd())
     return x.chunks ? make_chunk_copies(e, kernel, x, shared) : make_word_copies(e, kernel, x, shared);

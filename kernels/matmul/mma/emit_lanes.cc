@@ -92,7 +92,9 @@ Value multiply_lanes(Emit& e, const MatrixInstruction& t, Value a, Value b, Valu
     // B's columns are the instruction's rows (MatrixInstruction::rows).
     Value x = operand(e, t, b, i), y = operand(e, t, a, i);
     Values operands = {x, y, sums};
-    if (t.unit == MatrixInstruction::kMfma) {
+    if (t.multiplies_codes()) {
+      operands.append(6, e.i32(0));  // both are e4m3; no scales
+    } else if (t.unit == MatrixInstruction::kMfma) {
       operands.append(3, e.i32(0));  // no broadcast, no permutation
     } else if (t.type == DType::kI8) {
       Value is_signed = e.constant(bit, 1), clamps = e.constant(bit, 0);

@@ -97,14 +97,19 @@ MmaOperand MmaOperand::of(Emit& e, const GpuStep& step, const MmaShape& shape, c
   x.whole_depth = program.k % x.chunk_elements() == 0;
   x.whole_blocks = shape.instruction.amd() && program.k % shape.tile_k == 0;
   const bool along_k = x.shared_k_contiguous;
-  x.layout = {along_k ? x.width : x.block, (along_k ? x.block : x.width) * x.element_bytes,
+  const int64_t row_bytes = side == kA ? shape.row_bytes_of_a() : shape.row_bytes_of_b();
+  x.layout = {along_k ? x.width : x.block, along_k ? row_bytes : x.width * x.element_bytes,
               !along_k && x.element_bytes == 4};
-  x.place = side == kA ? 0 : shape.tile_m * shape.depth_bytes();
+  x.place = side == kA ? 0 : shape.bytes_of_a();
   x.instruction = shape.instruction;
+  x.scales_place = shape.stage_bytes() - shape.scale_bytes() + (side == kB ? 0 : shape.scale_bytes_of_b());
+  if (shape.multiplies_codes()) {
+    x.instruction.lane_bytes = row_bytes * MatrixInstruction::kCodes / shape.tile_k;
+    x.scales = scale_places(e, step, program, side);
+    if (shape.scales_sums()) x.scaled = shape.scaled(), x.scale_words = 1;
+  }
   if (side == kB ? shape.has_blocks() : shape.has_a_blocks()) {
     x.scaled = shape.scaled(), x.scale_words = side == kB ? shape.scale_words() : 1;
-    x.scales_place =
-        (shape.tile_m + shape.tile_n) * shape.depth_bytes() + (side == kB ? 0 : shape.scale_bytes_of_b());
     x.code = shape.has_a_blocks() ? Type(e.b.getF16Type())
                                   : program.views.find(contraction.getDpsInputs()[kA])->second.element;
     x.scales = scale_places(e, step, program, side);

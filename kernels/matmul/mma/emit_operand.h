@@ -2,6 +2,7 @@
 // into a warp's registers.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "compiler/gpu_kernel.h"
@@ -52,14 +53,18 @@ struct MmaOperand {
   SwizzledRows layout;
   int64_t place;  // byte offset in a stage
   MatrixInstruction instruction;
-  // In quantised blocks: elements that share a scale (0: no blocks), f32 for each of them, their byte offset in a
-  // stage, the element type of the codes, and where scales apart lie.
+  // In quantised blocks whose sums are scaled: elements that share a scale (0: no such blocks), and f32 for each of
+  // them. In all blocks: the byte offset of the scales in a stage, the element type of decoded codes, and where scales
+  // apart lie.
   int64_t scaled = 0, scale_words = 0, scales_place = 0;
   Type code;
   ScalePlaces scales;
 
   static MmaOperand of(Emit& e, const GpuStep& step, const MmaShape& shape, const TileProgram& p, Side side);
   int64_t chunk_elements() const { return 16 / element_bytes; }
+  // If the instruction applies the scales: of this many of a wave's fragments they are adjacent, and a lane reads them
+  // as a word. An instruction names the byte of the word.
+  int64_t scales_together() const { return std::min<int64_t>(warp_width / instruction.rows, 4); }
   // Whether a list says where the operand's rows are (GroupRows).
   bool lists_rows() const { return view.pointer && !view.dtype; }
   // For whole_blocks: the start of the block at `k0`; of the last block if `k0` lies beyond K, where any data
@@ -88,6 +93,9 @@ std::unique_ptr<MmaCopies> make_copies(Emit& e, const GpuKernel& kernel, const M
 // Quantised blocks (emit_blocks.cc). end() stores what the last begin() loaded, wherever that was called.
 std::unique_ptr<MmaCopies> make_block_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
                                              Value shared);
+// Blocks whose codes the instruction multiplies as they are stored (emit_scaled.cc).
+std::unique_ptr<MmaCopies> make_scaled_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
+                                              Value shared);
 // The variants for AMD.
 std::unique_ptr<MmaCopies> make_word_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
                                             Value shared);
@@ -107,7 +115,8 @@ class MmaFragments {
 // vector of scales like its sums, and if the format has them, a vector of minima.
 std::unique_ptr<MmaFragments> make_block_scales(Emit& e, const MmaOperand& b, Value shared,
                                                 const MmaWarp& warp);
-// CUDA, A in blocks: the same for the two rows of every 16 of which the lane has sums.
+// A in blocks: the same for the rows of which the lane has sums, a scale for each. CUDA: two of every 16. AMD: one of
+// each fragment.
 std::unique_ptr<MmaFragments> make_row_scales(Emit& e, const MmaOperand& a, Value shared,
                                               const MmaWarp& warp);
 // `first`: where the warp's part of the width begins. `first` and `lane` are i32.
@@ -115,6 +124,32 @@ std::unique_ptr<MmaFragments> make_fragments(Emit& e, const MmaOperand& x, Value
                                              Value lane);
 std::unique_ptr<MmaFragments> make_lane_fragments(Emit& e, const MmaOperand& x, Value shared, Value first,
                                                   Value lane);
+// Blocks whose scales the instruction applies: words (i32) with the scales of the lane's block of K, up to four fragments
+// in a word.
+std::unique_ptr<MmaFragments> make_scale_bytes(Emit& e, const MmaOperand& x, Value shared, Value first,
+                                               Value lane);
+// A wave's fragments of such an operand in a step.
+class ScaledFragments {
+ public:
+  ScaledFragments(const MmaOperand& x, llvm::ArrayRef<Value> codes, llvm::ArrayRef<Value> scales)
+      : format_(scaled_format_number(x.view.blocks)),
+        together_(x.scales_together()),
+        codes_(codes),
+        scales_(scales) {}
+  int32_t format() const { return format_; }
+  Value codes(int64_t i) const { return codes_[static_cast<size_t>(i)]; }
+  // The word that holds the scales of fragment `i`, and the byte in it.
+  Value scale(int64_t i) const { return scales_[static_cast<size_t>(i / together_)]; }
+  int64_t byte(int64_t i) const { return i % together_; }
+
+ private:
+  int32_t format_;
+  int64_t together_;
+  llvm::ArrayRef<Value> codes_, scales_;
+};
+// Adds the products of fragment `i` of A and fragment `j` of B, with their scales, to `sums`.
+Value multiply_scaled_lanes(Emit& e, const MatrixInstruction& instruction, const ScaledFragments& a,
+                            int64_t i, const ScaledFragments& b, int64_t j, Value sums);
 // AMD: adds the products of `a` and `b` to `sums`, a vector of MatrixInstruction::sums values.
 Value multiply_lanes(Emit& e, const MatrixInstruction& instruction, Value a, Value b, Value sums);
 // AMD: a barrier for LLVM's scheduler, which would otherwise move loads down to their first use.

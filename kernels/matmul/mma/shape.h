@@ -15,6 +15,12 @@ namespace lathe {
 // The dtype of A's elements as matrix instructions multiply them. f16 holds the codes of fp8 and fp4.
 constexpr DType multiplied_dtype(DType a) { return is_blocks(a) ? DType::kF16 : a; }
 
+// AMD's instruction for A and B, null if there is none: one that applies the scales of both, or one for the codes.
+inline const MatrixInstruction* find_mma_instruction(absl::string_view arch, DType a, DType b, int64_t edge) {
+  const MatrixInstruction* found = find_amd_instruction(arch, instruction_type(a, b), edge);
+  return found || !is_blocks(a) ? found : find_amd_instruction(arch, multiplied_dtype(a), edge);
+}
+
 // K of every split but the last is a multiple of this: a chunk of 16 bytes, a quantised block of A or B, or on AMD a
 // whole stage if K is whole stages, so that no split needs a K mask.
 inline int64_t mma_split_granularity(bool amd, int64_t k, int64_t tile_k, DType a, DType b) {
@@ -33,7 +39,7 @@ struct MmaShape {
   bool a_k_contiguous = true, b_k_contiguous = true;
   Alignment alignment = Alignment::k16;
   // B's format if it is in quantised blocks. Its codes are multiplied, and their sums are scaled in f32
-  // (emit_blocks.cc). Then A may be in blocks, too, of a format without minima.
+  // (emit_blocks.cc). Then A may be in blocks, too, of a format without minima. Or the instruction scales.
   DType blocks = DType::kNone, a_blocks = DType::kNone;
 
   int64_t row_warps() const { return tile_m / warp_m; }
@@ -42,28 +48,53 @@ struct MmaShape {
   int64_t fragment_rows() const { return warp_m / instruction.rows; }
   int64_t fragment_columns() const { return warp_n / instruction.columns; }
   int64_t depth_bytes() const { return tile_k * element_bytes; }  // bytes of K in a stage
-  int64_t stage_bytes() const { return (tile_m + tile_n) * depth_bytes() + scale_bytes(); }
+  int64_t stage_bytes() const { return bytes_of_a() + tile_n * row_bytes_of_b() + scale_bytes(); }
+  // Bytes of a row of A (a column of B) in a stage, and of all rows of A.
+  int64_t row_bytes_of_a() const { return multiplies_codes() ? row_bytes(a_blocks) : depth_bytes(); }
+  int64_t row_bytes_of_b() const { return multiplies_codes() ? row_bytes(blocks) : depth_bytes(); }
+  int64_t bytes_of_a() const { return tile_m * row_bytes_of_a(); }
+  // Steps of a stage, after each of which sums are scaled if they are.
+  int64_t steps() const {
+    if (applies_scales()) return tile_k / step_blocks() / MatrixInstruction::kCodes;
+    return depth_bytes() / instruction.step_bytes() / scaled_steps();
+  }
 
-  // B in quantised blocks: elements of K that share the scales of A and B, and the f32 for each of them in a column of
-  // B (a scale, perhaps a minimum). A row of A in blocks has one f32.
-  bool has_blocks() const { return blocks != DType::kNone; }
-  bool has_a_blocks() const { return a_blocks != DType::kNone; }
-  int64_t scaled() const { return has_sixteens(blocks) || has_sixteens(a_blocks) ? 16 : 32; }
+  // A and B in blocks whose codes the instruction multiplies as they are stored (emit_scaled.cc), with their scales or
+  // before sums are scaled.
+  bool multiplies_codes() const { return instruction.multiplies_codes(); }
+  bool applies_scales() const { return instruction.applies_scales(); }
+  int64_t step_blocks() const { return instruction.groups; }  // of kCodes in a step
+
+  // B in quantised blocks that are decoded, and perhaps A.
+  bool has_blocks() const { return blocks != DType::kNone && !multiplies_codes(); }
+  bool has_a_blocks() const { return a_blocks != DType::kNone && !multiplies_codes(); }
+  // Sums of products of codes are scaled in f32. Elements of K that share the scales of A and B, and the f32 for each of
+  // them in a column of B (a scale, perhaps a minimum). A row of A in blocks has one f32.
+  bool scales_sums() const { return blocks != DType::kNone && !applies_scales(); }
+  int64_t scaled() const {
+    if (multiplies_codes()) return block_elements(blocks);
+    return has_sixteens(blocks) || has_sixteens(a_blocks) ? 16 : 32;
+  }
   int64_t scale_words() const { return row_of(blocks).scales > 1 ? 2 : 1; }
-  int64_t scale_bytes_of_b() const { return tile_k / scaled() * tile_n * scale_words() * 4; }
+  int64_t scale_bytes_of_b() const {
+    if (applies_scales()) return tile_n * tile_k / MatrixInstruction::kCodes;
+    return tile_k / scaled() * tile_n * scale_words() * 4;
+  }
   int64_t scale_bytes() const {
-    if (!has_blocks()) return 0;
-    return scale_bytes_of_b() + (has_a_blocks() ? tile_k / scaled() * tile_m * 4 : 0);
+    if (applies_scales()) return scale_bytes_of_b() + tile_m * tile_k / MatrixInstruction::kCodes;
+    if (!scales_sums()) return 0;
+    return scale_bytes_of_b() + (a_blocks != DType::kNone ? tile_k / scaled() * tile_m * 4 : 0);
   }
   // Steps of the instruction in which sums have the same scale.
   int64_t scaled_steps() const {
-    return has_blocks() ? scaled() * element_bytes / instruction.step_bytes() : 1;
+    return scales_sums() ? scaled() * element_bytes / instruction.step_bytes() : 1;
   }
 
   // Whether an operand is read in chunks of 16 bytes, on CUDA with cp.async. Other operands pass through
   // registers element by element. On CUDA so do bytes that are not K-contiguous, because ldmatrix cannot
   // transpose bytes; on AMD chunks are transposed in registers.
   bool copies_chunks(bool k_contiguous) const {
+    if (multiplies_codes()) return true;  // K is whole chunks, which need no alignment
     return alignment == Alignment::k16 && (k_contiguous || instruction.amd() || element_bytes > 1);
   }
   bool copies_chunks_of_a() const { return !has_a_blocks() && copies_chunks(a_k_contiguous); }
@@ -97,6 +128,7 @@ struct MmaShape {
   // every row of the candidate table.
   int64_t registers() const {
     const int64_t sums = warp_m * warp_n / instruction.wave();
+    if (multiplies_codes()) return sums + code_registers();
     const int64_t step = instruction.amd() ? instruction.read_bytes() / 4 : 0;
     const int64_t fragments =
         2 * (instruction.amd() ? (fragment_rows() + fragment_columns()) * step : warp_m / 4 + warp_n / 4);
@@ -125,6 +157,7 @@ struct MmaShape {
       return absl::StrCat("tile_k ", tile_k, " is not a power of two of at least ", step,
                           " bytes and at most 4 bytes per thread");
     if (stages < 2) return absl::StrCat("stages ", stages, " < 2");
+    if (multiplies_codes()) return code_defect();
     if (has_blocks() && (element_bytes != 2 || tile_k % 32 != 0))
       return "weights in quantised blocks need 16-bit elements and stages of 32 elements";
     if (has_blocks() && scaled_steps() == 0)
@@ -135,6 +168,28 @@ struct MmaShape {
   }
 
  private:
+  int64_t elements_of_scale() const { return applies_scales() ? MatrixInstruction::kCodes : scaled(); }
+  int64_t row_bytes(DType format) const {
+    return tile_k / block_elements(format) * static_cast<int64_t>(size_of(format));
+  }
+  std::string code_defect() const {
+    const int64_t step = applies_scales() ? step_blocks() * MatrixInstruction::kCodes : scaled();
+    return tile_k % step == 0 ? "" : absl::StrCat("tile_k ", tile_k, " is not a multiple of ", step);
+  }
+  // Besides the sums: the fragments and scales of two steps, a thread's chunks and scales in flight with their
+  // addresses, those for indices, and where sums are scaled, two sums of products.
+  int64_t code_registers() const {
+    const auto count = [&](int64_t all) { return std::max<int64_t>(all / threads(), 1); };
+    const auto of_operand = [&](int64_t width, int64_t fragments, DType format) {
+      const int64_t chunks = count(width * row_bytes(format) / 16),
+                    scales = count(width * tile_k / elements_of_scale());
+      const int64_t words = row_bytes(format) * MatrixInstruction::kCodes / tile_k / 4 * scaled_steps() + 1;
+      return 2 * fragments * words + 7 * chunks + 4 * scales;
+    };
+    const int64_t of_sums = scales_sums() ? 2 * instruction.sums() * (1 + fragment_columns()) : 0;
+    return of_operand(tile_m, fragment_rows(), a_blocks) + of_operand(tile_n, fragment_columns(), blocks) +
+           of_sums + 40;
+  }
   static bool has_sixteens(DType t) { return t == DType::kQ6_K || t == DType::kNVF4E2M1; }
   // A thread's loads of pieces of 32 elements, which wait through a stage. q6_k needs many more than its loads.
   int64_t piece_registers(int64_t width, DType format) const {
