@@ -6,6 +6,7 @@
 
 #include "compiler/ptx_hopper.h"
 #include "kernels/matmul/emit_gpu.h"
+#include "kernels/matmul/emit_patch.h"
 #include "kernels/matmul/emit_scales.h"
 #include "kernels/matmul/wgmma/shape.h"
 
@@ -76,10 +77,7 @@ class WgmmaKernel {
                     const std::function<Values(int64_t j)>& columns);
 
   // --- emit_store.cc: the epilogue, patch by patch
-  struct Place {
-    Value row, column;  // i32: position in the tile of D
-  };
-  Place place_of(Value warp, Value index);  // where the warp's patch begins
+  Patch patch_of(Value warp, Value index);
   Value patch_address(Value number);
   void store_tile(TileProgram& p, const Values& sums);
   void merge_in_cluster(const GridPosition& position, const Values& sums);
@@ -91,11 +89,6 @@ class WgmmaKernel {
 
   // Stores the accumulators of this warp's patch `index` to shared memory at `patch`.
   void stage_patch(const Values& sums, int64_t index, Value patch);
-  // One warp stores a patch to global memory. `load` reads `count` adjacent accumulators, `offset` bytes from
-  // the patch's start.
-  using LoadSums = std::function<Values(Value offset, int64_t count)>;
-  void store_patch(TileProgram& p, Place place, const LoadSums& load);
-  void store_group(TileProgram& p, const Values& sums, Value row, Value column);
 
   Emit& e_;
   GpuKernel& kernel_;

@@ -6,31 +6,18 @@
 namespace lathe::emit {
 using namespace mlir;
 
-namespace {
-
-constexpr int64_t kAccess = 16;  // bytes of the widest access
-
-int64_t bytes_of(Type element) { return element.getIntOrFloatBitWidth() / 8; }
-
-// Adjacent elements of a row that one access writes: 16 bytes of D, whose rows are aligned to 16 (k16), or up
-// to 16 bytes of the workspace, where rows of N elements follow each other without padding.
-int64_t neighbours(const TileProgram& p, int64_t n) {
-  const int64_t most = kAccess / bytes_of(p.output.element);
-  return p.epilogue ? most : std::gcd(n, most);
-}
-
-}  // namespace
-
 Value WgmmaKernel::patch_address(Value number) {
   return e_.add(e_.add(shared_, e_.mul(number, shape_.patch_bytes())), shape_.patches_at);
 }
 
-WgmmaKernel::Place WgmmaKernel::place_of(Value warp, Value index) {
+Patch WgmmaKernel::patch_of(Value warp, Value index) {
   const int64_t pieces = shape_.patches() / shape_.blocks;  // patches side by side
   Value block = e_.add(e_.mul(e_.div(warp, e_.i32(4)), shape_.blocks), e_.div(index, e_.i32(pieces)));
   Value along_p = e_.add(e_.mul(block, 64), e_.mul(e_.rem(warp, e_.i32(4)), 16));
   Value along_q = e_.mul(e_.rem(index, e_.i32(pieces)), WgmmaShape::kPatch);
-  return shape_.in.swap ? Place{along_q, along_p} : Place{along_p, along_q};
+  Patch patch{shape_.patch_rows(), shape_.patch_columns(), shape_.patch_pitch(), along_p, along_q, lane_};
+  if (shape_.in.swap) std::swap(patch.row, patch.column);
+  return patch;
 }
 
 void WgmmaKernel::store_tile(TileProgram& p, const Values& sums) {
@@ -41,7 +28,7 @@ void WgmmaKernel::store_tile(TileProgram& p, const Values& sums) {
     for (int64_t i = 0; i < shape_.patches(); ++i)
       e_.when(e_.equal(index, e_.i32(i)), [&] { stage_patch(sums, i, patch); });
     sync_warp(e_);
-    store_patch(p, place_of(warp_, index), [&](Value offset, int64_t count) {
+    store_patch(e_, p, patch_of(warp_, index), [&](Value offset, int64_t count) {
       return load_shared(e_, e_.add(patch, offset), 0, count, product_.sum);
     });
     sync_warp(e_);
@@ -67,7 +54,7 @@ void WgmmaKernel::merge_in_cluster(const GridPosition& position, const Values& s
     Values parts;
     for (int64_t rank = 0; rank < ranks; ++rank)
       parts.push_back(address_at(e_, patch_address(number), e_.i32(rank)));
-    store_patch(*program, place_of(of, index), [&](Value offset, int64_t count) {
+    store_patch(e_, *program, patch_of(of, index), [&](Value offset, int64_t count) {
       Values total = load_cluster(e_, e_.add(parts[0], offset), 0, count, product_.sum);
       for (Value part : llvm::drop_begin(parts)) {
         Values more = load_cluster(e_, e_.add(part, offset), 0, count, product_.sum);
@@ -123,52 +110,6 @@ void WgmmaKernel::stage_patch(const Values& sums, int64_t index, Value patch) {
       else
         store_shared(e_, at, 4 * (8 * h * pitch + q), two);
     }
-}
-
-void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load) {
-  const int64_t count = neighbours(p, n_), in_row = shape_.patch_columns() / count;
-  Value rows = e_.to_i32(p.rows), columns = e_.to_i32(p.columns);
-  const auto load_group = [&](Value offset) {
-    Values sums;
-    for (int64_t at = 0; at < count; at += 4) {
-      Values four = load(e_.add(offset, 4 * at), std::min<int64_t>(count, 4));
-      sums.append(four.begin(), four.end());
-    }
-    return sums;
-  };
-  e_.loop(lane_, e_.i32(shape_.patch_rows() * in_row), 32, [&](Value group) {
-    Value r = e_.div(group, e_.i32(in_row)), c = e_.mul(e_.rem(group, e_.i32(in_row)), count);
-    Value row = e_.add(place.row, r), column = e_.add(place.column, c);
-    Value offset = e_.mul(e_.add(e_.mul(r, shape_.patch_pitch()), c), 4);
-    e_.when(e_.less(row, rows), [&] {
-      const auto whole = [&] { store_group(p, load_group(offset), row, column); };
-      if (n_ % count == 0) return e_.when(e_.less(column, columns), whole);
-      const auto singles = [&] {
-        e_.loop(column, columns, 1, [&](Value j) {
-          Value at = e_.add(offset, e_.mul(e_.sub(j, column), 4));
-          store_group(p, load(at, 1), row, j);
-        });
-        return Values{};
-      };
-      Value fits =
-          arith::CmpIOp::create(e_.b, e_.loc, arith::CmpIPredicate::sle, e_.add(column, count), columns);
-      e_.choose(
-          fits, {}, [&] { return whole(), Values{}; }, singles);
-    });
-  });
-}
-
-// Applies the epilogue to adjacent elements of a row and stores them.
-void WgmmaKernel::store_group(TileProgram& p, const Values& sums, Value row, Value column) {
-  const int64_t count = sums.size();
-  Value i = e_.to_index(row), j = e_.to_index(column), at = inside(e_, p.output, i, j);
-  if (count == 1) {
-    e_.store(finish(e_, p, sums[0], i, j), p.output.memory, at);
-    return;
-  }
-  Value products = vector::FromElementsOp::create(e_.b, e_.loc, e_.vec(count, product_.sum), sums);
-  Value results = finish(e_, p, products, i, j, count);
-  e_.store_vector(results, p.output.memory, at, std::min(kAccess, count * bytes_of(p.output.element)));
 }
 
 }  // namespace lathe::emit
