@@ -56,7 +56,7 @@ class ScaledForms : public BlockScaled {
     }
     for (size_t i = found.size(); i > 1; --i)
       std::swap(found[i - 1], found[static_cast<size_t>(random_.below(static_cast<int64_t>(i)))]);
-    found.resize(std::min(found.size(), static_cast<size_t>(quick_or(4, 1000))));
+    found.resize(std::min(found.size(), static_cast<size_t>(quick_or(3, 1000))));
     return found;
   }
   void expect_forms(const ScaledCase& c, void (*change)(ScaledProduct&) = nullptr) {
