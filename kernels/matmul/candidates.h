@@ -38,7 +38,8 @@ void append_whole_panels(const CandidateContext& context, const CompileConfig& c
 // "simt": CUDA, ROCm and SPIR-V, every type, layout and alignment. FMAs on a tile in shared memory, in f32
 // (i8: in i32).
 void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPlan>* out);
-// "wgmma": sm_90a, f16 and bf16 with rows aligned to 16 bytes. Warpgroup instructions, fed by TMA.
+// "wgmma": sm_90a, elements of 8 and 16 bits, with scales apart or without, in rows aligned to 16 bytes. Warpgroup
+// instructions, fed by TMA.
 void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedPlan>* out);
 // "tcgen05": sm_100a, MXFP8, MXFP4 and NVFP4 by the same, rows aligned to 16 bytes, M from 64.
 void enumerate_matmul_tcgen05(const CandidateContext& context, std::vector<RankedPlan>* out);

@@ -6,8 +6,18 @@
 #include <tuple>
 
 #include "absl/strings/str_format.h"
+#include "reference/block_scaled.h"
 
 namespace lathe::reference {
+
+namespace {
+
+bool has_f8_blocks(const std::string& format) {
+  const ScaledElements* elements = scaled_elements_named(format);
+  return elements != nullptr && is_f8(elements->element);
+}
+
+}  // namespace
 
 bool MatmulRequest::operator==(const MatmulRequest& o) const {
   const auto fields = [](const MatmulRequest& r) {
@@ -106,7 +116,7 @@ double sum_bound(const MatmulRequest& r, double magnitude) {
   double part = 6 * kEpsilon * std::max(1.0, std::sqrt(static_cast<double>(r.k) / 4096));
   if (r.math == LATHE_MATH_TF32 && r.dtype == LATHE_F32) part += 0x1p-9;
   if (r.math == LATHE_MATH_BF16 && r.dtype == LATHE_F32 && r.weight_dtype() == LATHE_BF16) part += 0x1p-8;
-  if (is_f8(r.dtype)) part += 0x1p-10;
+  if (is_f8(r.dtype) || (has_f8_blocks(r.a_format) && has_f8_blocks(r.b_format))) part += 0x1p-10;
   if (scaled) part += kEpsilon * std::sqrt(static_cast<double>(r.k));
   return part * magnitude;
 }

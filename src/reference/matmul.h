@@ -57,8 +57,8 @@ struct MatmulData {
 //               truncate when they add.
 //   + 2^-9      if f32 may be rounded to tf32 (at most 2^-10 for each factor)
 //   + 2^-8      if A may be rounded to bf16
-//   + 2^-10     for fp8: Hopper's matrix units keep about 14 bits of the sum in each of the K / 32 additions
-//               (DeepSeek-V3 Technical Report, section 3.5.2)
+//   + 2^-10     for fp8, also with block scales: Hopper's matrix units keep about 14 bits of the sum in each of the
+//               K / 32 additions (DeepSeek-V3 Technical Report, section 3.5.2)
 //   + sqrt(K) eps for operands with block scales: few products dominate a sum, and each addition may round at their size
 //   0           for i8, and for integers (Fill::kIntegers) while S is small enough for exact sums
 // If A may be rounded to int8 (LATHE_MATH_INT8), half a scale for each element of A is added.

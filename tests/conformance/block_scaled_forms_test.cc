@@ -35,7 +35,8 @@ class ScaledForms : public BlockScaled {
   ScaledCase aligned_case(const ScaledElements& a, const ScaledElements& b, int64_t m, int64_t n, int64_t k) {
     ScaledCase c;
     c.m = c.a.lines = m, c.b.lines = n, c.a.k = c.b.k = k;
-    c.a.batch = c.b.batch = m * n * k < 1 << 20 ? one_of({1, 2}) : 1;
+    c.a.batch = c.b.batch = m * n * k < 8 << 20 ? one_of({1, 2}) : 1;
+    c.a.shared_scales = random_.below(4) == 0, c.b.shared_scales = random_.below(4) == 0;
     c.a.format = &a, c.b.format = &b;
     c.a.padding = one_of({0, 16}), c.b.padding = one_of({0, 128});
     c.a.scale_padding = one_of({0, 3}), c.b.scale_padding = one_of({0, 5});
@@ -56,7 +57,7 @@ class ScaledForms : public BlockScaled {
     }
     for (size_t i = found.size(); i > 1; --i)
       std::swap(found[i - 1], found[static_cast<size_t>(random_.below(static_cast<int64_t>(i)))]);
-    found.resize(std::min(found.size(), static_cast<size_t>(quick_or(4, 1000))));
+    found.resize(std::min(found.size(), static_cast<size_t>(quick_or(3, 1000))));
     return found;
   }
   void expect_forms(const ScaledCase& c, void (*change)(ScaledProduct&) = nullptr) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -196,6 +197,11 @@ TEST_F(FourBits, RefusesWhatItDoesNotPack) {
   const auto pack_to = [&](const void* to) {
     return lathe_pack_weights(device(), &pair, pair_layout, const_cast<void*>(to), pair_bytes);
   };
+  // Each in memory of its own that holds the packed weight, so that it overlaps nothing else.
+  std::vector<uint8_t> scales(pair_bytes), zeros(pair_bytes);
+  std::memcpy(scales.data(), of_experts.data, experts.scales.size() * sizeof(uint16_t));
+  std::memcpy(zeros.data(), pair.b.zero_point, experts.qzeros.size() * sizeof(uint32_t));
+  of_experts.data = scales.data(), pair.b.zero_point = zeros.data();
   EXPECT_LATHE_OK(pack_to(packed.data()));
   EXPECT_EQ(pack_to(of_experts.data), LATHE_INVALID_ARGUMENT);
   EXPECT_THAT(lathe_last_error(), HasSubstr("packed overlaps the scale of b"));
