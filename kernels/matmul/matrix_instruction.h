@@ -59,7 +59,9 @@ struct MatrixInstruction {
   // shared memory. (Not possible for e5m2: OCP has infinities, FNUZ has none.)
   bool fnuz_of_ocp = false;
 
-  // The instruction multiplies fp8 and fp4 as they are stored. A lane holds kCodes of each operand.
+  // The instruction takes the formats of its operands, and their scales or none.
+  bool takes_formats() const { return absl::EndsWith(name, ".f8f6f4"); }
+  // It multiplies fp8 and fp4 in blocks as they are stored. A lane holds kCodes of each operand.
   static constexpr int64_t kCodes = 32;
   constexpr bool multiplies_codes() const { return has_scales_apart(type); }
   // It also multiplies each block of kCodes along K by its scales of A and B. Group g of the lanes gives the scale of
@@ -143,14 +145,14 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
      "llvm.amdgcn.mfma.i32.16x16x64.i8", 16},
     {MatrixInstruction::kMfma, "gfx950", DType::kI8, 32, 32, 16, 2, MatrixInstruction::kInts,
      "llvm.amdgcn.mfma.i32.32x32x32.i8", 32},
-    {MatrixInstruction::kMfma, "gfx950", DType::kF8E4M3, 16, 16, 8, 4, MatrixInstruction::kLong,
-     "llvm.amdgcn.mfma.f32.16x16x32.fp8.fp8", 16},
-    {MatrixInstruction::kMfma, "gfx950", DType::kF8E5M2, 16, 16, 8, 4, MatrixInstruction::kLong,
-     "llvm.amdgcn.mfma.f32.16x16x32.bf8.bf8", 16},
-    {MatrixInstruction::kMfma, "gfx950", DType::kF8E4M3, 32, 32, 8, 2, MatrixInstruction::kLong,
-     "llvm.amdgcn.mfma.f32.32x32x16.fp8.fp8", 32},
-    {MatrixInstruction::kMfma, "gfx950", DType::kF8E5M2, 32, 32, 8, 2, MatrixInstruction::kLong,
-     "llvm.amdgcn.mfma.f32.32x32x16.bf8.bf8", 32},
+    {MatrixInstruction::kMfma, "gfx950", DType::kF8E4M3, 16, 16, 32, 4, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4", 32},
+    {MatrixInstruction::kMfma, "gfx950", DType::kF8E5M2, 16, 16, 32, 4, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4", 32},
+    {MatrixInstruction::kMfma, "gfx950", DType::kF8E4M3, 32, 32, 32, 2, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.32x32x64.f8f6f4", 64},
+    {MatrixInstruction::kMfma, "gfx950", DType::kF8E5M2, 32, 32, 32, 2, MatrixInstruction::kInts,
+     "llvm.amdgcn.mfma.scale.f32.32x32x64.f8f6f4", 64},
     // Two rows stand for every pair of formats: with a format of 8 bits, and with two of 4 bits.
     {MatrixInstruction::kMfma, "gfx950", DType::kMXF8E4M3, 16, 16, 32, 4, MatrixInstruction::kInts,
      "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4", 32},
@@ -187,8 +189,10 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
 // -1 if it does not multiply them.
 constexpr int32_t scaled_format_number(DType t) {
   switch (t) {
+    case DType::kF8E4M3:
     case DType::kF8E4M3x128:
     case DType::kMXF8E4M3: return 0;
+    case DType::kF8E5M2:
     case DType::kMXF8E5M2: return 1;
     case DType::kMXF4E2M1: return 4;
     default: return -1;

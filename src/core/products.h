@@ -159,7 +159,7 @@ constexpr Product scaled_product(DType a, DType b) {
           false,
           "f32 FMAs; A and B are decoded to f32",
           "tensor cores from sm_80, sums of blocks are scaled; else f32 FMAs, A and B are decoded to f32",
-          "f32 FMAs; A and B are decoded to f32"};
+          "MFMA on gfx950, but not of NVFP4; else f32 FMAs, A and B are decoded to f32"};
 }
 constexpr size_t count_of_scales_apart() {
   size_t count = 0;

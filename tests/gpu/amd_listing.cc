@@ -118,12 +118,12 @@ bool is_matrix_of(const AmdInstruction& i, const std::string& type) {
   name = name.substr(std::min(name.size(), name.find_first_not_of("0123456789")));
   if (!name.empty() && name[0] == '_') name = name.substr(1);
   const std::map<std::string, std::vector<std::string>> kNames = {
-      {"f32", {"f32", "f32_e64"}},   {"f16", {"f16"}},
-      {"bf16", {"bf16", "bf16_1k"}}, {"i8", {"i8", "iu8"}},
-      {"f8e4m3", {"fp8_fp8"}},       {"f8e5m2", {"bf8_bf8"}},
-      {"f8e4m3fnuz", {"fp8_fp8"}},   {"f8e5m2fnuz", {"bf8_bf8"}},
-      {"mxf8e4m3", {"f8f6f4"}},      {"mxf8e5m2", {"f8f6f4"}},
-      {"mxf4e2m1", {"f8f6f4"}},      {"f8e4m3_128", {"f8f6f4"}}};
+      {"f32", {"f32", "f32_e64"}},       {"f16", {"f16"}},
+      {"bf16", {"bf16", "bf16_1k"}},     {"i8", {"i8", "iu8"}},
+      {"f8e4m3", {"fp8_fp8", "f8f6f4"}}, {"f8e5m2", {"bf8_bf8", "f8f6f4"}},
+      {"f8e4m3fnuz", {"fp8_fp8"}},       {"f8e5m2fnuz", {"bf8_bf8"}},
+      {"mxf8e4m3", {"f8f6f4"}},          {"mxf8e5m2", {"f8f6f4"}},
+      {"mxf4e2m1", {"f8f6f4"}},          {"f8e4m3_128", {"f8f6f4"}}};
   const std::vector<std::string>& names = kNames.at(type);
   return std::find(names.begin(), names.end(), name) != names.end();
 }

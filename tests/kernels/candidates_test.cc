@@ -308,8 +308,8 @@ TEST(Candidates, PrefersMatrixInstructionsForBlocks) {
   EXPECT_GE(devices, 12);
 }
 
-// gfx950 multiplies fp8 and fp4 with E8M0 scales of 32 in every mix, and fp8 with f32 scales of 128, for every alignment,
-// as soon as M fills its tiles. Others decode them.
+// gfx950 multiplies fp8 and fp4 with E8M0 scales of 32 in every mix, and fp8 with f32 scales of 128, for every
+// alignment, as soon as M fills its tiles. Others decode them.
 TEST(Candidates, PrefersInstructionsForCodes) {
   constexpr DType kFormats[] = {DType::kMXF8E4M3, DType::kMXF8E5M2, DType::kMXF4E2M1, DType::kNVF4E2M1,
                                 DType::kF8E4M3x128};

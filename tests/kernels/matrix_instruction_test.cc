@@ -8,15 +8,13 @@ namespace {
 
 // Operations per clock of a compute unit. Sources: table 1 of the CDNA 2, 3 and 4 white papers; GPUOpen, "Using
 // the Matrix Cores of AMD RDNA 4 architecture GPUs"; AMD Matrix Instruction Calculator (RDNA 4, 8-bit floats).
-// gfx950 reaches its stated fp8 rate only with the scaled instructions; Lathe uses the others, at half of it, for fp8
-// without scales.
 double stated(const std::string& arch, DType type) {
   if (has_scales_apart(type)) return type == DType::kMXF4E2M1 ? 16384 : 8192;
-  const bool f32 = type == DType::kF32, i8 = type == DType::kI8, half = size_of(type) == 2;
+  const bool f32 = type == DType::kF32, half = size_of(type) == 2;
   if (f32) return 256;
   if (arch == "gfx90a") return 1024;
   if (arch == "gfx942") return half ? 2048 : 4096;
-  if (arch == "gfx950") return i8 ? 8192 : 4096;
+  if (arch == "gfx950") return half ? 4096 : 8192;
   if (arch == "gfx1100") return 512;
   return half ? 1024 : 2048;
 }

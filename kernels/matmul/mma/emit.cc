@@ -89,7 +89,7 @@ class MmaTile {
     Values carried(fragments_of_sums(), e_.zero(vector));
     const size_t sums = carried.size();
     // With one step, the fragments of the next stage would be copied to the registers of this one's.
-    const bool ahead = steps_ > 1 || !shape_.multiplies_codes();
+    const bool ahead = steps_ > 1 || !shape_.instruction.takes_formats();
     if (ahead) append(carried, fragments(e_.i32(0), 0));
     const size_t copies = carried.size(), a_copies = a_copies_->carried().size();
     append(carried, a_copies_->carried());

@@ -92,8 +92,9 @@ Value multiply_lanes(Emit& e, const MatrixInstruction& t, Value a, Value b, Valu
     // B's columns are the instruction's rows (MatrixInstruction::rows).
     Value x = operand(e, t, b, i), y = operand(e, t, a, i);
     Values operands = {x, y, sums};
-    if (t.multiplies_codes()) {
-      operands.append(6, e.i32(0));  // both are e4m3; no scales
+    if (t.takes_formats()) {
+      operands.append(2, e.i32(scaled_format_number(t.type)));
+      operands.append(4, e.i32(0));  // no scales
     } else if (t.unit == MatrixInstruction::kMfma) {
       operands.append(3, e.i32(0));  // no broadcast, no permutation
     } else if (t.type == DType::kI8) {

@@ -124,8 +124,8 @@ std::unique_ptr<MmaFragments> make_fragments(Emit& e, const MmaOperand& x, Value
                                              Value lane);
 std::unique_ptr<MmaFragments> make_lane_fragments(Emit& e, const MmaOperand& x, Value shared, Value first,
                                                   Value lane);
-// Blocks whose scales the instruction applies: words (i32) with the scales of the lane's block of K, up to four fragments
-// in a word.
+// Blocks whose scales the instruction applies: words (i32) with the scales of the lane's block of K, up to four of them
+// in a word, which belong to as many fragments.
 std::unique_ptr<MmaFragments> make_scale_bytes(Emit& e, const MmaOperand& x, Value shared, Value first,
                                                Value lane);
 // A wave's fragments of such an operand in a step.

@@ -68,8 +68,8 @@ struct MmaShape {
   // B in quantised blocks that are decoded, and perhaps A.
   bool has_blocks() const { return blocks != DType::kNone && !multiplies_codes(); }
   bool has_a_blocks() const { return a_blocks != DType::kNone && !multiplies_codes(); }
-  // Sums of products of codes are scaled in f32. Elements of K that share the scales of A and B, and the f32 for each of
-  // them in a column of B (a scale, perhaps a minimum). A row of A in blocks has one f32.
+  // Sums of products of codes are scaled in f32. Elements of K that share the scales of A and B, and the f32 for each
+  // of them in a column of B (a scale, perhaps a minimum). A row of A in blocks has one f32.
   bool scales_sums() const { return blocks != DType::kNone && !applies_scales(); }
   int64_t scaled() const {
     if (multiplies_codes()) return block_elements(blocks);
