@@ -3,12 +3,14 @@
 // parts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 
 #include "argmax_case.h"
 #include "arguments.h"
 #include "cache/cache.h"
+#include "candidates.h"
 #include "core/problem.h"
 #include "device.h"
 #include "matmul_case.h"
@@ -95,15 +97,40 @@ class Avx2 : public ConformanceTest {
       c.split_k = split;
       MatmulRequest request(c, &random_);
       ASSERT_LATHE_OK(warm_weight(laptop_, *request.desc(), kMaxM));
-      for_every_kernel([&](const ProblemClass& problem, const LoadedKernel& kernel, int32_t splits) {
-        for (int64_t m : {problem.m_lo, std::min<int64_t>(problem.m_hi, problem.m_lo + 5)}) {
-          c.m = m;
-          MatmulRequest own(c, &random_);
-          set_current_case(c.describe());
-          launch(problem, kernel, {m, c.n, c.k, 1}, splits, arguments_of(*own.desc()), &own);
-        }
-      });
+      launch_matmuls(c);
     }
+  }
+  void launch_matmuls(MatmulCase c) {
+    for_every_kernel([&](const ProblemClass& problem, const LoadedKernel& kernel, int32_t splits) {
+      for (int64_t m : {problem.m_lo, std::min<int64_t>(problem.m_hi, problem.m_lo + 5)}) {
+        c.m = m;
+        MatmulRequest own(c, &random_);
+        set_current_case(c.describe());
+        launch(problem, kernel, {m, c.n, c.k, 1}, splits, arguments_of(*own.desc()), &own);
+      }
+    });
+  }
+
+  // Runs the best candidates of a kernel that prefetch so, unless a kernel that the oracle chose did.
+  void run_prefetch(MatmulCase c, const std::string& kernel, int what) {
+    for (const int64_t m : {1, 2, 12}) {
+      if (fetches_.count({kernel, what}) != 0) return;
+      c.m = m;
+      MatmulRequest request(c, &random_);
+      const auto legal = legal_candidates(laptop_, *request.desc());
+      const auto found = std::find_if(legal.begin(), legal.end(), [&](const Json& candidate) {
+        const Json& config = candidate["config"];
+        return config["kernel"] == kernel && config.value("prefetch", 0) == what;
+      });
+      if (found == legal.end()) continue;
+      lathe_tuning tuning = LATHE_TUNING_INIT;
+      tuning.candidate = static_cast<int32_t>(found - legal.begin() + 1);
+      lathe_matmul_desc desc = *request.desc();
+      desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+      ASSERT_LATHE_OK(warm_weight(laptop_, desc, m));
+      launch_matmuls(c);
+    }
+    EXPECT_EQ(fetches_.count({kernel, what}), 1u) << "no candidate of " << kernel << " has prefetch " << what;
   }
 
   // The same for a packed weight and for the buckets from `least_m` on.
@@ -228,8 +255,12 @@ TEST_F(Avx2, KernelsForZen3AreRight) {
   }
   EXPECT_GT(runs_, 300);
   run_argmaxes();
+  MatmulCase c;
+  c.n = 37, c.k = 2048;
+  c.in = LATHE_F32;
+  c.trans_b = true;
   for (const auto& [kernel, what] : {std::pair{"dot", 5}, {"direct", 5}, {"direct", 6}, {"direct_a", 6}})
-    EXPECT_EQ(fetches_.count({kernel, what}), 1u) << kernel << " " << what;
+    run_prefetch(c, kernel, what);
   for (const char* function : {"lathe_argmax_parts_f32", "lathe_argmax_parts_f16", "lathe_argmax_parts_bf16"})
     EXPECT_EQ(ukernels_.count(function), 1u) << function;
 }
@@ -276,8 +307,14 @@ TEST_F(Avx2, KernelsForZen5AreRight) {
     run_matmuls(c);
   }
   EXPECT_GT(runs_, 300);
-  for (int what : {2, 4, 5}) EXPECT_EQ(fetches_.count({"outer", what}), 1u) << what;
-  for (int what : {2, 3, 5, 6, 7}) EXPECT_EQ(fetches_.count({"dot", what}), 1u) << what;
+  MatmulCase c;
+  c.n = 277, c.k = 4099;
+  c.in = LATHE_F32;
+  for (int what : {2, 4, 5}) run_prefetch(c, "outer", what);
+  c.trans_b = true;
+  for (int what : {2, 3, 5, 6}) run_prefetch(c, "dot", what);
+  c.b = LATHE_BF16;
+  run_prefetch(c, "dot", 7);
   run_argmaxes();
   for (const char* function : {"lathe_argmax_short_f32", "lathe_argmax_short_f16", "lathe_argmax_short_bf16"})
     EXPECT_EQ(ukernels_.count(function), 1u) << function;
