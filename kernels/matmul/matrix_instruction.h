@@ -185,8 +185,8 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
      "llvm.amdgcn.wmma.f32.16x16x16.bf8.bf8", 8},
 };
 
-// The number by which a scaled instruction knows the elements of a format (CDNA4 instruction set guide, CBSZ and BLGP);
-// -1 if it does not multiply them.
+// The number by which a scaled instruction knows the elements of a format (cbsz and blgp in LLVM's
+// IntrinsicsAMDGPU.td); -1 if it does not multiply them.
 constexpr int32_t scaled_format_number(DType t) {
   switch (t) {
     case DType::kF8E4M3:

@@ -1,7 +1,8 @@
 """MFMA and WMMA for the emulator of AMD's instruction sets, where the emulator's own are wrong.
 
 Its MFMA is wrong for the rows of 32x32, for f16 that is not normal, for bf16 and bytes on gfx90a, for the 8-bit
-floats of gfx942 and for block scales. Its WMMA reads 8-bit floats as f16, and reads v128 and above for accumulators that start as 0.
+floats of gfx942 and for block scales. Its WMMA reads 8-bit floats as f16, and reads v128 and above for accumulators
+that start as 0.
 
 By the CDNA2, CDNA3 and CDNA4 instruction set guides, a lane holds K / groups neighbouring elements of one row of A and
 of one column of B. Accumulator i of lane l is in column l % edge of D, and in row 4 * (l / 16) + i for 16x16 or row

@@ -3,8 +3,8 @@
 // scales of 128 multiply its sums.
 //
 // Lane group g of a step has chunk g of a row with 4-bit elements. With 8-bit elements it has chunks g and groups + g,
-// which belong to blocks g / 2 and (groups + g) / 2. In both cases it gives the scale of block g of the step (CDNA4
-// instruction set guide; composable_kernel's test/mx_mfma_op found the same on hardware).
+// which belong to blocks g / 2 and (groups + g) / 2. In both cases it gives the scale of block g of the step
+// (composable_kernel's test/mx_mfma_op lists this mapping as measured on hardware).
 #include <algorithm>
 
 #include "kernels/matmul/emit_blocks.h"
