@@ -96,9 +96,8 @@ struct CpuRates {
     if (rounds_a) return "A rounded to bf16, bf16 pairs to f32";
     return k_per_lane == 2 ? "bf16 pairs to f32" : "fma f32";
   }
-  // Workers take tasks as they become free: whole rounds of tasks, and the last worker ends late by part of a task.
-  // `whole` of the tasks take as long as the largest one; the busiest worker has its share of them. A single shorter
-  // task comes last.
+  // Workers take tasks as they become free, and the last worker ends late by part of a task. `whole` tasks take as long
+  // as the largest one, and the busiest worker has its share of them. If one task alone is shorter, it comes last.
   double schedule_seconds(double tasks, double average, double largest, double whole) const {
     if (workers == 1 || tasks <= 1) return tasks * (average + kTaskSeconds);
     constexpr double kLate = 0.1;

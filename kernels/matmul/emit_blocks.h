@@ -86,8 +86,8 @@ GpuBlockLine gpu_block_line(Emit& e, const View& v, const ScalePlaces& places, V
 // ScalePlaces::of_line().
 Value gpu_scale(Emit& e, const View& v, const ScalePlaces& places, Value line, Value k);
 
-// What CpuBlocks does, for a thread of a GPU, which decodes runs of elements and loads them long before. Formats of products.h's
-// kGpuBlocks.
+// Decodes blocks on a GPU, as CpuBlocks does on the CPU. A thread decodes runs of elements, and loads them long before.
+// The formats are kGpuBlocks of products.h.
 class GpuBlocks {
  public:
   static constexpr int64_t kRun = 4;

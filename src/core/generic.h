@@ -30,8 +30,7 @@ std::vector<ProblemClass> generic_classes(const Target& target);
 
 // Whether a generic kernel may replace the specialised kernel of `c`. Its numeric recipe differs, so a product
 // must allow Determinism::kFast; scales, zero points, packed weights and a matmul_argmax of block formats are not
-// supported. Every argmax may: comparisons are exact, so all kernels give the same
-// result.
+// supported. Every argmax may: comparisons are exact, so all kernels give the same result.
 bool may_fall_back(const ProblemClass& c);
 
 }  // namespace lathe

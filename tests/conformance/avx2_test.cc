@@ -111,7 +111,7 @@ class Avx2 : public ConformanceTest {
     });
   }
 
-  // Runs the best candidates of a kernel that prefetch so, unless a kernel that the oracle chose did.
+  // Runs a kernel's best candidate with this way to prefetch, unless the oracle has chosen such a kernel already.
   void run_prefetch(MatmulCase c, const std::string& kernel, int what) {
     for (const int64_t m : {1, 2, 12}) {
       if (fetches_.count({kernel, what}) != 0) return;

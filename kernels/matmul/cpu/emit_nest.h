@@ -30,7 +30,7 @@ struct NestColumns {
   Value j;
   int64_t vectors, last_lanes;
   Value left;
-  bool first = false;  // known to be the first ones of these rows
+  bool first = false;  // whether they are certainly the group's first columns
 };
 
 // How a kernel passes over the columns of a group.

@@ -5,9 +5,9 @@
 
 namespace lathe::emit {
 
-// The blocked nest's panels for a K block. Columns: packing[first + j * depth + word * width + column % width] for all of
-// the task's columns, j being a panel's first one and depth tile_k in words. Rows: packing[panel + row * pitch + word]
-// for one register tile, whose rows do not all start in the same cache set.
+// The blocked nest's panels for a K block, in the packing memory. All of the task's columns: word `word` of a column is
+// at first + j * panel_depth() + word * width + column - j, where j is the panel's first column. The rows of a register
+// tile: a word is at panel + row * row_pitch() + word; the pitch keeps rows out of each other's cache sets.
 struct ColumnPanels {
   int64_t width;
   int64_t first = 0;
