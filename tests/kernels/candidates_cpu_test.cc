@@ -92,6 +92,21 @@ TEST(Candidates, AmxRejectionsGiveReasons) {
             "supports i8, and bf16 pairs with B in bf16");
 }
 
+TEST(Candidates, RefusesPackedBlocksOnAarch64) {
+  ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {8, 8});
+  c.b = DType::kQ4_0;
+  c.trans_b = 1;
+  c.math = Math::kInt8;
+  c.packed_b = kColumns16;
+  const auto bytes_packed_on = [&](const std::string& target) {
+    for (const RankedPlan& r : candidates(c, shipped_facts(target)))
+      if (r.plan.config.kernel() == KernelKind::kBytesPacked) return r.rejection;
+    return std::string("is not listed");
+  };
+  EXPECT_EQ(bytes_packed_on("aarch64-sve2"), "AArch64 has no packed blocks");
+  EXPECT_EQ(bytes_packed_on("x86-64-avx512bf16"), "");
+}
+
 // Rows of A that are a multiple of 4 KiB apart fall into one set of L1. More rows than the set has ways must be
 // read from L2 at every step.
 TEST(Candidates, AvoidsManyRowsInOneL1Set) {

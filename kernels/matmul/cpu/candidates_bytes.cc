@@ -241,6 +241,7 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
     if (!why.empty()) return reject(context, kind, out, why);
     if (packed != (c.packed_b == kColumns16))
       return reject(context, kind, out, packed ? "needs packed B" : "does not support packed B");
+    if (packed && target.arch == "aarch64") return reject(context, kind, out, "AArch64 has no packed blocks");
     if (!tiles) return BytesPricing(context).enumerate_vectors({kind}, out);
     if (!target.has("amx-int8") || !target.has("avx512bw"))
       return reject(context, kind, out, "target has no amx-int8 with AVX-512");
