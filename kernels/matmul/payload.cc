@@ -230,7 +230,8 @@ class PayloadText {
   }
   // The least M, if one tile has all rows.
   std::string least_m() const {
-    const int64_t least = c_.rows == Rows::kPlain ? least_rows(c_, config_.tile_m()) : 0;
+    const bool groups_on_gpu = c_.rows != Rows::kPlain && (row_of(config_.kernel()).backends & kOnCpu) == 0;
+    const int64_t least = groups_on_gpu ? 0 : least_rows(c_, config_.tile_m());
     return least > 1 ? absl::StrCat(", lathe.least_m = ", least) : "";
   }
   std::string text(const std::string& m, const std::string& out, const std::string& product) const {
@@ -342,7 +343,7 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
   } else if (config.split() == kMergeLast) {
     r.counters = product(1, {{Var::kBatch, 1}, {Var::kM, config.tile_m()}, {Var::kN, config.tile_n()}});
   }
-  if (is_grouped(c.rows)) complete_grouped(c, config, &r);
+  if (is_grouped(c.rows) && !cpu) complete_grouped(c, config, &r);
   if (cpu) r.scratch_bytes_per_worker = constant(scratch_bytes);
   return r;
 }

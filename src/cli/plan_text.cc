@@ -105,7 +105,8 @@ std::string prediction(const Json& plan) {
       is_range("m_lo", "m_hi") || is_range("row_lo", "row_hi") || problem.value("op", "") == "elementwise";
   // On a GPU all groups of a grouped product are one launch.
   const std::string rows = problem.value("rows", "plain");
-  const bool is_grouped = rows != "plain" && rows != "device_m";
+  const bool on_cpu = plan.value("target", Json::object()).value("backend", "") == "cpu";
+  const bool is_grouped = !on_cpu && rows != "plain" && rows != "device_m";
   return absl::StrCat(duration(plan.value("predicted_seconds", 0.0)), is_grouped ? " for all groups" : "",
                       is_grouped && is_open ? ", each" : "",
                       is_open ? " for the representative size of its class" : "");

@@ -67,6 +67,9 @@ class Instantiation {
     auto alignment = function->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>(ir::kAlignmentAttr);
     if (alignment && alignment.getInt() == static_cast<int64_t>(Alignment::kByte)) operand_alignment_ = 1;
     generic_ = is_generic(function);
+    auto backend = function->getParentOfType<ModuleOp>()->getAttrOfType<StringAttr>(ir::kBackendAttr);
+    lists_rows_ = function->getParentOfType<ModuleOp>()->hasAttr(ir::kRowsAttr) && backend &&
+                  backend.getValue() == "cpu";
     // Clone the scalar computations before the forall.
     for (Operation& op : function.getBody().front()) {
       if (&op == forall.getOperation()) break;
@@ -181,7 +184,19 @@ class Instantiation {
     v.element = element;
     if (!name.starts_with("workspace")) v.alignment = operand_alignment_;
     if (rows_) place_group(name, column, &v);
+    if (lists_rows_ && (name == "a" || name == "d")) list_rows(name, resolve(offsets.back()), column, &v);
     return v;
+  }
+
+  // CPU: `values` has the offsets of A's M rows, then those of D's. `row`: the view's first one.
+  void list_rows(StringRef name, Value row, Value column, View* v) {
+    Value at = arith::IndexCastOp::create(e_.b, e_.loc, e_.b.getI64Type(),
+                                          name == "a" ? row : e_.add(row, a_.get("m")));
+    Value list = a_.get("values");
+    list = LLVM::GEPOp::create(e_.b, e_.loc, list.getType(), e_.b.getI64Type(), list,
+                               ArrayRef<LLVM::GEPArg>{at});
+    v->pointer = memory_at(e_, list, e_.index());
+    v->offset = column;
   }
 
   // Moves a view to the rows and the group of a tile. `column`: the view's offset within a row.
@@ -310,7 +325,7 @@ class Instantiation {
   const Arguments& a_;
   const GroupRows* rows_;
   int64_t operand_alignment_ = 0;
-  bool generic_ = false;
+  bool generic_ = false, lists_rows_ = false;
   TileProgram program_;
   llvm::DenseMap<Value, SmallVector<OpFoldResult>> sizes_, offsets_;
 };

@@ -27,8 +27,8 @@ double priced_rows(const CompileConfig& config, const Bucket& bucket, int64_t la
 }
 
 // The seconds of a product of `rows` rows; 0: unknown.
-absl::StatusOr<double> predicted_seconds(int64_t rows, GroupKernels* kernels) {
-  LATHE_ASSIGN_OR_RETURN(const DispatchEntry* entry, kernels->find(rows));
+absl::StatusOr<double> predicted_seconds(int64_t rows, bool uneven, GroupKernels* kernels) {
+  LATHE_ASSIGN_OR_RETURN(const DispatchEntry* entry, kernels->find(rows, uneven));
   const Bucket bucket = m_bucket(rows);
   if (entry->key.problem.generic != 0 || bucket.hi >= Bucket::kOpenEnd) return 0.0;
   const double seconds = entry->plan.predicted_seconds;
@@ -38,19 +38,19 @@ absl::StatusOr<double> predicted_seconds(int64_t rows, GroupKernels* kernels) {
          priced_rows(entry->plan.config, bucket, last);
 }
 
-absl::StatusOr<bool> is_divided(int64_t rows, GroupKernels* kernels) {
+absl::StatusOr<bool> is_divided(int64_t rows, bool uneven, GroupKernels* kernels) {
   const int64_t last = rows % kTileRows;
-  if (rows < kTileRows || last == 0) return false;
-  LATHE_ASSIGN_OR_RETURN(const double whole, predicted_seconds(rows, kernels));
+  LATHE_ASSIGN_OR_RETURN(const double whole, predicted_seconds(rows, uneven, kernels));
   if (whole == 0) return false;
-  LATHE_ASSIGN_OR_RETURN(const double first_part, predicted_seconds(rows - last, kernels));
-  LATHE_ASSIGN_OR_RETURN(const double last_part, predicted_seconds(last, kernels));
+  LATHE_ASSIGN_OR_RETURN(const double first_part, predicted_seconds(rows - last, uneven, kernels));
+  LATHE_ASSIGN_OR_RETURN(const double last_part, predicted_seconds(last, uneven, kernels));
   return first_part > 0 && last_part > 0 && first_part + last_part < kGain * whole;
 }
 
 }  // namespace
 
-absl::Status divide_groups(GroupKernels* kernels, Routing* routing) {
+absl::Status divide_groups(GroupKernels* kernels, absl::FunctionRef<bool(const RoutedGroup&)> is_uneven,
+                           Routing* routing) {
   // The array has room for two groups per group. The groups move to its second half and are written back from its
   // start, so that a write never reaches a group that is still to be read.
   RoutedGroup* const from = routing->groups + routing->count;
@@ -58,7 +58,10 @@ absl::Status divide_groups(GroupKernels* kernels, Routing* routing) {
   RoutedGroup* to = routing->groups;
   for (int64_t i = 0; i < routing->count; ++i) {
     const RoutedGroup group = from[i];
-    LATHE_ASSIGN_OR_RETURN(const bool divided, is_divided(group.count, kernels));
+    bool divided = false;
+    if (group.count > kTileRows && group.count % kTileRows != 0) {
+      LATHE_ASSIGN_OR_RETURN(divided, is_divided(group.count, is_uneven(group), kernels));
+    }
     const auto last = static_cast<int32_t>(divided ? group.count % kTileRows : 0);
     const int32_t first = group.count - last;
     *to++ = {group.group, first, group.first};

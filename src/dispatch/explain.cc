@@ -12,7 +12,7 @@ namespace {
 // The predicted seconds of a launch.
 double predicted_seconds(const lathe_plan& planned, const Plan& plan) {
   const Request& request = planned.planned;
-  if (!is_grouped(request.key.problem.rows)) return plan.predicted_seconds;
+  if (planned.device.is_cpu || !is_grouped(request.key.problem.rows)) return plan.predicted_seconds;
   return seconds_of_groups(plan.predicted_seconds, request.dims, planned.device.facts);
 }
 

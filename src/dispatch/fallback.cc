@@ -109,7 +109,9 @@ absl::StatusOr<const Bundle*> FallbackBundle::open() {
 }
 
 bool may_fall_back(const lathe_device& device, const Request& request) {
-  return may_fall_back(request.key.problem) && request.key.split_k == 0 && request.key.candidate == 0 &&
+  ProblemClass c = request.key.problem;
+  if (device.is_cpu) c.rows = Rows::kPlain;  // the host copies rows for a generic kernel
+  return may_fall_back(c) && request.key.split_k == 0 && request.key.candidate == 0 &&
          request.key.external == ExternalUse::kDefault &&
          external_choice(device, request.key).use != ExternalUse::kRequire;
 }

@@ -6,10 +6,12 @@
 
 namespace lathe {
 
-absl::StatusOr<GroupKernels::Known*> GroupKernels::known(int64_t rows) {
+absl::StatusOr<GroupKernels::Known*> GroupKernels::known(int64_t rows, bool uneven) {
   request_.dims.m = rows;
+  const Rows listed = uneven && rows > kMostCopiedRows ? Rows::kIndexed : Rows::kPlain;
+  request_.key.problem.rows = listed;
   for (Known& k : known_) {
-    if (rows < k.bucket.lo || rows > k.bucket.hi) continue;
+    if (rows < k.bucket.lo || rows > k.bucket.hi || listed != k.listed) continue;
     request_.key.problem.m_lo = k.bucket.lo;
     request_.key.problem.m_hi = k.bucket.hi;
     return &k;
@@ -22,16 +24,16 @@ absl::StatusOr<GroupKernels::Known*> GroupKernels::known(int64_t rows) {
   if (missed) {
     LATHE_ASSIGN_OR_RETURN(entry, find_or_prepare(device_, request_, Purpose::kRun));
   }
-  return &known_.emplace_back(Known{bucket, entry, missed});
+  return &known_.emplace_back(Known{bucket, listed, entry, missed});
 }
 
-absl::StatusOr<const DispatchEntry*> GroupKernels::find(int64_t rows) {
-  LATHE_ASSIGN_OR_RETURN(const Known* found, known(rows));
+absl::StatusOr<const DispatchEntry*> GroupKernels::find(int64_t rows, bool uneven) {
+  LATHE_ASSIGN_OR_RETURN(const Known* found, known(rows, uneven));
   return found->entry;
 }
 
-absl::StatusOr<const DispatchEntry*> GroupKernels::use(int64_t rows) {
-  LATHE_ASSIGN_OR_RETURN(Known* const found, known(rows));
+absl::StatusOr<const DispatchEntry*> GroupKernels::use(int64_t rows, bool uneven) {
+  LATHE_ASSIGN_OR_RETURN(Known* const found, known(rows, uneven));
   const bool counted = std::exchange(found->missed, false) || found->entry->key.problem.generic != 0;
   if (!counted) device_.context.counters.dispatch_hits.add();
   return found->entry;

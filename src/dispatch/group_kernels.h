@@ -4,7 +4,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "dispatch/device.h"
-#include "request/request.h"
+#include "request/request_grouped_matmul.h"
 
 namespace lathe {
 
@@ -13,19 +13,21 @@ class GroupKernels {
  public:
   GroupKernels(lathe_device& device, const Request& product) : device_(device), request_(product) {}
 
-  // The kernel for `rows` rows. request() is that product afterwards. On a miss its policy decides.
-  absl::StatusOr<const DispatchEntry*> find(int64_t rows);
+  // The kernel for `rows` rows; `uneven`: they are not all the same distance apart (kMostCopiedRows). request() is that
+  // product afterwards. On a miss its policy decides; a generic kernel reads no list.
+  absl::StatusOr<const DispatchEntry*> find(int64_t rows, bool uneven);
   // As find(), for a group that runs on the kernel: counts a hit, unless the call counts a miss for it.
-  absl::StatusOr<const DispatchEntry*> use(int64_t rows);
+  absl::StatusOr<const DispatchEntry*> use(int64_t rows, bool uneven);
   const Request& request() const { return request_; }
 
  private:
   struct Known {
     Bucket bucket;
+    Rows listed;
     const DispatchEntry* entry;
     bool missed;  // and no group has used it since
   };
-  absl::StatusOr<Known*> known(int64_t rows);
+  absl::StatusOr<Known*> known(int64_t rows, bool uneven);
 
   lathe_device& device_;
   Request request_;

@@ -23,6 +23,11 @@ constexpr int64_t kRowsPerTask = 8;  // copied or summed by one task
 
 constexpr size_t whole_lines(size_t bytes) { return (bytes + 63) & ~size_t{63}; }
 
+// Where a slot's row lies, from the first one.
+int64_t place_of(const GroupedRequest& r, const SlotPlaces& p, int64_t slot) {
+  return slot / r.inner * p.outer_bytes + slot % r.inner * p.inner_bytes;
+}
+
 // Rows that are copied between their places and consecutive rows of a buffer.
 struct RowCopies {
   char* buffer = nullptr;
@@ -43,11 +48,8 @@ struct GroupedRun {
   size_t plain_bytes = 0;
   int64_t plain_tasks = 0;
 
-  int64_t place(const SlotPlaces& p, int64_t slot) const {
-    return slot / request.inner * p.outer_bytes + slot % request.inner * p.inner_bytes;
-  }
-  const char* a_row(int64_t slot) const { return request.a_data + place(request.a, slot); }
-  char* d_row(int64_t slot) const { return request.d_data + place(request.d, slot); }
+  const char* a_row(int64_t slot) const { return request.a_data + place_of(request, request.a, slot); }
+  char* d_row(int64_t slot) const { return request.d_data + place_of(request, request.d, slot); }
 
   PlainScales plain_of(int64_t routed) const {
     PlainScales p = plain;
@@ -106,16 +108,32 @@ int64_t tasks_of(int64_t rows) { return (rows + kRowsPerTask - 1) / kRowsPerTask
 
 // Whether the rows of a group can be read or written where they lie, as the rows of a matrix: they are `pitch` bytes
 // apart. A matrix of one row has any pitch.
-bool has_pitch(const GroupedRun& run, const Routing& routing, const RoutedGroup& g, const SlotPlaces& places,
-               int64_t least, int64_t* pitch) {
+bool has_pitch(const GroupedRequest& r, const Routing& routing, const RoutedGroup& g,
+               const SlotPlaces& places, int64_t least, int64_t* pitch) {
   *pitch = least;
   if (g.count == 1) return true;
-  const auto at = [&](int64_t i) { return run.place(places, routing.slot(g, i)); };
+  const auto at = [&](int64_t i) { return place_of(r, places, routing.slot(g, i)); };
   *pitch = at(1) - at(0);
   if (*pitch < least) return false;
   for (int64_t i = 2; i < g.count; ++i)
     if (at(i) - at(i - 1) != *pitch) return false;
   return true;
+}
+
+// Whether the rows that a group reads of A, and those that its product writes to D, each have a pitch. Decoded rows of A
+// and rows that are summed lie in the call's memory.
+bool has_pitch_of_a(const GroupedRequest& r, const Routing& routing, const RoutedGroup& g, int64_t* pitch) {
+  const ProblemClass& c = r.product.request.key.problem;
+  return has_pitch(r, routing, g, r.a, c.k * static_cast<int64_t>(size_of(c.a)), pitch);
+}
+bool has_pitch_of_d(const GroupedRequest& r, const Routing& routing, const RoutedGroup& g, int64_t* pitch) {
+  const ProblemClass& c = r.product.request.key.problem;
+  return has_pitch(r, routing, g, r.d, c.n * static_cast<int64_t>(size_of(c.d)), pitch);
+}
+bool is_uneven(const GroupedRequest& r, const Routing& routing, const RoutedGroup& g) {
+  int64_t pitch = 0;
+  return (!r.decodes_a() && !has_pitch_of_a(r, routing, g, &pitch)) ||
+         (!r.is_summed() && !has_pitch_of_d(r, routing, g, &pitch));
 }
 
 // The scales of one group's B in the order of the kernels.
@@ -128,7 +146,7 @@ PlainScales plain_scales(const GroupedRequest& r) {
   return p;
 }
 
-// The memory of a call: members, then the slots of copied rows, then the rows. There is room to copy
+// The memory of a call: members, then the slots of copied rows, then the rows. There is room to copy and to list
 // every row; pages that are not touched take no memory.
 struct Memory {
   Memory(const GroupedRequest& r, const Routing& routing) {
@@ -147,6 +165,7 @@ struct Memory {
     a_slots_at = take(slots);
     d_slots_at = take(slots);
     scales_at = take(n * sizeof(float));
+    lists_at = take((r.up ? 4 : 2) * n * sizeof(int64_t));
     a_at = take(n * depth * size_of(c.a));
     d_at = take(n * columns * size_of(c.d));
     if (r.product.request.scaled && !plain_scales(r).is_stored_so())
@@ -157,8 +176,8 @@ struct Memory {
     up_at = take(n * columns * sizeof(float));
     bias_at = take(2 * static_cast<size_t>(routing.count) * columns * size_of(c.bias));
   }
-  size_t a_slots_at = 0, d_slots_at = 0, scales_at = 0, a_at = 0, d_at = 0, plain_at = 0, ups_at = 0,
-         up_entries_at = 0, up_at = 0, bias_at = 0, bytes = 0;
+  size_t a_slots_at = 0, d_slots_at = 0, scales_at = 0, lists_at = 0, a_at = 0, d_at = 0, plain_at = 0,
+         ups_at = 0, up_entries_at = 0, up_at = 0, bias_at = 0, bytes = 0;
 };
 
 // Whether task i of the gate's kernel reads only elements of u that task i of the other kernel writes: both divide the
@@ -189,6 +208,7 @@ class GroupedLaunch {
     run_.scattered = {base + memory.d_at, static_cast<size_t>(c.n) * size_of(c.d),
                       reinterpret_cast<int32_t*>(base + memory.d_slots_at), 0};
     scales_ = reinterpret_cast<float*>(base + memory.scales_at);
+    lists_ = reinterpret_cast<int64_t*>(base + memory.lists_at);
     if (r_.product.request.scaled) {
       run_.routing = &routing_;
       run_.plain = plain_scales(r_);
@@ -208,36 +228,39 @@ class GroupedLaunch {
   absl::Status run() {
     for (int64_t i = 0; i < routing_.count; ++i) {
       place_a(routing_.groups[i], &(new (members_ + i) MemberLaunch)->args);
-      if (r_.up) (new (ups_ + i) MemberLaunch)->args = members_[i].args;
+      if (r_.up) new (ups_ + i) MemberLaunch;
     }
-    HostStep gather;
-    const int64_t tasks = run_.plain_tasks + tasks_of(run_.gathered.count);
-    if (tasks > 0) gather = {GroupedRun::gather, &run_, tasks};
     bool in_pairs = r_.up.has_value() && !r_.product.request.empty_product;
     if (r_.up) {
       float* row = up_;
       GroupKernels kernels(device_, r_.up->request);
-      LATHE_RETURN_IF_ERROR(prepare(*r_.up, ups_, &kernels, [&](int64_t index, const DispatchEntry* entry) {
-        ArgumentBlock& args = ups_[index].args;
-        args.d = row;
-        args.ldd = args.n;
-        row += routing_.groups[index].count * int64_t{args.n};
-        up_entries_[index] = entry;
-      }));
+      const auto place = [&](const RoutedGroup& group, ArgumentBlock* args) {
+        args->d = row;
+        args->ldd = args->n;
+        row += group.count * int64_t{args->n};
+      };
+      LATHE_RETURN_IF_ERROR(
+          prepare(*r_.up, ups_, &kernels, place,
+                  [&](int64_t index, const DispatchEntry* entry) { up_entries_[index] = entry; }));
     }
     float* row = up_;
+    const auto place = [&](const RoutedGroup& group, ArgumentBlock* args) {
+      place_d(group, args);
+      if (!r_.up) return;
+      args->residual = row;
+      args->ldr = args->n;
+      row += group.count * int64_t{args->n};
+    };
     LATHE_RETURN_IF_ERROR(
-        prepare(r_.product, members_, &kernels_, [&](int64_t index, const DispatchEntry* entry) {
-          ArgumentBlock& args = members_[index].args;
-          place_d(routing_.groups[index], &args);
+        prepare(r_.product, members_, &kernels_, place, [&](int64_t index, const DispatchEntry* entry) {
           if (!r_.up) return;
-          args.residual = row;
-          args.ldr = args.n;
-          row += routing_.groups[index].count * int64_t{args.n};
           in_pairs = in_pairs && have_same_tasks(entry, up_entries_[index]) &&
                      members_[index].config.workspace_bytes == 0 && ups_[index].config.workspace_bytes == 0;
           members_[index].before = &ups_[index];
         }));
+    HostStep gather;
+    const int64_t tasks = run_.plain_tasks + tasks_of(run_.gathered.count);
+    if (tasks > 0) gather = {GroupedRun::gather, &run_, tasks};
     if (r_.up && !in_pairs) {
       for (int64_t i = 0; i < routing_.count; ++i) members_[i].before = nullptr;
       LATHE_RETURN_IF_ERROR(launch(r_.up->request, ups_, gather, {}));
@@ -252,7 +275,8 @@ class GroupedLaunch {
   }
 
  private:
-  // Where the group's rows of A are. Rows without a common pitch go through the buffer.
+  // Where the group's rows of A are. Without a pitch they have no address until a kernel is known, which takes
+  // a list of them or a copy.
   void place_a(const RoutedGroup& group, ArgumentBlock* args) {
     const ProblemClass& c = r_.product.request.key.problem;
     const auto bytes = static_cast<int64_t>(size_of(c.a));
@@ -260,15 +284,18 @@ class GroupedLaunch {
     if (c.scale_a == Scale::kPerChannel) args->scale_a = take_scales(group);
     if (r_.a_data == nullptr) return;
     int64_t pitch = 0;
-    if (!r_.decodes_a() && has_pitch(run_, routing_, group, r_.a, c.k * bytes, &pitch)) {
+    if (r_.decodes_a()) {
+      copy_a(group, args);
+    } else if (has_pitch_of_a(r_, routing_, group, &pitch)) {
       args->a = const_cast<char*>(run_.a_row(routing_.slot(group, 0)));
       args->lda = pitch / bytes;
-    } else {
-      args->a = take_rows(group, &run_.gathered);
-      args->lda = c.k;
     }
   }
-  // Where the group's rows of D are.
+  void copy_a(const RoutedGroup& group, ArgumentBlock* args) {
+    args->a = take_rows(group, &run_.gathered);
+    args->lda = r_.product.request.key.problem.k;
+  }
+  // Where the group's rows of D are; as place_a().
   void place_d(const RoutedGroup& group, ArgumentBlock* args) {
     const ProblemClass& c = r_.product.request.key.problem;
     const auto bytes = static_cast<int64_t>(size_of(c.d));
@@ -276,12 +303,22 @@ class GroupedLaunch {
     args->ldd = c.n;
     if (r_.is_summed()) {
       args->d = take_sum_rows(group);
-    } else if (has_pitch(run_, routing_, group, r_.d, c.n * bytes, &pitch)) {
+    } else if (has_pitch_of_d(r_, routing_, group, &pitch)) {
       args->d = run_.d_row(routing_.slot(group, 0));
       args->ldd = pitch / bytes;
-    } else {
-      args->d = take_rows(group, &run_.scattered);
     }
+  }
+  // The offsets of A's rows and then of D's, in elements.
+  void list_rows(const RoutedGroup& group, const ProblemClass& c, ArgumentBlock* args) {
+    const auto list = [&](const SlotPlaces& places, int64_t bytes, bool has_pitch, int64_t pitch) {
+      for (int64_t i = 0; i < group.count; ++i)
+        *lists_++ = has_pitch ? i * pitch : place_of(r_, places, routing_.slot(group, i)) / bytes;
+    };
+    args->values = lists_;
+    list(r_.a, static_cast<int64_t>(size_of(c.a)), args->a != nullptr, args->lda);
+    list(r_.d, static_cast<int64_t>(size_of(c.d)), args->d != nullptr, args->ldd);
+    if (args->a == nullptr) args->a = const_cast<char*>(r_.a_data);
+    if (args->d == nullptr) args->d = r_.d_data;
   }
   void place_weights(const GroupProduct& product, int64_t index, ArgumentBlock* args) {
     const int64_t group = routing_.groups[index].group;
@@ -335,34 +372,48 @@ class GroupedLaunch {
     return first;
   }
 
-  // Finds the kernels of all groups and fills the arguments of `members`; those of A are there already. `place` sets
-  // those of D.
-  template <typename Place>
+  // Finds the kernels of all groups and fills the arguments of `members`; those of A are in members_ already.
+  // `place(group, args)` sets those of D, `done(index, entry)` is called last.
+  template <typename Place, typename Done>
   absl::Status prepare(const GroupProduct& product, MemberLaunch* members, GroupKernels* kernels,
-                       const Place& place) {
+                       const Place& place, const Done& done) {
     for (int64_t i = 0; i < routing_.count; ++i) {
       const RoutedGroup& group = routing_.groups[i];
       MemberLaunch& launch = members[i];
-      const ArgumentBlock of_a = launch.args;
+      ArgumentBlock of_a = members_[i].args;
       launch.args = product.request.args;
       launch.args.m = of_a.m;
       launch.args.a = of_a.a;
       launch.args.lda = of_a.lda;
       if (of_a.scale_a != nullptr) launch.args.scale_a = of_a.scale_a;
       place_weights(product, i, &launch.args);
+      launch.args.d = nullptr;
+      place(group, &launch.args);
       if (product.request.empty_product) {
-        place(i, nullptr);
+        if (launch.args.d == nullptr) launch.args.d = take_rows(group, &run_.scattered);
+        done(i, nullptr);
         continue;
       }
-      LATHE_ASSIGN_OR_RETURN(const DispatchEntry* entry, kernels->use(group.count));
+      const bool uneven = launch.args.a == nullptr || launch.args.d == nullptr;
+      LATHE_ASSIGN_OR_RETURN(const DispatchEntry* entry, kernels->use(group.count, uneven));
       const Request& request = kernels->request();
+      if (entry->key.problem.rows != Rows::kPlain) {
+        list_rows(group, request.key.problem, &launch.args);
+      } else {
+        if (launch.args.a == nullptr) {
+          copy_a(group, &of_a);
+          members_[i].args.a = launch.args.a = of_a.a;
+          members_[i].args.lda = launch.args.lda = of_a.lda;
+        }
+        if (launch.args.d == nullptr) launch.args.d = take_rows(group, &run_.scattered);
+      }
       launch.kernel = entry->kernel;
       launch.dims = request.dims;
       launch.config = launch_config_for(*entry, request);
       launch.args.splits = launch.config.splits;
       launch.args.k_chunk = launch.config.k_chunk;
       if (entry->key.problem.generic != 0) launch.args.form = form_of(request.key.problem);
-      place(i, entry);
+      done(i, entry);
     }
     return absl::OkStatus();
   }
@@ -384,6 +435,7 @@ class GroupedLaunch {
   MemberLaunch *members_, *ups_;
   const DispatchEntry** up_entries_;
   float *scales_, *up_;
+  int64_t* lists_;
   char* bias_;
 };
 
@@ -404,7 +456,8 @@ absl::Status run(lathe_device& device, GroupedRequest& request) {
     LATHE_RETURN_IF_ERROR(route(request, routing_memory, &routing));
     const Request& product = request.product.request;
     GroupKernels kernels(device, product);
-    if (!product.empty_product) LATHE_RETURN_IF_ERROR(divide_groups(&kernels, &routing));
+    const auto uneven = [&](const RoutedGroup& group) { return is_uneven(request, routing, group); };
+    if (!product.empty_product) LATHE_RETURN_IF_ERROR(divide_groups(&kernels, uneven, &routing));
     const Memory memory(request, routing);
     return device.driver->with_host_memory(memory.bytes, [&](char* base) {
       return GroupedLaunch(device, request, routing, memory, &kernels, base).run();

@@ -83,10 +83,10 @@ void raise(std::atomic<size_t>* most, size_t value) {
 }
 
 // The largest launch of a class.
-Dims largest_launch(const ProblemClass& c, const WarmClass& warm) {
+Dims largest_launch(const ProblemClass& c, const WarmClass& warm, bool is_cpu) {
   Dims dims = largest_request(c);
   const GroupedSizes& grouped = warm.grouped;
-  if (!is_grouped(c.rows) || grouped.groups == 0) {
+  if (is_cpu || !is_grouped(c.rows) || grouped.groups == 0) {
     dims.m = std::min(dims.m, multiplies(c.op) ? warm.m_max : kArgmaxRows);
     return dims;
   }
@@ -98,9 +98,10 @@ Dims largest_launch(const ProblemClass& c, const WarmClass& warm) {
 }
 
 // Notes what the largest launch of a class needs.
-void note_need(const DispatchEntry& entry, const WarmClass& warm, Progress* progress) {
+void note_need(const lathe_device& device, const DispatchEntry& entry, const WarmClass& warm,
+               Progress* progress) {
   const ProblemClass& c = entry.key.problem;
-  const Dims dims = largest_launch(c, warm);
+  const Dims dims = largest_launch(c, warm, device.is_cpu);
   const LaunchConfig launch = make_launch_config(entry.kernel->recipe(), c, dims, entry.wanted_splits);
   raise(&progress->workspace_bytes, launch.workspace_bytes + kept_bytes(dims.m, warm.grouped.kept));
   raise(&progress->counters, launch.counters);
@@ -109,7 +110,7 @@ void note_need(const DispatchEntry& entry, const WarmClass& warm, Progress* prog
 absl::Status warm_class(lathe_device& device, const WarmClass& warm, Progress* progress) {
   if (device.driver != nullptr) {
     if (const DispatchEntry* entry = device.table.find(warm.key)) {
-      note_need(*entry, warm, progress);
+      note_need(device, *entry, warm, progress);
       progress->present.fetch_add(1, std::memory_order_relaxed);
       return absl::OkStatus();
     }
@@ -117,7 +118,7 @@ absl::Status warm_class(lathe_device& device, const WarmClass& warm, Progress* p
   LATHE_ASSIGN_OR_RETURN(
       const PreparedClass prepared,
       prepare_class(device, warm.key, progress->options.compiles ? PrepareFor::kLater : PrepareFor::kNoMiss));
-  if (prepared.entry != nullptr) note_need(*prepared.entry, warm, progress);
+  if (prepared.entry != nullptr) note_need(device, *prepared.entry, warm, progress);
   (prepared.outcome == CacheOutcome::kCompiled ? progress->compiled : progress->loaded)
       .fetch_add(1, std::memory_order_relaxed);
   return absl::OkStatus();
@@ -223,14 +224,25 @@ absl::Status reserve(lathe_device& device, const Progress& progress) {
 ProblemClass as_requested(const lathe_device& device, ProblemClass c) {
   if (!device.dependent_launch) c.dependent_launch = DependentLaunch::kOff;
   if (device.is_cpu) {
-    c.rows = Rows::kPlain;                         // the host reads M and the routing
+    c.rows = Rows::kPlain;                         // the host reads M and the routing, and lists rows
     if (has_scales_apart(c.a)) c.a = DType::kF32;  // and decodes A
   }
   if (multiplies(c.op) && c.k == 0) become_zero_product(&c);
   return c;
 }
 
-std::vector<ProblemClass> expand(const lathe_device& device, const ManifestEntry& entry) {
+// CPU: the classes of groups whose rows the host lists, beside those with rows at one distance.
+void append_listed(std::vector<ProblemClass>* classes) {
+  const size_t count = classes->size();
+  for (size_t i = 0; i < count; ++i) {
+    ProblemClass c = (*classes)[i];
+    if (c.m_lo <= kMostCopiedRows) continue;
+    c.rows = Rows::kIndexed;
+    classes->push_back(c);
+  }
+}
+
+std::vector<ProblemClass> classes_for(const lathe_device& device, const ManifestEntry& entry) {
   const bool product = multiplies(entry.problem.op);
   if (product && entry.problem.k == 0 && device.is_cpu) return {};  // needs no kernel
   const ProblemClass c = as_requested(device, entry.problem);
@@ -240,6 +252,12 @@ std::vector<ProblemClass> expand(const lathe_device& device, const ManifestEntry
   if (device.is_cpu && product && c.alignment == Alignment::kByte)
     return classes_of_weight(c, kOpenRows, backend);
   return {with_alignment(c, c.alignment, device.is_cpu)};
+}
+
+std::vector<ProblemClass> expand(const lathe_device& device, const ManifestEntry& entry) {
+  std::vector<ProblemClass> classes = classes_for(device, entry);
+  if (device.is_cpu && lists_rows(entry.problem.rows)) append_listed(&classes);
+  return classes;
 }
 
 GroupedSizes larger(const GroupedSizes& one, const GroupedSizes& other) {

@@ -23,7 +23,7 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Back
   if (multiplies(c.op) && (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo))
     return absl::InvalidArgumentError(
         absl::StrCat("n ", c.n, " k ", c.k, " m [", c.m_lo, ",", c.m_hi, "] is an empty product"));
-  if (c.rows != Rows::kPlain && policy.split_k > 1)
+  if (c.rows != Rows::kPlain && backend != Backend::kCpu && policy.split_k > 1)
     return absl::UnimplementedError(absl::StrCat("split_k ", policy.split_k, ": rows ", name_of(c.rows),
                                                  " are known only on the device, so K is not split"));
   const ClassDefect defect = find_defect(c, devices_of(backend));
@@ -89,10 +89,10 @@ std::string rows_refusal(const KernelFamily& family) {
   if (family.backend == Backend::kSpirv) return "modules for SPIR-V have no step that reads the routing";
   if (family.kernels & set_of(KernelKind::kWgmma, KernelKind::kTcgen05))
     return "TMA copies and stores whole boxes, which would cross the ends of groups";
-  if (family.kernels & set_of(KernelKind::kUkernel))
+  if (family.backend != Backend::kCpu && (family.kernels & set_of(KernelKind::kUkernel)))
     return "ukernels read whole tiles of rows that follow each other";
   if (family.kernels & set_of(KernelKind::kExternal))
-    return "external libraries do not read the rows on the device";
+    return "external libraries read rows that follow each other at one distance";
   return "";
 }
 
@@ -115,9 +115,10 @@ void enumerate_family(const KernelFamily& family, const CandidateContext& contex
 std::vector<RankedPlan> enumerate(const ProblemClass& c, const DeviceFacts& facts, const OraclePolicy& policy,
                                   double* fastest) {
   std::optional<DeviceFacts> share;
-  if (is_grouped(c.rows)) share = share_of_group(facts);
-  // The parts of a split could end in different workgroups' tiles, so K is not split.
-  const int32_t split_k = c.rows == Rows::kPlain ? policy.split_k : 1;
+  const bool on_cpu = facts.target.backend == Backend::kCpu;
+  if (is_grouped(c.rows) && !on_cpu) share = share_of_group(facts);
+  // On a GPU the parts of a split could end in different workgroups' tiles, so K is not split.
+  const int32_t split_k = c.rows == Rows::kPlain || on_cpu ? policy.split_k : 1;
   const CandidateContext context{
       c, share ? *share : facts, policy.workers, split_k, &policy.external, policy.user_ukernels, fastest};
   std::vector<RankedPlan> table;

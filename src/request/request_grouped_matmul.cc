@@ -318,14 +318,16 @@ void plan_for_mean(const lathe_grouped_matmul_desc& d, const Region& a, const Re
   }
 }
 
-// On the CPU a group has the class of its own rows. A plan is for a group of the mean size.
-void plan_mean_group(GroupedRequest* r) {
+// On the CPU a group has the class of its own rows. A plan is for a group of the mean size, whose rows are listed if
+// that many rows would not be copied.
+void plan_mean_group(const lathe_grouped_matmul_desc& d, GroupedRequest* r) {
   Request& product = r->product.request;
   const Bucket bucket = bucket_of_mean(*r);
   product.key.problem.m_lo = bucket.lo;
   product.key.problem.m_hi = bucket.hi;
   product.dims.m = ceil_div(r->slots, std::max<int64_t>(r->groups, 1));
   product.dims.batch = 1;
+  if (lists_rows(rows_of(d)) && bucket.lo > kMostCopiedRows) product.key.problem.rows = Rows::kIndexed;
 }
 
 // The arguments of every group.
@@ -373,7 +375,7 @@ absl::Status read(const lathe_grouped_matmul_desc& d, Purpose purpose, const Req
   if (!context.is_cpu || purpose == Purpose::kWarm) set_rows(d, out);
   const auto block_bytes = static_cast<int64_t>(size_of(c.b));
   out->b_stride = d.groups > 1 ? b_elements / block_elements(c.b) * block_bytes : 0;
-  if (purpose == Purpose::kPlan && context.is_cpu) plan_mean_group(out);
+  if (purpose == Purpose::kPlan && context.is_cpu) plan_mean_group(d, out);
   if (purpose == Purpose::kPlan && !context.is_cpu) plan_for_mean(d, a, of_d, purpose, out);
   if (purpose != Purpose::kRun) return absl::OkStatus();
 

@@ -40,7 +40,7 @@ class AmxPricing {
     const ProblemClass& c = context.problem;
     rows_turn_ = transposed_ ? c.trans_b == 0 : c.trans_a != 0;
     columns_turn_ = transposed_ ? c.trans_a == 0 : c.trans_b != 0;
-    rows_stored_ = !rows_turn_ && (transposed_ || !rates_.rounds_a);
+    rows_stored_ = !rows_turn_ && (transposed_ || (!rates_.rounds_a && c.rows == Rows::kPlain));
   }
 
   // Config: an AmxTConfig for the transposed product, else an AmxConfig.
@@ -56,7 +56,8 @@ class AmxPricing {
                    height = static_cast<int64_t>(t.rows) * kSide;
         if (!copies && !rows_stored_)
           reject(context_, config, out,
-                 "reading rows in place needs them K-contiguous and in the dtype that is multiplied");
+                 "reading rows in place needs them K-contiguous, at one distance and in the dtype that is "
+                 "multiplied");
         else if (!copies && s_.k % (kSide * rates_.k_per_lane) != 0)
           reject(context_, config, out, "reading rows in place needs K to be a multiple of ",
                  kSide * rates_.k_per_lane, ", not ", s_.k);

@@ -303,6 +303,8 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   const int64_t m = representative_m(c);
   if (is_blocks(c.b) || c.zero_a != 0)
     reject(context, KernelKind::kDotT, out, "does not support B in blocks or a zero point of A");
+  else if (c.rows != Rows::kPlain)
+    reject(context, KernelKind::kDotT, out, "streams rows of A that follow each other at one distance");
   else if (c.n > kTurnedDotMaxN)
     reject(context, KernelKind::kDotT, out, "supports N up to ", kTurnedDotMaxN, ", not ", c.n);
   else if (m <= c.n)

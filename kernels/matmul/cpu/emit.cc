@@ -36,9 +36,7 @@ Value load_lanes(Emit& e, Value memory, Value at, int64_t lanes, Value left) {
   return left ? e.load_masked(memory, at, lanes, left) : e.load_vector(memory, at, lanes);
 }
 
-Value inside(Emit& e, const View& v, Value i, Value j) {
-  return e.add(v.offset, e.add(e.mul(i, v.row_stride), j));
-}
+Value inside(Emit& e, const View& v, Value i, Value j) { return e.add(v.offset, e.add(row_at(e, v, i), j)); }
 
 // Applies the epilogue, if there is one, and stores to D.
 void write_vector(Emit& e, const TileProgram& p, Value products, Value i, Value j, Value left) {

@@ -109,7 +109,7 @@ void Amx::fetch(Value i, Value j, Value k0, Value step) {
   for (int64_t r = 0; r < part; ++r) {
     Value row = e.add(e.mul(e.div(j, e.idx(t.register_columns)), part), r);
     row = e.min(e.add(e.add(i, t.register_rows), row), e.sub(t.rows, e.idx(1)));
-    e.prefetch(t.a.memory, e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k)), kIntoL2);
+    e.prefetch(t.a.memory, e.add(t.a.offset, e.add(row_at(e, t.a, row), k)), kIntoL2);
   }
 }
 
@@ -150,6 +150,7 @@ std::string amx_refusal(const CpuTile& t) {
   if (mr % kSide || nr % kSide || rows * columns + rows + 1 > AmxTiles::kRegisters)
     return absl::StrCat("register tile ", mr, " x ", nr, " must be whole AMX tiles of ", kSide, " x ", kSide,
                         " that fit ", AmxTiles::kRegisters, " tile registers");
+  if (t.a_in_place && lists_rows(t.a)) return "tile loads need rows that follow each other at one distance";
   if (t.words.per_lane() == 1 || t.lanes != kSide) return "AMX needs bf16 pairs or bytes, and 16 lanes";
   if (t.tile_k <= 0 || t.tile_k % t.words.width() != 0)
     return "tile_k is not a positive multiple of a tile's elements";

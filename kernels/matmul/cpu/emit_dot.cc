@@ -96,7 +96,7 @@ class Dot {
     }
   }
 
-  Value row_of_a(Value i) { return e.add(t.a.offset, e.mul(e.min(i, last_row), t.a.row_stride)); }
+  Value row_of_a(Value i) { return e.add(t.a.offset, row_at(e, t.a, e.min(i, last_row))); }
   Values rows_of_b(Value j, int64_t count, Value k) {
     Values rows;
     for (int64_t c = 0; c < count; ++c)
@@ -380,6 +380,7 @@ int64_t dot_packing_elements(const CpuTile& t) {
 
 std::string dot_refusal(const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous) return "needs both operands K-contiguous";
+  if (lists_rows(t.b)) return "streams rows of A that follow each other at one distance";
   if (t.fetch == CpuFetch::kNoChoice || t.fetch > CpuFetch::kFar ||
       (t.fetch == CpuFetch::kSpread && t.tile_k == 0))
     return "prefetch must be 1 to 5 or 7; 6 needs a tile_k";

@@ -51,7 +51,7 @@ void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value 
     return arith::SelectOp::create(e.b, e.loc, condition, a, b);
   };
   const auto address = [&](const View& v, Value line, Value lines, Value k) {
-    Value at = e.mul(e.min(line, e.sub(lines, e.idx(1))), v.row_stride);
+    Value at = row_at(e, v, e.min(line, e.sub(lines, e.idx(1))));
     return pointer_to(e, v.memory, e.add(v.offset, e.add(at, k)));
   };
   Value row = e.add(i, mr), block = k0, next = e.add(k0, t.tile_k), line, now;

@@ -74,7 +74,7 @@ class Outer {
     Values a_row;
     for (int64_t r = 0; r < rm; ++r) {
       Value row = e.min(e.add(x.i, r), last_row);
-      a_row.push_back(e.add(t.a.offset, t.a_k_contiguous ? e.mul(row, t.a.row_stride) : row));
+      a_row.push_back(e.add(t.a.offset, t.a_k_contiguous ? row_at(e, t.a, row) : row));
     }
     const Prefetch prefetch = prefetch_of(x);
     const auto step = [&](Value k, const Values& sums) { return this->step(x, a_row, prefetch, k, sums); };

@@ -46,11 +46,13 @@ void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64
   for (int64_t l = 0; l < group; ++l) {
     Value at = e.add(first, l);
     if (!exist || *exist < lines) at = e.min(at, e.sub(s.lines_left, e.idx(1)));
-    from.push_back(e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, at), s.view.row_stride), s.start)));
+    from.push_back(e.add(s.view.offset, e.add(row_at(e, s.view, e.add(s.first_line, at)), s.start)));
   }
   const int64_t near = kNearLines * 512 / s.view.element.getIntOrFloatBitWidth();
-  Value ahead = arith::SelectOp::create(e.b, e.loc, e.less(e.idx(lines), s.lines_left),
-                                        e.mul(s.view.row_stride, lines), e.idx(near));
+  Value ahead = e.idx(near);
+  if (!lists_rows(s.view))
+    ahead = arith::SelectOp::create(e.b, e.loc, e.less(e.idx(lines), s.lines_left),
+                                    e.mul(s.view.row_stride, lines), ahead);
   const bool has_more = !exist || *exist > lines || !length || *length > near;
   for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
     if (!left && has_more)
@@ -70,8 +72,9 @@ void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64
 }
 
 // Packs lines along K: memory[base + word * pitch + line] for `lines` lines, in blocks of lanes x lanes
-// that are transposed in registers. Prefetches the next panel's lines into L2, or without a next panel the
-// same lines further on: hardware prefetchers cannot follow so many lines, each on a page of its own.
+// that are transposed in registers. Prefetches the next panel's lines into L2, or the same lines further on if
+// there is no next panel or its lines are not a fixed distance away: hardware prefetchers cannot follow so many
+// lines, each on a page of its own.
 void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
   const int64_t lanes = s.words.lanes(), whole = lines / lanes * lanes;
   // A group of fewer lines writes past its row; the next row or the later groups overwrite that.
@@ -84,7 +87,7 @@ void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch
 void pack_copied(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
   e.loop(e.idx(0), e.idx(lines), 1, [&](Value line) {
     Value at_most = e.min(line, e.sub(s.lines_left, e.idx(1)));
-    Value from = e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, at_most), s.view.row_stride), s.start));
+    Value from = e.add(s.view.offset, e.add(row_at(e, s.view, e.add(s.first_line, at_most)), s.start));
     Value to = e.add(base, e.mul(line, pitch));
     for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
       e.store_vector(s.words.to_scratch(s.words.along_k(s.view, e.add(from, at), left)), memory,

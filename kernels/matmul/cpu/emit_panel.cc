@@ -49,7 +49,7 @@ int64_t a_panels(const CpuTile& t) { return t.copy_ahead ? 2 : 1; }
 
 // Where a row of A in place begins in K block k0.
 Value row_in_place(Emit& e, const CpuTile& t, Value row, Value k0) {
-  return e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k0));
+  return e.add(t.a.offset, e.add(row_at(e, t.a, row), k0));
 }
 
 // What sums start from: 0, or the negated contribution of shifted words (CpuWords::shifted) and of a zero
@@ -173,13 +173,12 @@ Values steps_beside(Emit& e, const CpuTile& t, const NextPanel& next, const Nest
   const bool ragged = !total || *total % elements != 0;
   Value depth = block.depth;
   Value words = e.ceil_div(depth, e.idx(t.words.per_lane())), lines = e.ceil_div(depth, e.idx(elements));
-  const auto row_at = [&](Value row) {
-    Value at = e.min(row, e.sub(t.rows, e.idx(1)));
-    return e.add(t.a.offset, e.add(e.mul(at, t.a.row_stride), block.k0));
+  const auto begin_of = [&](Value row) {
+    return row_in_place(e, t, e.min(row, e.sub(t.rows, e.idx(1))), block.k0);
   };
   return e.loop(e.idx(0), e.idx(line_words(t)), 1, sums, [&](Value part, const Values& carried) {
     Value r = e.min(part, e.idx(mr - 1));  // past the last row the last one again
-    Value from = row_at(e.add(next.row, r)), fetched = row_at(e.add(next.row, e.add(r, mr)));
+    Value from = begin_of(e.add(next.row, r)), fetched = begin_of(e.add(next.row, e.add(r, mr)));
     Value to = e.add(next.panel, e.mul(r, row_pitch(t))), begin = e.mul(part, lines);
     return e.loop(begin, e.min(e.add(begin, lines), words), 1, carried, [&](Value k, const Values& now) {
       Value line = e.mul(e.sub(k, begin), elements);

@@ -27,7 +27,7 @@ class Rounding : ByteArithmetic {
     Value last_row = e.sub(t.rows, e.idx(1));
     Value padded_rows = e.mul(e.ceil_div(t.rows, e.idx(t.register_rows)), t.register_rows);
     e.loop(e.idx(0), padded_rows, 1, [&](Value i) {
-      Value row = e.add(t.a.offset, e.mul(e.min(i, last_row), t.a.row_stride));
+      Value row = e.add(t.a.offset, row_at(e, t.a, e.min(i, last_row)));
       e.loop(e.idx(0), groups, lanes, [&](Value g) { round_groups(i, row, g); });
     });
   }

@@ -31,7 +31,7 @@ void ZeroPointsOfB::store(Emit& e, const ZeroSource& s, const View& a, bool a_k_
   if (s.zero_a) first = arith::MulIOp::create(e.b, e.loc, e.to_i32(s.depth), s.zero_a);
   if (a_k_contiguous) {
     e.loop(e.idx(0), s.rows, 1, [&](Value i) {
-      Value line = e.add(a.offset, e.mul(i, a.row_stride));
+      Value line = e.add(a.offset, row_at(e, a, i));
       Value sum = subtract(e, words.reduce(sum_along_k(e, words, a, line, s.depth)), first);
       e.store(arith::BitcastOp::create(e.b, e.loc, e.f32(), sum), rows, i);
     });
