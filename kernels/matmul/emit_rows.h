@@ -1,5 +1,5 @@
-// Copies listed rows of A (GroupRows) to shared memory, for tensor cores that read A there. TMA copies boxes of rows that
-// follow each other, so threads copy these.
+// Copies listed rows of A (GroupRows) to shared memory, for tensor cores that read A there. Threads copy them, because
+// TMA copies boxes of rows that follow each other.
 #pragma once
 
 #include "compiler/emit.h"

@@ -56,7 +56,7 @@ struct TensorMap {
   Var rows = Var::kM;                     // extent of dimension 1
   int32_t box_columns = 0, box_rows = 0;  // elements per copy; 1 along the batch
   int32_t swizzle = 0;                    // shared-memory swizzle in bytes: 0, 32, 64, 128
-  int32_t shared_rows = 0;                // 1: `rows` counts those of the whole batch; each matrix has its share
+  int32_t shared_rows = 0;                // 1: the matrices share the rows; each has rows / batch
 };
 
 // The call of an external library in a kHostExtern step. Sizes, strides, alpha and beta come from the argument

@@ -126,7 +126,7 @@ void Tcgen05Kernel::wait_until_empty(Slot s) {
   wait_barrier(e_, empty(s.stage), arith::XOrIOp::create(e_.b, e_.loc, s.parity, e_.i32(1)));
 }
 
-// Elements outside an operand arrive as zeros and count towards the mbarrier's bytes. Those of the next group's rows are
+// Elements outside an operand arrive as zeros and count towards the mbarrier's bytes. Rows of the next group are
 // multiplied, but not stored.
 void Tcgen05Kernel::copy() {
   e_.when(elect_lane(e_), [&] {

@@ -1,7 +1,8 @@
 // Blackwell's "tcgen05" family. Warp 4 copies parts of A and B into stages of shared memory with TMA. Warps 0 to 3
-// gather the scales (and listed rows of A) of the same stages in turns, in the order of the instruction. One thread of warp 5 copies scales to
-// tensor memory and issues products, whose sums are in tensor memory. Each stage has two mbarriers: "full" waits for
-// TMA's bytes and the scales' warp, "empty" for the products. At the end warps 0 to 3 store D.
+// gather the scales (and listed rows of A) of the same stages in turns, in the order of the instruction. One thread of
+// warp 5 copies scales to tensor memory and issues products, whose sums are in tensor memory. Each stage has two
+// mbarriers: "full" waits for TMA's bytes and the scales' warp, "empty" for the products. At the end warps 0 to 3 store
+// D.
 #pragma once
 
 #include "compiler/ptx_blackwell.h"

@@ -31,7 +31,7 @@ void WgmmaKernel::produce() {
 }
 
 // Copies the parts of A and B at `depth` of the program's K. Elements outside an operand arrive as zeros and
-// count towards the mbarrier's bytes. Those of the next group's rows are multiplied, but not stored.
+// count towards the mbarrier's bytes. Rows of the next group are multiplied, but not stored.
 void WgmmaKernel::copy_stage(const Tile& tile, const TileProgram& p, PipelineState s, Value depth) {
   Value stage = e_.add(shared_, e_.mul(s.stage, shape_.stage_bytes));
   Value k = e_.add(e_.to_i32(p.depth0), depth);

@@ -1,6 +1,5 @@
 // Operands in blocks of fp8: the instruction multiplies the codes. Every group of K that shares scales is accumulated
-// separately, and its sums times the scales are added in f32. The scales come to shared memory as f32, in whatever layout
-// they are stored.
+// separately, and its sums times the scales are added in f32. Scales of any layout come to shared memory as f32.
 #include "kernels/matmul/emit_blocks.h"
 #include "kernels/matmul/wgmma/emit.h"
 
