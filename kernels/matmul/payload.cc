@@ -297,7 +297,7 @@ int64_t k_granularity(const ProblemClass& c, const CompileConfig& config, const 
 // Adds the steps before and after the product.
 void complete_grouped(const ProblemClass& c, const CompileConfig& config, Recipe* r) {
   Step step = r->steps.front();
-  r->steps.front().grid[0] = GroupedWorkspace::tiles(c, config.tile_m());
+  if (!config.persistent()) r->steps.front().grid[0] = GroupedWorkspace::tiles(c, config.tile_m());
   r->steps.front().grid[2] = constant(1);
   r->workspace_bytes = GroupedWorkspace::bytes(c, config.tile_m());
   const std::string symbol = step.symbol;

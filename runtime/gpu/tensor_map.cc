@@ -1,5 +1,6 @@
 #include "runtime/gpu/tensor_map.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -137,6 +138,7 @@ absl::StatusOr<TensorMapPlan> plan_tensor_map(const TensorMap& map) {
         absl::StrCat("a box's row of ", box_row_bytes, " bytes exceeds the swizzle of ", map.swizzle));
   plan.columns = map.columns;
   plan.rows = map.rows;
+  plan.shared_rows = map.shared_rows != 0;
   plan.box_columns = static_cast<uint32_t>(map.box_columns / plan.elements);
   plan.box_rows = static_cast<uint32_t>(map.box_rows);
   return plan;
@@ -152,6 +154,7 @@ absl::Status encode_tensor_map(const Library& library, const TensorMapPlan& plan
                                        plan.elements);
   const int64_t stride = field<int64_t>(args, plan.batch_stride);
   const int64_t batch = sizes[static_cast<size_t>(Var::kBatch)];
+  if (plan.shared_rows) in.rows /= static_cast<uint64_t>(std::max<int64_t>(batch, 1));
   const bool one = stride == 0 || batch <= 1;
   in.batch = one ? 1 : static_cast<uint64_t>(batch);
   // A single matrix does not use its batch stride, but the value must be legal.

@@ -15,6 +15,7 @@ struct TensorMapPlan {
   TensorMapDataType type = kTensorUint8;
   TensorMapSwizzle swizzle = kSwizzleNone;
   Var columns = Var::kK, rows = Var::kM;
+  bool shared_rows = false;
   uint32_t box_columns = 0, box_rows = 0;
 };
 // kInvalidArgument: the hardware does not support the operand, dtype, box or swizzle.

@@ -92,6 +92,26 @@ class GpuKernel {
   Alignment alignment_;
 };
 
+class GpuStep;
+
+// The threads that fill the lists of a tile's rows (GroupRows), and the lists that they read. `thread` is an index in
+// [0, threads).
+struct RowReaders {
+  Value thread;
+  int64_t threads = 0;
+  std::function<void()> barrier;
+  bool a = false, d = false;  // rows of A and their scales; rows of D and of the residual
+};
+
+// The tiles of a grouped product that the schedule on the device lists.
+class GroupTiles {
+ public:
+  virtual ~GroupTiles() = default;
+  virtual Value count() = 0;  // index
+  // The step for tile `number` (index), in the threads of `readers`. It must not outlive this object.
+  virtual GpuStep tile(Value number, const RowReaders& readers) = 0;
+};
+
 // One launch step: its forall and, with kMergeLast or kMergeCluster, the forall that merges its partial results
 // in the same kernel.
 class GpuStep {
@@ -109,11 +129,18 @@ class GpuStep {
     return step;
   }
   const GroupRows* rows() const { return rows_; }  // null unless of_group() made the step
+  // The same step for a persistent kernel, which takes its tiles from `tiles`; they must outlive the step.
+  GpuStep of_tiles(GroupTiles& tiles) const {
+    GpuStep step = *this;
+    step.group_tiles_ = &tiles;
+    return step;
+  }
+  GroupTiles* group_tiles() const { return group_tiles_; }  // null unless of_tiles() made the step
   Value scales_of_rows() const { return scales_; }
   bool has_scales_apart() const;  // A or B is in blocks whose scales are an array of their own
   // The same step with other arguments, which must outlive it.
   GpuStep with(const Arguments& arguments) const { return GpuStep(forall_, merge_, arguments); }
-  bool is_grouped() const { return rows_ != nullptr; }
+  bool is_grouped() const { return rows_ != nullptr || group_tiles_ != nullptr; }
   // The position of this workgroup in the launched grid (of a grouped product: {0, y, group}), and the step's number of
   // tiles along each dimension, over which a persistent kernel iterates.
   GridPosition block(Emit& e) const;
@@ -135,6 +162,7 @@ class GpuStep {
   mlir::scf::ForallOp forall_, merge_;
   const Arguments& arguments_;
   const GroupRows* rows_ = nullptr;
+  GroupTiles* group_tiles_ = nullptr;
   Value scales_;
 };
 

@@ -17,6 +17,7 @@ DictionaryAttr to_attribute(OpBuilder& b, const TensorMap& m) {
       b.getNamedAttr("rows", b.getI64IntegerAttr(static_cast<int64_t>(m.rows))),
       b.getNamedAttr("box", b.getDenseI64ArrayAttr({m.box_columns, m.box_rows})),
       b.getNamedAttr("swizzle", b.getI64IntegerAttr(m.swizzle)),
+      b.getNamedAttr("shared_rows", b.getI64IntegerAttr(m.shared_rows)),
   });
 }
 
@@ -32,6 +33,7 @@ TensorMap tensor_map_of(DictionaryAttr d) {
   m.box_columns = static_cast<int32_t>(box[0]);
   m.box_rows = static_cast<int32_t>(box[1]);
   m.swizzle = static_cast<int32_t>(integer(d, "swizzle"));
+  m.shared_rows = static_cast<int32_t>(integer(d, "shared_rows"));
   return m;
 }
 

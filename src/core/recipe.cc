@@ -50,7 +50,7 @@ Json tensor_map_to_json(const TensorMap& m) {
   return json_object("operand", m.operand, "dtype", std::string(name_of(m.dtype)), "columns",
                      std::string(kVarNames[static_cast<int>(m.columns)]), "rows",
                      std::string(kVarNames[static_cast<int>(m.rows)]), "box_columns", m.box_columns,
-                     "box_rows", m.box_rows, "swizzle", m.swizzle);
+                     "box_rows", m.box_rows, "swizzle", m.swizzle, "shared_rows", m.shared_rows);
 }
 
 Json external_to_json(const ExternalCallFacts& e) {
@@ -122,7 +122,7 @@ std::vector<std::string> strings_from_json(const Json& j) {
 }
 
 TensorMap tensor_map_from_json(const Json& j) {
-  expect_fields(j, 7);
+  expect_fields(j, 8);
   TensorMap m;
   m.operand = text_field(j, "operand");
   constexpr absl::string_view kOperands[] = {"a", "b", "c", "d", "residual"};
@@ -137,6 +137,7 @@ TensorMap tensor_map_from_json(const Json& j) {
   m.swizzle = int_field(j, "swizzle", 0, 128);
   if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128)
     throw std::out_of_range("swizzle is not 0, 32, 64 or 128");
+  m.shared_rows = int_field(j, "shared_rows", 0, 1);
   return m;
 }
 

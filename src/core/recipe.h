@@ -56,6 +56,7 @@ struct TensorMap {
   Var rows = Var::kM;                     // extent of dimension 1
   int32_t box_columns = 0, box_rows = 0;  // elements per copy; 1 along the batch
   int32_t swizzle = 0;                    // shared-memory swizzle in bytes: 0, 32, 64, 128
+  int32_t shared_rows = 0;                // 1: the matrices share the rows; each has rows / batch
 };
 
 // The call of an external library in a kHostExtern step. Sizes, strides, alpha and beta come from the argument
@@ -88,7 +89,7 @@ constexpr int32_t parameter_bytes(size_t tensor_maps) {
 }
 
 struct Recipe {
-  static constexpr int32_t kVersion = 4;
+  static constexpr int32_t kVersion = 5;
   int32_t version = kVersion;
   std::vector<Step> steps;  // run in order; each completes before the next starts
   Formula workspace_bytes;

@@ -13,7 +13,7 @@ namespace {
 double predicted_seconds(const lathe_plan& planned, const Plan& plan) {
   const Request& request = planned.planned;
   if (planned.device.is_cpu || !is_grouped(request.key.problem.rows)) return plan.predicted_seconds;
-  return seconds_of_groups(plan.predicted_seconds, request.dims, planned.device.facts);
+  return seconds_of_groups(plan, request.dims, planned.device.facts);
 }
 
 Json candidate_json(const lathe_plan& planned, const RankedPlan& ranked, size_t index,

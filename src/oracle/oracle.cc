@@ -68,9 +68,6 @@ void reject_beyond_grid(const ProblemClass& c, std::vector<RankedPlan>* table) {
   }
 }
 
-// Groups of a grouped product that run on a GPU at the same time, each on a part of it.
-constexpr double kGroupsAtOnce = 8;
-
 // The part of a GPU that one group of the mean size gets. Part of shared memory is left for the rows of a tile
 // (GroupRows).
 DeviceFacts share_of_group(DeviceFacts facts) {
@@ -87,8 +84,6 @@ DeviceFacts share_of_group(DeviceFacts facts) {
 // Why a family does not serve classes whose rows are not plain; "" if it does.
 std::string rows_refusal(const KernelFamily& family) {
   if (family.backend == Backend::kSpirv) return "modules for SPIR-V have no step that reads the routing";
-  if (family.kernels & set_of(KernelKind::kWgmma, KernelKind::kTcgen05))
-    return "TMA copies and stores whole boxes, which would cross the ends of groups";
   if (family.backend != Backend::kCpu && (family.kernels & set_of(KernelKind::kUkernel)))
     return "ukernels read whole tiles of rows that follow each other";
   if (family.kernels & set_of(KernelKind::kExternal))
@@ -191,10 +186,17 @@ absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts
   return answer;
 }
 
-double seconds_of_groups(double of_group, const Dims& dims, const DeviceFacts& facts) {
-  const double launch = GpuRates(facts).launch_seconds;
+double seconds_of_groups(const Plan& of_group, const Dims& dims, const DeviceFacts& facts) {
+  const GpuRates rates(facts);
   const auto groups = static_cast<double>(std::min(dims.m, dims.batch));  // that can have rows
-  return launch + (of_group - launch) * std::max(groups / kGroupsAtOnce, 1.0);
+  // Fewer groups share the whole device if their tiles fill it.
+  const CompileConfig& config = of_group.config;
+  const auto tiles = static_cast<double>(
+      ceil_div(ceil_div(dims.m, std::max<int64_t>(dims.batch, 1)), std::max<int64_t>(config.tile_m(), 1)) *
+      ceil_div(dims.n, std::max<int64_t>(config.tile_n(), 1)));
+  const double waves = std::ceil(tiles / (rates.units / kGroupsAtOnce));
+  return rates.launch_seconds +
+         (of_group.predicted_seconds - rates.launch_seconds) * std::max(groups / kGroupsAtOnce, 1 / waves);
 }
 
 std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max, Backend backend) {

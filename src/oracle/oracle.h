@@ -37,7 +37,7 @@ absl::StatusOr<OracleAnswer> first_plan(const ProblemClass& c, const DeviceFacts
 
 // The seconds of a grouped product on a GPU, from those that a plan of its class predicts. The class has the rows of a
 // mean group, so the prediction is of one group; `dims` have the slots (M) and the groups (batch).
-double seconds_of_groups(double of_group, const Dims& dims, const DeviceFacts& facts);
+double seconds_of_groups(const Plan& of_group, const Dims& dims, const DeviceFacts& facts);
 
 // All classes of a weight for M in [1, m_max], with every alignment, on a device of this backend. `c`
 // describes the weight; its M bucket and alignment are ignored.

@@ -105,8 +105,9 @@ absl::Status read_member(const lathe_grouped_matmul_desc& d, Purpose purpose, co
   member.math = d.math;
   LATHE_RETURN_IF_ERROR(
       read_member_product(member, purpose == Purpose::kRun ? Purpose::kPlan : purpose, context, out));
-  if (out->key.split_k != 0 || out->key.candidate != 0)
-    return absl::UnimplementedError("a lathe_tuning cannot be chained to a grouped product");
+  if (out->key.split_k != 0 || (context.is_cpu && out->key.candidate != 0))
+    return absl::UnimplementedError(
+        "a lathe_tuning cannot be chained to a grouped product, except for a candidate on a GPU");
   if (out->key.external != ExternalUse::kDefault)
     return absl::UnimplementedError("a lathe_external cannot be chained to a grouped product");
   out->workspace = nullptr;

@@ -43,6 +43,12 @@ std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_m
   return legal_candidates(plan);
 }
 
+std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_grouped_matmul_desc& desc) {
+  lathe_plan* plan = nullptr;
+  EXPECT_LATHE_OK(lathe_plan_grouped_matmul(device, &desc, &plan));
+  return legal_candidates(plan);
+}
+
 std::vector<KernelForm> kernel_forms(const std::vector<nlohmann::json>& candidates) {
   std::vector<KernelForm> forms;
   std::set<std::string> seen;

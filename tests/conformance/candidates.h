@@ -13,6 +13,7 @@ namespace lathe::conformance {
 std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_matmul_desc& desc);
 std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_argmax_desc& desc);
 std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_matmul_argmax_desc& desc);
+std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_grouped_matmul_desc& desc);
 
 // One form of kernel and the rank of its best candidate.
 struct KernelForm {

@@ -24,7 +24,7 @@ Recipe split_recipe() {
   merge.block = {256, 1, 1};
   merge.cluster = {2, 1, 1};
   merge.dynamic_shared_memory = constant(49152);
-  merge.tensor_maps = {{"a", DType::kBF16, Var::kK, Var::kM, 64, 128, 128},
+  merge.tensor_maps = {{"a", DType::kBF16, Var::kK, Var::kM, 64, 128, 128, /*shared_rows=*/1},
                        {"d", DType::kF16, Var::kN, Var::kM, 32, 1, 0}};
   merge.argument_bytes = parameter_bytes(merge.tensor_maps.size());
   merge.attributes = {"pdl"};
@@ -94,7 +94,9 @@ TEST(RecipeTest, RoundTripsThroughJson) {
   EXPECT_EQ(back->steps[1].argument_bytes, 368 + 2 * 128);
   ASSERT_EQ(back->steps[1].tensor_maps.size(), 2u);
   EXPECT_EQ(back->steps[1].tensor_maps[0].box_columns, 64);
+  EXPECT_EQ(back->steps[1].tensor_maps[0].shared_rows, 1);
   EXPECT_EQ(back->steps[1].tensor_maps[1].operand, "d");
+  EXPECT_EQ(back->steps[1].tensor_maps[1].shared_rows, 0);
   EXPECT_EQ(back->steps[1].attributes, std::vector<std::string>{"pdl"});
   const VarValues v = {123, 456, 51234, 2, 76, 1};
   EXPECT_EQ(evaluate(back->steps[0].grid[2], v), 2 * 76);
@@ -181,6 +183,7 @@ TEST(RecipeTest, RefusesInvalidJson) {
   EXPECT_TRUE(refused("/steps/1/tensor_maps/0/box_columns", 0));
   EXPECT_TRUE(refused("/steps/1/tensor_maps/0/box_rows", 257));
   EXPECT_TRUE(refused("/steps/1/tensor_maps/0/swizzle", 48));
+  EXPECT_TRUE(refused("/steps/1/tensor_maps/0/shared_rows", 2));
   EXPECT_TRUE(
       refused("/steps/1/tensor_maps", Json(std::vector<Json>(9, good["steps"][1]["tensor_maps"][0]))));
   for (const auto& [name, value] : good.items()) {

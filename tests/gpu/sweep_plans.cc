@@ -250,6 +250,30 @@ std::vector<ProblemClass> scaled_classes() {
   return classes;
 }
 
+// Experts for tensor cores that multiply fp8 and fp4 as they are, in every grouping.
+std::vector<ProblemClass> scaled_rows_classes() {
+  constexpr std::pair<DType, DType> kPairs[] = {{DType::kF8E4M3x128, DType::kF8E4M3x128},
+                                                {DType::kMXF8E4M3, DType::kMXF8E4M3},
+                                                {DType::kMXF4E2M1, DType::kMXF4E2M1},
+                                                {DType::kNVF4E2M1, DType::kNVF4E2M1}};
+  std::vector<ProblemClass> classes;
+  for (const Shape& shape : {Shape{"deepseek", 4096, 7168}, Shape{"ragged", 328, 2720}})
+    for (int64_t m : {8, 40, 123, 512, 2048})
+      for (const auto& [a, b] : kPairs)
+        for (Rows rows : {Rows::kOffsets, Rows::kRowIds, Rows::kCounts, Rows::kIndexed, Rows::kSumBF16}) {
+          if (shape.k % block_elements(a) != 0) continue;
+          ProblemClass c = matmul_class(a, sum_of(rows) != DType::kNone ? DType::kF32 : DType::kBF16, shape.n,
+                                        shape.k, m_bucket(m));
+          c.b = b;
+          c.trans_b = 1;
+          c.rows = rows;
+          if (rows == Rows::kIndexed)
+            c.residual = DType::kF32, c.combine = Combine::kMultiply, c.activation = Activation::kSilu;
+          classes.push_back(with_alignment(c, Alignment::k16, /*is_cpu=*/false));
+        }
+  return classes;
+}
+
 class Collector {
  public:
   // Adds the first choice or every legal plan. It is a failure if the device has no plan for the class.
@@ -319,9 +343,9 @@ std::string SweepPlan::form() const {
 std::vector<SweepPlan> chosen_plans(Backend backend, bool whole) {
   Collector collector;
   for_each_device(backend, [&](const DeviceFacts& facts) {
-    for (const auto& classes :
-         {layer_classes(whole), formed_classes(), epilogue_classes(), further_classes(), rows_classes(),
-          argmax_classes(), matmul_argmax_classes(), block_classes(), block_rows_classes(), scaled_classes()})
+    for (const auto& classes : {layer_classes(whole), formed_classes(), epilogue_classes(), further_classes(),
+                                rows_classes(), argmax_classes(), matmul_argmax_classes(), block_classes(),
+                                block_rows_classes(), scaled_classes(), scaled_rows_classes()})
       for (const ProblemClass& c : classes)
         if (backend != Backend::kSpirv || c.rows == Rows::kPlain)
           collector.add(facts, c, /*every_legal=*/false);

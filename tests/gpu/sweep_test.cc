@@ -219,6 +219,7 @@ std::vector<SweepPlan> plans_to_assemble() {
       if (c.kernel() == KernelKind::kWgmma)
         absl::StrAppend(&form, " ", static_cast<int>(problem.activation), problem.c != DType::kNone,
                         problem.residual != DType::kNone);
+      if (is_grouped(problem.rows)) absl::StrAppend(&form, " ", lists_rows(problem.rows));
       return absl::StrCat(p.facts->target.arch, p.family(), c.split(), " ", form);
     });
     append(&some, ukernel_plans(Backend::kCuda));

@@ -242,6 +242,46 @@ TEST(WgmmaCandidates, ScaledOperandsKeepLimits) {
   EXPECT_EQ(only_reason(c), "wgmma does not multiply bf16 by f8e4m3_128");
 }
 
+// Workgroups fill the device, not the share by which a group is priced. A tile along M may belong to another group, so no
+// two workgroups share B, and D is not stored in whole boxes. Listed rows of A are copied for one workgroup.
+TEST(WgmmaCandidates, GroupedProductsArePersistentOnTheWholeDevice) {
+  DeviceFacts share = h200();
+  share.facts["compute_units"].value /= kGroupsAtOnce;
+  for (Rows rows : {Rows::kOffsets, Rows::kCounts, Rows::kRowIds, Rows::kIndexed, Rows::kSumBF16})
+    for (int64_t m : {1, 40, 2048})
+      for (DType t : {DType::kBF16, DType::kF8E4M3x128}) {
+        ProblemClass c = aligned_class(m, 4096, 7168);
+        c.a = c.b = t;
+        c.rows = rows;
+        const std::vector<RankedPlan> all = legal(c, 1, share);
+        ASSERT_FALSE(all.empty());
+        bool shares_a = false;
+        for (const RankedPlan& r : all) {
+          const auto& f = r.plan.config.as<WgmmaConfig>();
+          EXPECT_EQ(f.persistent, 132 * r.plan.resident / f.cluster_n * f.cluster_n);
+          EXPECT_EQ(f.cluster_m, 1);
+          EXPECT_EQ(f.plain_store, 0);
+          EXPECT_EQ(f.split, kNoSplit);
+          shares_a |= f.cluster_n > 1;
+        }
+        EXPECT_EQ(shares_a, !lists_rows(rows) && m > 1);
+      }
+  ProblemClass c = aligned_class(100, 4096, 7168);
+  c.rows = Rows::kDeviceM;
+  EXPECT_THAT(only_reason(c), HasSubstr("beyond the rows that exist"));
+}
+
+TEST(WgmmaShape, ListedRowsAreNotCopiedByTma) {
+  WgmmaInput in = large_tile();
+  in.lists_rows = true;
+  const WgmmaShape s(in);
+  EXPECT_EQ(s.defect(), "");
+  EXPECT_EQ(s.copied_bytes(), 256 * 64 * 2);
+  EXPECT_EQ(s.static_bytes(), 5 << 10);  // four lists of 128 words of 8 bytes, and the ticket
+  in.cluster_n = 2;
+  EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("listed rows"));
+}
+
 TEST(WgmmaShape, ScalesFollowThePatches) {
   WgmmaInput in;
   in.tile_m = 128, in.tile_n = 64, in.tile_k = 128, in.stages = 4, in.threads = 384;

@@ -328,8 +328,10 @@ TEST(Oracle, PlansGroupedProductsOnEveryGpu) {
           expect_well_formed(*answer);
           for (const RankedPlan& r : answer->ranked) {
             const KernelKind kernel = r.plan.config.kernel();
-            const bool serves = kernel == KernelKind::kSimt || kernel == KernelKind::kMma ||
-                                kernel == KernelKind::kMma32 || kernel == KernelKind::kSkinny;
+            const bool serves =
+                kernel == KernelKind::kSimt || kernel == KernelKind::kMma || kernel == KernelKind::kMma32 ||
+                kernel == KernelKind::kSkinny || (is_grouped(c.rows) && kernel == KernelKind::kWgmma) ||
+                kernel == KernelKind::kTcgen05;  // of blocks only, which has a reason of its own
             if (!serves) EXPECT_THAT(r.rejection, HasSubstr("rows ")) << name_of(kernel);
             if (r.rejection.empty()) EXPECT_EQ(r.plan.config.split(), kNoSplit) << name_of(kernel);
           }

@@ -1,6 +1,7 @@
 #include "kernels/matmul/grouped/emit.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "kernels/matmul/emit_scales.h"
 #include "kernels/matmul/grouped/emit_schedule.h"
@@ -11,45 +12,79 @@ using namespace mlir;
 
 namespace {
 
-// Fills the offsets of the tile's rows from the list of slots, once for all threads. Rows beyond the last one repeat
-// it, so that kernels which load whole tiles read existing rows. `scales` (a memref) gets the rows' first scales; it
-// may be null.
-void list_rows(Emit& e, GpuKernel& kernel, const Arguments& a, const WorkspaceParts& parts, GroupRows* rows,
-               Value scales) {
-  const int64_t height = kernel.config().tile_m();
-  for (Value* list : {&rows->a, &rows->d, &rows->residual}) *list = kernel.shared(e.index(), height);
-  Value inner = e.to_i32(a.get("index_offset")), last = e.sub(rows->count, e.idx(1));
-  e.loop(kernel.thread(), e.idx(height), kernel.threads(), [&](Value i) {
-    Value slot = e.load(parts.words(), parts.slot(e.add(rows->first, e.min(i, last))));
-    Value outer = e.widen(e.div(slot, inner)), within = e.widen(e.rem(slot, inner));
-    const auto place = [&](const char* pitch, const char* stride) {
-      return e.add(e.mul(outer, a.get(pitch)), e.mul(within, a.get(stride)));
-    };
-    e.store(place("lda", "stride_a"), rows->a, i);
-    e.store(rows->sums ? parts.sum(e.widen(slot), a.get("n")) : place("ldd", "stride_d"), rows->d, i);
-    e.store(e.mul(e.widen(slot), a.get("ldr")), rows->residual, i);
-    if (scales) e.store(scales_of_slot(e, a, outer, within), scales, i);
-  });
-  kernel.barrier();
-}
+// The tiles in the workspace.
+class ScheduledTiles : public GroupTiles {
+ public:
+  ScheduledTiles(Emit& e, GpuKernel& kernel, const GpuStep& step, Rows form)
+      : e_(e), kernel_(kernel), step_(step), form_(form), parts_(e, step.arguments(), form) {
+    if (!lists_rows(form)) return;
+    for (Value* list : {&lists_.a, &lists_.d, &lists_.residual}) *list = make_list();
+    if (step.has_scales_apart()) scales_ = make_list();
+  }
 
-LogicalResult emit_tile(Emit& e, GpuKernel& kernel, const GpuStep& step, Rows form, MatmulFamily family) {
-  const Arguments& a = step.arguments();
-  const WorkspaceParts parts(e, a, form);
+  Value count() override { return parts_.load(e_.idx(0)); }
+  GpuStep tile(Value number, const RowReaders& readers) override {
+    const Arguments& a = step_.arguments();
+    const auto word = [&](int64_t i) { return parts_.load(e_.add(parts_.tile(number), i)); };
+    Tile& tile = tiles_.emplace_back(Tile{lists_, a});
+    GroupRows& rows = tile.rows;
+    rows.group = word(0), rows.first = word(1), rows.count = word(2);
+    rows.first_slot =
+        form_ == Rows::kCounts ? e_.add(e_.mul(rows.group, a.get("index_offset")), rows.first) : rows.first;
+    if (sum_of(form_) != DType::kNone) rows.sums = parts_.floats();
+    if (lists_rows(form_)) list_rows(rows, readers);
+    if (step_.has_scales_apart()) tile.arguments = with_scale_factors(e_, kernel_, step_, rows.group);
+    return step_.with(tile.arguments).of_group(rows, scales_);
+  }
+
+ private:
+  struct Tile {
+    GroupRows rows;
+    Arguments arguments;
+  };
+  Value make_list() { return kernel_.shared(e_.index(), kernel_.config().tile_m()); }
+  // Fills the lists from that of the slots. Rows beyond the last one repeat it, so that kernels which load whole tiles
+  // read existing rows.
+  void list_rows(const GroupRows& rows, const RowReaders& readers) {
+    if (!readers.a && !readers.d) return;
+    const Arguments& a = step_.arguments();
+    Value inner = e_.to_i32(a.get("index_offset")), last = e_.sub(rows.count, e_.idx(1));
+    if (kernel_.config().persistent() > 0)
+      readers.barrier();  // the lists of the tile before are read no more
+    e_.loop(readers.thread, e_.idx(kernel_.config().tile_m()), readers.threads, [&](Value i) {
+      Value slot = e_.load(parts_.words(), parts_.slot(e_.add(rows.first, e_.min(i, last))));
+      Value outer = e_.widen(e_.div(slot, inner)), within = e_.widen(e_.rem(slot, inner));
+      const auto place = [&](const char* pitch, const char* stride) {
+        return e_.add(e_.mul(outer, a.get(pitch)), e_.mul(within, a.get(stride)));
+      };
+      if (readers.a) e_.store(place("lda", "stride_a"), rows.a, i);
+      if (readers.a && scales_) e_.store(scales_of_slot(e_, a, outer, within), scales_, i);
+      if (!readers.d) return;
+      e_.store(rows.sums ? parts_.sum(e_.widen(slot), a.get("n")) : place("ldd", "stride_d"), rows.d, i);
+      e_.store(e_.mul(e_.widen(slot), a.get("ldr")), rows.residual, i);
+    });
+    readers.barrier();
+  }
+
+  Emit& e_;
+  GpuKernel& kernel_;
+  const GpuStep& step_;
+  const Rows form_;
+  const WorkspaceParts parts_;
+  GroupRows lists_;  // only the lists
+  Value scales_;
+  std::deque<Tile> tiles_;  // their addresses do not change
+};
+
+LogicalResult emit_tiles(Emit& e, GpuKernel& kernel, const GpuStep& step, Rows form, MatmulFamily family) {
+  kernel.wait_for_earlier_kernel();  // which writes the tiles
+  ScheduledTiles tiles(e, kernel, step, form);
+  if (kernel.config().persistent() > 0) return family(e, kernel, step.of_tiles(tiles));
   Value number = step.block(e).x;
   LogicalResult result = success();
-  e.when(e.less(number, parts.load(e.idx(0))), [&] {
-    const auto word = [&](int64_t i) { return parts.load(e.add(parts.tile(number), i)); };
-    GroupRows rows = {word(0), word(2), word(1), {}, {}, {}, {}, {}};
-    rows.first_slot =
-        form == Rows::kCounts ? e.add(e.mul(rows.group, a.get("index_offset")), rows.first) : rows.first;
-    if (sum_of(form) != DType::kNone) rows.sums = parts.floats();
-    const bool apart = step.has_scales_apart();
-    Value scales;
-    if (lists_rows(form) && apart) scales = kernel.shared(e.index(), kernel.config().tile_m());
-    if (lists_rows(form)) list_rows(e, kernel, a, parts, &rows, scales);
-    const Arguments factored = apart ? with_scale_factors(e, kernel, step, rows.group) : a;
-    result = family(e, kernel, step.with(factored).of_group(rows, scales));
+  e.when(e.less(number, tiles.count()), [&] {
+    const RowReaders all = {kernel.thread(), kernel.threads(), [&] { kernel.barrier(); }, true, true};
+    result = family(e, kernel, tiles.tile(number, all));
   });
   return result;
 }
@@ -114,7 +149,7 @@ Rows rows_of(ModuleOp module) {
 
 LogicalResult emit_some_rows(Emit& e, GpuKernel& kernel, const GpuStep& step, Rows rows,
                              MatmulFamily family) {
-  return is_grouped(rows) ? emit_tile(e, kernel, step, rows, family)
+  return is_grouped(rows) ? emit_tiles(e, kernel, step, rows, family)
                           : emit_known_rows(e, kernel, step, family);
 }
 

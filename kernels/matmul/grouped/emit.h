@@ -9,7 +9,7 @@ namespace lathe::emit {
 Rows rows_of(mlir::ModuleOp module);
 
 // Emits the product's step with `family`: for the rows that exist (kDeviceM), or for a tile of the schedule (grouped).
-// Workgroups without rows end at once.
+// Workgroups without rows end at once. A persistent kernel takes its tiles itself (GpuStep::group_tiles()).
 mlir::LogicalResult emit_some_rows(Emit& e, GpuKernel& kernel, const GpuStep& step, Rows rows,
                                    MatmulFamily family);
 

@@ -31,6 +31,8 @@ std::string refusal(const CandidateContext& context) {
     return absl::StrCat(context.facts.target.arch, " has no tcgen05");
   if (std::string reason = Tcgen05Shape::refusal(c.a, c.b); !reason.empty()) return reason;
   if (c.alignment != Alignment::k16) return "rows are not aligned to 16 bytes";
+  if (c.rows == Rows::kDeviceM)
+    return absl::StrCat("rows ", name_of(c.rows), ": M is known on the host only");
   if (c.determinism == Determinism::kBatchInvariant)
     return "batch_invariant: simt serves every alignment and M";
   if (context.split_k > 1) return absl::StrCat("split_k ", context.split_k, ": K is not split");
@@ -39,8 +41,8 @@ std::string refusal(const CandidateContext& context) {
 
 std::string check(const GpuRates& rates, const MatmulSizes& s, const Tcgen05Shape& shape) {
   if (!shape.defect().empty()) return shape.defect();
-  constexpr int64_t kStatic = 1 << 10;  // of the kernel, rounded up to the alignment of the dynamic part
-  if (const int64_t shared = shape.shared_bytes() + kStatic; double(shared) > rates.shared_memory_bytes)
+  if (const int64_t shared = shape.shared_bytes() + shape.static_bytes();
+      double(shared) > rates.shared_memory_bytes)
     return absl::StrCat("smem ", shared, " > ", int64_t(rates.shared_memory_bytes));
   if (shape.stages < kLeastStages) return absl::StrCat("stages ", shape.stages, " < ", kLeastStages);
   if (Tcgen05Shape::kTileM > 2 * s.m) return absl::StrCat("tile_m ", Tcgen05Shape::kTileM, " > 2 * M ", s.m);
@@ -51,10 +53,13 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Tcgen05Shap
 
 // The largest number of stages that leaves room for `resident` workgroups on an SM.
 Tcgen05Shape fill(const ProblemClass& c, int64_t width, const GpuRates& rates, int64_t resident) {
-  const double room = (rates.shared_memory_bytes + 1024) / double(resident) - 2048;
+  const double room = (rates.shared_memory_bytes + 1024) / double(resident) - 1024;
+  const auto shape = [&](int64_t stages) {
+    return Tcgen05Shape(c.a, c.b, width, stages, lists_rows(c.rows));
+  };
   int64_t stages = kMostStages;
-  while (stages > 2 && double(Tcgen05Shape(c.a, c.b, width, stages).shared_bytes()) > room) --stages;
-  return Tcgen05Shape(c.a, c.b, width, stages);
+  while (stages > 2 && double(shape(stages).shared_bytes() + shape(stages).static_bytes()) > room) --stages;
+  return shape(stages);
 }
 
 double predict(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,

@@ -2,6 +2,7 @@
 #include "kernels/matmul/tcgen05/emit.h"
 
 #include "core/plan.h"
+#include "kernels/matmul/grouped/emit.h"
 
 namespace lathe::emit {
 using namespace mlir;
@@ -52,6 +53,7 @@ Tcgen05Kernel::Tcgen05Kernel(Emit& e, GpuKernel& kernel, const GpuStep& step, Ti
     map.box_columns = static_cast<int32_t>(shape.elements_of_row());
     map.box_rows = static_cast<int32_t>(i == 0 ? Tcgen05Shape::kTileM : shape.tile_n);
     map.swizzle = Tcgen05Shape::kRow;
+    map.shared_rows = i == 0 && rows_of(kernel.module()) == Rows::kCounts;
     maps_[i] = kernel.tensor_map(map);
     places_[i] = scale_places(e, step, program, i);
   }
@@ -124,10 +126,12 @@ void Tcgen05Kernel::wait_until_empty(Slot s) {
   wait_barrier(e_, empty(s.stage), arith::XOrIOp::create(e_.b, e_.loc, s.parity, e_.i32(1)));
 }
 
-// Elements outside an operand arrive as zeros and count towards the mbarrier's bytes.
+// Elements outside an operand arrive as zeros and count towards the mbarrier's bytes. Rows of the next group are
+// multiplied, but not stored.
 void Tcgen05Kernel::copy() {
   e_.when(elect_lane(e_), [&] {
     Value batches[2], rows[2] = {e_.to_i32(program_.row0), e_.to_i32(program_.column0)};
+    if (step_.rows()) rows[0] = e_.add(rows[0], e_.to_i32(step_.rows()->first));
     for (int i = 0; i < 2; ++i) {
       // A batch stride of 0 means that all of the batch share one matrix.
       Value same = e_.equal(step_.arguments().get(i == 0 ? "stride_a" : "stride_b"), e_.idx(0));
@@ -136,10 +140,10 @@ void Tcgen05Kernel::copy() {
     e_.loop(e_.i32(0), count_, 1, [&](Value block) {
       const Slot s = slot_of(block);
       wait_until_empty(s);
-      arrive_expecting(e_, full(s.stage), shape_.stage_bytes());
+      arrive_expecting(e_, full(s.stage), shape_.copied_bytes());
       Value to = e_.add(shared_, e_.mul(s.stage, shape_.stage_bytes())),
             k = e_.mul(block, Tcgen05Shape::kRow);
-      for (int i = 0; i < 2; ++i)
+      for (int i = shape_.lists_rows ? 1 : 0; i < 2; ++i)
         copy_in(e_, e_.add(to, i == 0 ? 0 : shape_.a_bytes()), maps_[i], {k, rows[i], batches[i]},
                 full(s.stage));
     });
@@ -197,7 +201,8 @@ LogicalResult emit_tcgen05(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   FailureOr<TileProgram> program = step.at(e, step.block(e));
   if (failed(program)) return failure();
   const auto& c = kernel.config<Tcgen05Config>();
-  const Tcgen05Shape shape(blocks_of(*program, 0), blocks_of(*program, 1), c.tile_n, c.stages);
+  const Tcgen05Shape shape(blocks_of(*program, 0), blocks_of(*program, 1), c.tile_n, c.stages,
+                           lists_rows(rows_of(kernel.module())));
   const std::string reason = refusal(kernel, shape);
   if (!reason.empty()) return program->contraction.emitError("matmul kernel 'tcgen05': ") << reason;
   Tcgen05Kernel(e, kernel, step, *program, shape).emit();

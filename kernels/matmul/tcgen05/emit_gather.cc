@@ -2,6 +2,7 @@
 // bytes at l % 32 * 16 + l / 32 * 4. So a lane has four lines of a tile, 32 apart, whose words are adjacent.
 #include <array>
 
+#include "kernels/matmul/emit_rows.h"
 #include "kernels/matmul/tcgen05/emit.h"
 
 namespace lathe::emit {
@@ -43,7 +44,9 @@ Value Tcgen05Kernel::has_whole_words() {
   Value all, adjacent;
   for (const ScalePlaces& s : places_) {
     Value bits = LLVM::PtrToIntOp::create(e_.b, e_.loc, i64, pointer_to(e_, s.memory, e_.idx(0)));
-    for (Value distance : {s.matrix, s.line128, s.line32, s.line, s.block16, s.block4})
+    // Listed rows are in any matrix of A.
+    Value matrix = s.list ? step_.arguments().get("scale_a_matrix") : s.matrix;
+    for (Value distance : {matrix, s.line128, s.line32, s.line, s.block16, s.block4})
       bits =
           arith::OrIOp::create(e_.b, e_.loc, bits, arith::IndexCastOp::create(e_.b, e_.loc, i64, distance));
     Value next = e_.equal(s.block, e_.idx(1));
@@ -97,6 +100,7 @@ void Tcgen05Kernel::gather_words(const std::vector<Lines>& lines, Type stored) {
     });
     const Slot s = slot_of(block);
     wait_until_empty(s);
+    if (shape_.lists_rows) gather_rows(s, k0);
     Value to = e_.add(e_.add(shared_, shape_.scales_at()),
                       e_.add(e_.mul(s.stage, shape_.scale_bytes()), e_.mul(lane_, 4 * kLinesOfLane)));
     for (size_t number = 0; number < tiles.size(); ++number)
@@ -112,6 +116,7 @@ void Tcgen05Kernel::gather_bytes(const std::vector<Lines>& lines) {
     Value k0 = e_.mul(e_.to_index(block), shape_.tile_k());
     const Slot s = slot_of(block);
     wait_until_empty(s);
+    if (shape_.lists_rows) gather_rows(s, k0);
     Value to = e_.add(e_.add(shared_, shape_.scales_at()),
                       e_.add(e_.mul(s.stage, shape_.scale_bytes()), e_.mul(lane_, 4 * kLinesOfLane)));
     for (unsigned operand = 0; operand < 2; ++operand) {
@@ -145,9 +150,20 @@ Value Tcgen05Kernel::bytes_as_word(unsigned operand, Value line, Value k) {
   return word;
 }
 
-// Makes the warp's stores visible to the tensor core and to the thread that multiplies.
+// Starts to copy listed rows of A, from element `k` on.
+void Tcgen05Kernel::gather_rows(Slot s, Value k) {
+  linalg::LinalgOp contraction = program_.contraction;
+  const View& a = program_.views.find(contraction.getDpsInputs()[0])->second;
+  copy_rows(e_, a, Tcgen05Shape::kTileM, lane_, k, program_.depth,
+            e_.add(shared_, e_.mul(s.stage, shape_.stage_bytes())));
+}
+
+// Makes the warp's stores and copies visible to the tensor core and to the thread that multiplies.
 void Tcgen05Kernel::publish(Slot s) {
-  fence_copies(e_);
+  if (shape_.lists_rows)
+    finish_rows(e_);
+  else
+    fence_copies(e_);
   sync_warp(e_);
   e_.when(e_.equal(lane_, e_.i32(0)), [&] { arrive(e_, full(s.stage)); });
 }

@@ -16,11 +16,12 @@
 namespace lathe {
 
 struct Tcgen05Shape {
-  Tcgen05Shape(DType a_blocks, DType b_blocks, int64_t columns, int64_t stage_count)
-      : a(a_blocks), b(b_blocks), tile_n(columns), stages(stage_count) {}
+  Tcgen05Shape(DType a_blocks, DType b_blocks, int64_t columns, int64_t stage_count, bool lists = false)
+      : a(a_blocks), b(b_blocks), tile_n(columns), stages(stage_count), lists_rows(lists) {}
 
   DType a, b;
   int64_t tile_n, stages;
+  bool lists_rows;  // a grouped product's rows of A, which threads copy, and of D are listed
 
   // Warps: four gather scales and store D, one copies A and B, one multiplies.
   static constexpr int64_t kScaleWarps = 4, kCopyWarp = 4, kProductWarp = 5, kThreads = 192;
@@ -50,6 +51,7 @@ struct Tcgen05Shape {
   int64_t a_bytes() const { return kTileM * kRow; }
   int64_t b_bytes() const { return tile_n * kRow; }
   int64_t stage_bytes() const { return a_bytes() + b_bytes(); }
+  int64_t copied_bytes() const { return lists_rows ? b_bytes() : stage_bytes(); }  // by TMA
   int64_t scale_bytes() const { return tiles_of_k() * (1 + tiles_of_n()) * kTileBytes; }
   int64_t scales_at() const { return stages * stage_bytes(); }
   int64_t patches_at() const { return scales_at() + stages * scale_bytes(); }
@@ -57,6 +59,11 @@ struct Tcgen05Shape {
   int64_t done_at() const { return barriers_at() + 16 * stages; }
   int64_t address_at() const { return done_at() + 8; }
   int64_t shared_bytes() const { return address_at() + 8; }
+  // Static shared memory, rounded up to the alignment of the dynamic part: the lists of rows.
+  int64_t static_bytes() const {
+    constexpr int64_t kLists = 4, kAlignment = 1 << 10;
+    return lists_rows ? 8 * kLists * kTileM + kAlignment : kAlignment;
+  }
   // A warp passes 32 rows by 32 columns at a time through shared memory, so that it can store D row by row. The pitch
   // avoids bank conflicts.
   static constexpr int64_t kPatch = 32, kPatchPitch = 36, kPatchBytes = 4 * kPatch * kPatchPitch;
@@ -75,8 +82,8 @@ struct Tcgen05Shape {
   // Workgroups on an SM. Limits of compute capability 10.0 (CUDA Programming Guide): shared memory, and what the system
   // reserves of it for each workgroup.
   int64_t resident() const {
-    constexpr int64_t kUnitShared = 228 << 10, kReserved = 1 << 10, kStatic = 1 << 10;
-    return std::clamp<int64_t>(kUnitShared / (shared_bytes() + kStatic + kReserved), 1,
+    constexpr int64_t kUnitShared = 228 << 10, kReserved = 1 << 10;
+    return std::clamp<int64_t>(kUnitShared / (shared_bytes() + static_bytes() + kReserved), 1,
                                kAllColumns / columns());
   }
 };

@@ -99,9 +99,10 @@ WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, i
   in.swap = r.swap != 0;
   in.a_k_major = c.trans_a == 0, in.b_k_major = c.trans_b != 0;
   in.compares = c.op == Op::kMatmulArgmax;
+  in.lists_rows = lists_rows(c.rows);
   // gelu and silu are not cheap.
-  in.plain_store = !in.compares && choice.split == kNoSplit && size_of(c.d) == 2 && c.c == DType::kNone &&
-                   c.residual == DType::kNone &&
+  in.plain_store = c.rows == Rows::kPlain && !in.compares && choice.split == kNoSplit && size_of(c.d) == 2 &&
+                   c.c == DType::kNone && c.residual == DType::kNone &&
                    (c.activation == Activation::kNone || c.activation == Activation::kRelu);
   return in;
 }
@@ -246,7 +247,7 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
 }
 
 WgmmaConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& shape, const GpuRates& rates,
-                      const MatmulSizes& s, bool open) {
+                      const MatmulSizes& s, bool open, bool grouped) {
   WgmmaConfig config;
   config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = shape.in.tile_k;
   config.register_m = shape.register_m(), config.register_n = shape.register_n();
@@ -259,11 +260,13 @@ WgmmaConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& shap
   // A persistent workgroup loads its next tile while it stores the last; one that merges takes a single tile.
   // The grid fills the device because the class does not know the batch; idle workgroups end at once.
   const int32_t cluster = choice.cluster_m * choice.cluster_n;
-  const auto slots = static_cast<int32_t>(rates.units * shape.resident) / cluster * cluster;
+  // A grouped product's workgroups take tiles of all groups, on the whole device.
+  const double units = rates.units * (grouped ? kGroupsAtOnce : 1);
+  const auto slots = static_cast<int32_t>(units * shape.resident) / cluster * cluster;
   const int64_t tiles = round_up(ceil_div(s.m, r.tile_m), choice.cluster_m) *
                         round_up(ceil_div(s.n, r.tile_n), choice.cluster_n) * choice.splits;
   const bool one_launch = choice.split == kMergeLast || choice.split == kMergeCluster;
-  if (!one_launch && (open || tiles > slots || cluster > 1)) {
+  if (!one_launch && (open || tiles > slots || cluster > 1 || grouped)) {
     config.persistent = slots;
     config.raster = raster_of(r, choice, slots);
   }
@@ -280,6 +283,8 @@ std::string refusal(const CandidateContext& context) {
                                    : a == b && !is_blocks(a) && (size_of(a) == 2 || a == DType::kI8);
   if (!multiplies) return absl::StrCat("wgmma does not multiply ", name_of(c.a), " by ", name_of(c.b));
   if (c.alignment != Alignment::k16) return "rows are not aligned to 16 bytes";
+  if (c.rows == Rows::kDeviceM)
+    return absl::StrCat("rows ", name_of(c.rows), ": TMA stores whole boxes, beyond the rows that exist");
   if (c.determinism == Determinism::kBatchInvariant)
     return "batch_invariant: the order of sums along K depends on the tile";
   return "";
@@ -298,8 +303,9 @@ Choices choices_of(const CandidateContext& context, const GpuRates& rates, const
     const int32_t splits = normalize_splits(s.k, wanted, tile_k);
     if (splits == 1) {
       choices.push_back({1, 1, 1, kNoSplit});
-      if (tiles_m > 1 && !r.swap) choices.push_back({2, 1, 1, kNoSplit});
-      if (tiles_n > 1 && r.tile_m >= 64) choices.push_back({1, 2, 1, kNoSplit});
+      if (tiles_m > 1 && !r.swap && !is_grouped(context.problem.rows)) choices.push_back({2, 1, 1, kNoSplit});
+      if (tiles_n > 1 && r.tile_m >= 64 && !lists_rows(context.problem.rows))
+        choices.push_back({1, 2, 1, kNoSplit});
       continue;
     }
     for (int32_t split : {kMergeLast, kMergeStep}) choices.push_back({1, 1, splits, split});
@@ -326,10 +332,10 @@ void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedP
   const GpuRates rates(context.facts);
   const MatmulSizes s(c);
   const double matrix_flops = context.facts.fact_or("flops_matrix_f16", 16 * rates.flops);
-  const bool open = c.m_hi >= Bucket::kOpenEnd;
+  const bool open = c.m_hi >= Bucket::kOpenEnd, grouped = is_grouped(c.rows);
   const auto add = [&](const WgmmaShape& shape, const Choice& choice, const Row& r) {
     RankedPlan plan;
-    plan.plan.config = config_of(r, choice, shape, rates, s, open);
+    plan.plan.config = config_of(r, choice, shape, rates, s, open, grouped);
     plan.plan.launch.splits = choice.splits;
     plan.plan.predicted_seconds = predict(rates, s, r, choice, shape, matrix_flops);
     plan.plan.resident = static_cast<int32_t>(shape.resident);
@@ -349,7 +355,8 @@ void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedP
         if (resident > 1 && deepest.resident < 2) continue;  // same plan with fewer stages
         if (std::string reason = check(c, rates, s, r, deepest); !reason.empty()) {
           if (resident == 1)
-            out->push_back(rejected(config_of(r, choice, deepest, rates, s, open), std::move(reason)));
+            out->push_back(
+                rejected(config_of(r, choice, deepest, rates, s, open, grouped), std::move(reason)));
           continue;
         }
         const WgmmaShape covering = cover(c, r, choice, rates, deepest);

@@ -3,6 +3,7 @@
 
 #include "core/plan.h"
 #include "kernels/matmul/emit_gpu.h"
+#include "kernels/matmul/grouped/emit.h"
 
 namespace lathe::emit {
 using namespace mlir;
@@ -35,7 +36,7 @@ Type element_of(const TileProgram& program, unsigned operand) {
   return Float8E4M3FNType::get(context);
 }
 
-WgmmaInput input_of(const WgmmaConfig& c, TileProgram& program) {
+WgmmaInput input_of(const WgmmaConfig& c, Rows rows, TileProgram& program) {
   WgmmaInput in;
   in.tile_m = c.tile_m, in.tile_n = c.tile_n, in.tile_k = c.tile_k;
   in.stages = c.stages, in.threads = c.threads;
@@ -47,13 +48,14 @@ WgmmaInput input_of(const WgmmaConfig& c, TileProgram& program) {
   in.promotes = in.element_bytes == 1 && isa<FloatType>(element);
   in.compares = program.argmax != nullptr;
   in.plain_store = c.plain_store != 0;
+  in.lists_rows = lists_rows(rows);
   in.a_k_major = k_contiguous(program.contraction, 0);
   in.b_k_major = k_contiguous(program.contraction, 1);
   return in;
 }
 
 // Why the emitter does not support the plan, "" if it does.
-std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& shape) {
+std::string refusal(GpuKernel& kernel, const GpuStep& step, TileProgram& program, const WgmmaShape& shape) {
   const auto& c = kernel.config<WgmmaConfig>();
   if (kernel.arch() != "sm_90a") return absl::StrCat(kernel.arch().str(), " has no wgmma");
   if (kernel.alignment() != Alignment::k16) return "rows are not aligned to 16 bytes";
@@ -76,6 +78,9 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
     return "a cluster along M or N needs a persistent kernel";
   if ((c.split == kMergeCluster) != (c.cluster_k > 1))
     return "cluster_k must be greater than 1 if splits are merged in the cluster, and 1 otherwise";
+  if (step.is_grouped() && (!c.persistent || c.plain_store || c.cluster_m > 1))
+    return "a grouped product needs a persistent kernel that stores rows one by one, without a cluster along "
+           "M";
   if (c.cluster_m > 1 && c.cluster_n > 1) return "cluster_m and cluster_n cannot both be greater than 1";
   if (c.cluster_k > 1 && c.cluster_m * c.cluster_n > 1) return "a cluster along K cannot extend along M or N";
   return "";
@@ -105,6 +110,7 @@ WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TilePr
     map.box_columns = static_cast<int32_t>(x.box_columns);
     map.box_rows = static_cast<int32_t>(x.box_rows);
     map.swizzle = WgmmaShape::kRow;
+    map.shared_rows = i == 0 && rows_of(kernel.module()) == Rows::kCounts;
     maps_[i] = kernel.tensor_map(map);
     batch_strides_[i] = step.arguments().get(i == 0 ? "stride_a" : "stride_b");
   }
@@ -164,7 +170,7 @@ void WgmmaKernel::initialize_barriers() {
     for (Value map : maps_) prefetch_map(e_, map);
     if (map_out_) prefetch_map(e_, map_out_);
     for (int64_t s = 0; s < shape_.in.stages; ++s) {
-      init_barrier(e_, full(e_.i32(s)), shape_.in.scaled > 0 ? 2 : 1);
+      init_barrier(e_, full(e_.i32(s)), shape_.has_loaders() ? 2 : 1);
       // Every consumer warp of the workgroups that share copies arrives once it has read the stage.
       init_barrier(e_, empty(e_.i32(s)), 4 * shape_.consumers * cluster_);
     }
@@ -197,9 +203,8 @@ GridPosition WgmmaKernel::own_tile() {
 
 // The tile with number `linear` in the order of a persistent kernel: `raster` clusters along M, then the next
 // along N, so that tiles that run together share parts of A and B in L2.
-WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
+WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear, const GridPosition& tiles, const RowReaders& readers) {
   const int64_t cm = shape_.in.cluster_m, cn = shape_.in.cluster_n;
-  GridPosition tiles = step_.tiles(e_);
   Value tiles_x = e_.to_i32(tiles.x), tiles_y = e_.to_i32(tiles.y);
   Value x = e_.ceil_div(tiles_x, e_.i32(cm)), y = e_.ceil_div(tiles_y, e_.i32(cn));
   Value raster = e_.i32(std::max<int64_t>(kernel_.config<WgmmaConfig>().raster, 1));
@@ -208,38 +213,48 @@ WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
         in_band = e_.rem(in_plane, band);
   Value height = e_.min(raster, e_.sub(x, first));
   Value at_x = e_.add(first, e_.rem(in_band, height)), at_y = e_.div(in_band, height);
-  Tile tile;
+  Value exists;
   if (cluster_ > 1) {
     at_x = e_.add(e_.mul(at_x, cm), e_.rem(rank_, e_.i32(cm)));
     at_y = e_.add(e_.mul(at_y, cn), e_.div(rank_, e_.i32(cm)));
-    tile.exists = arith::AndIOp::create(e_.b, e_.loc, e_.less(at_x, tiles_x), e_.less(at_y, tiles_y));
+    exists = arith::AndIOp::create(e_.b, e_.loc, e_.less(at_x, tiles_x), e_.less(at_y, tiles_y));
   }
-  tile.position = {e_.widen(at_x), e_.widen(at_y), e_.widen(z)};
-  return tile;
+  const GridPosition position = {e_.widen(at_x), e_.widen(at_y), e_.widen(z)};
+  if (!step_.group_tiles()) return {position, exists, step_};
+  const GpuStep step = step_.group_tiles()->tile(position.x, readers);
+  return {{e_.idx(0), position.y, step.rows()->group}, exists, step};
+}
+
+// The number of tiles in each direction. Those of a grouped product are in a row along M.
+GridPosition WgmmaKernel::all_tiles() {
+  GridPosition tiles = step_.tiles(e_);
+  if (GroupTiles* of_groups = step_.group_tiles()) tiles.x = of_groups->count(), tiles.z = e_.idx(1);
+  return tiles;
 }
 
 // i32 is enough to count tiles: each has at least 512 elements of D, so 2^31 of them do not fit in memory.
 PipelineState WgmmaKernel::for_each_tile(
-    const std::function<PipelineState(const Tile&, PipelineState)>& body) {
+    const RowReaders& readers, const std::function<PipelineState(const Tile&, PipelineState)>& body) {
   const PipelineState fresh = {e_.i32(0), e_.i32(0)};
   const int64_t workgroups = kernel_.config<WgmmaConfig>().persistent;
-  if (!workgroups) return body({own_tile(), nullptr}, fresh);
-  GridPosition tiles = step_.tiles(e_);
+  if (!workgroups) return body({own_tile(), nullptr, step_}, fresh);
+  GridPosition tiles = all_tiles();
   Value x = e_.ceil_div(e_.to_i32(tiles.x), e_.i32(shape_.in.cluster_m));
   Value y = e_.ceil_div(e_.to_i32(tiles.y), e_.i32(shape_.in.cluster_n));
   Value total = e_.mul(e_.mul(x, y), e_.to_i32(tiles.z));
   Value first = e_.div(e_.to_i32(step_.block(e_).x), e_.i32(cluster_));
-  Values last = e_.loop(
-      first, total, workgroups / cluster_, fresh.values(),
-      [&](Value t, const Values& carried) { return body(tile_at(t), PipelineState::of(carried)).values(); });
+  Values last =
+      e_.loop(first, total, workgroups / cluster_, fresh.values(), [&](Value t, const Values& carried) {
+        return body(tile_at(t, tiles, readers), PipelineState::of(carried)).values();
+      });
   return PipelineState::of(last);
 }
 
 LogicalResult emit_wgmma(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   FailureOr<TileProgram> program = step.at(e, step.block(e));
   if (failed(program)) return failure();
-  const WgmmaShape shape(input_of(kernel.config<WgmmaConfig>(), *program));
-  const std::string reason = refusal(kernel, *program, shape);
+  const WgmmaShape shape(input_of(kernel.config<WgmmaConfig>(), rows_of(kernel.module()), *program));
+  const std::string reason = refusal(kernel, step, *program, shape);
   if (!reason.empty()) return program->contraction.emitError("matmul kernel 'wgmma': ") << reason;
   return WgmmaKernel(e, kernel, step, *program, shape).emit();
 }

@@ -34,20 +34,26 @@ class WgmmaKernel {
  private:
   // --- emit.cc: roles and tiles
   void initialize_barriers();
-  // A tile's position. `exists` is null if it certainly exists, else an i1.
+  // A tile's position, and the step that has its program. `exists` is null if it certainly exists, else an i1.
   struct Tile {
     GridPosition position;
     Value exists;
+    GpuStep step;
   };
-  PipelineState for_each_tile(const std::function<PipelineState(const Tile&, PipelineState)>& body);
-  Tile tile_at(Value linear);
+  // `readers`: for a grouped product, the threads that run this.
+  PipelineState for_each_tile(const RowReaders& readers,
+                              const std::function<PipelineState(const Tile&, PipelineState)>& body);
+  Tile tile_at(Value linear, const GridPosition& tiles, const RowReaders& readers);
+  GridPosition all_tiles();
   GridPosition own_tile();
   PipelineState advance(PipelineState s);
   Value full(Value stage), empty(Value stage);  // addresses of a stage's mbarriers
+  // Where an operand begins in a stage: P comes first.
+  int64_t place_of(const WgmmaOperand& x) const { return &x == &shape_.p() ? 0 : shape_.p().bytes; }
 
   // --- emit_mainloop.cc: the loops over K
   void produce();
-  void copy_stage(const TileProgram& p, PipelineState s, Value depth);
+  void copy_stage(const Tile& tile, const TileProgram& p, PipelineState s, Value depth);
   void consume();
   Values multiply_tile(Value count, PipelineState* state);
   Values multiply_apart(Value count, PipelineState* state);
@@ -55,6 +61,10 @@ class WgmmaKernel {
   std::pair<Value, Value> descriptors();
   Value plus(Value x, Value y);  // adds two accumulators
   void release(Value stage);
+
+  // --- emit_load.cc: what threads bring to a stage, not TMA
+  void load();
+  void load_rows(const TileProgram& p, PipelineState s, Value depth);
 
   // --- emit_scaled.cc: operands in blocks, whose sums are scaled
   // The scales of one operand, P or Q, and those of a thread's lines of the tile.
@@ -65,12 +75,12 @@ class WgmmaKernel {
     int64_t width;
     Values lines;
   };
-  std::array<Scales, 2> scales_of_operands(const TileProgram& p);
+  std::array<Scales, 2> scales_of_operands(const GpuStep& step, const TileProgram& p);
   Value share_scales_of_128(const std::array<Scales, 2>& scales);  // i1, or null if all operands do
-  void load_scales();
+  void find_lines(const TileProgram& p, std::array<Scales, 2>* scales);
   void store_scales(const TileProgram& p, const std::array<Scales, 2>& scales, PipelineState s, Value depth);
   Value scales_at(Value stage);  // address
-  Values multiply_scaled(const TileProgram& p, Value count, PipelineState* state);
+  Values multiply_scaled(const Tile& tile, const TileProgram& p, Value count, PipelineState* state);
   Values multiply_groups(Value stage, int64_t groups, Value q_is_same, Values totals);
   // `columns(j)`: the scales of the thread's two columns of Q of the 8 from 8 * j on.
   Values add_scaled(const Values& totals, const Values& sums, const Values& rows,

@@ -5,13 +5,13 @@
 namespace lathe::emit {
 using namespace mlir;
 
-// One thread of the last warpgroup issues all copies. Its other warps load scales.
+// One thread of the last warpgroup issues all copies by TMA. Its other warps load what TMA does not copy.
 void WgmmaKernel::produce() {
-  if (shape_.in.scaled > 0) e_.when(e_.less(e_.i32(4 * shape_.consumers), warp_), [&] { load_scales(); });
+  if (shape_.has_loaders()) e_.when(e_.less(e_.i32(4 * shape_.consumers), warp_), [&] { load(); });
   e_.when(e_.equal(warp_, e_.i32(4 * shape_.consumers)), [&] {
     e_.when(elect_lane(e_), [&] {
-      for_each_tile([&](const Tile& tile, PipelineState state) {
-        FailureOr<TileProgram> program = step_.at(e_, tile.position);
+      for_each_tile({}, [&](const Tile& tile, PipelineState state) {
+        FailureOr<TileProgram> program = tile.step.at(e_, tile.position);
         if (failed(program)) {
           result_ = failure();
           return state;
@@ -20,8 +20,8 @@ void WgmmaKernel::produce() {
         Values last = e_.loop(e_.i32(0), count, 1, state.values(), [&](Value i, const Values& carried) {
           PipelineState s = PipelineState::of(carried);
           wait_barrier(e_, empty(s.stage), arith::XOrIOp::create(e_.b, e_.loc, s.parity, e_.i32(1)));
-          arrive_expecting(e_, full(s.stage), shape_.stage_bytes);
-          copy_stage(*program, s, e_.mul(i, shape_.in.tile_k));
+          arrive_expecting(e_, full(s.stage), shape_.copied_bytes());
+          copy_stage(tile, *program, s, e_.mul(i, shape_.in.tile_k));
           return advance(s).values();
         });
         return PipelineState::of(last);
@@ -31,18 +31,18 @@ void WgmmaKernel::produce() {
 }
 
 // Copies the parts of A and B at `depth` of the program's K. Elements outside an operand arrive as zeros and
-// count towards the mbarrier's bytes.
-void WgmmaKernel::copy_stage(const TileProgram& p, PipelineState s, Value depth) {
+// count towards the mbarrier's bytes. Rows of the next group are multiplied, but not stored.
+void WgmmaKernel::copy_stage(const Tile& tile, const TileProgram& p, PipelineState s, Value depth) {
   Value stage = e_.add(shared_, e_.mul(s.stage, shape_.stage_bytes));
   Value k = e_.add(e_.to_i32(p.depth0), depth);
-  for (int i = 0; i < 2; ++i) {
+  for (int i = shape_.in.lists_rows ? 1 : 0; i < 2; ++i) {
     const WgmmaOperand& x = i == 0 ? shape_.a : shape_.b;
     Value across = e_.to_i32(i == 0 ? p.row0 : p.column0);
+    if (i == 0 && tile.step.rows()) across = e_.add(across, e_.to_i32(tile.step.rows()->first));
     // A batch stride of 0 means that all of the batch share one matrix.
     Value same = e_.equal(batch_strides_[i], e_.idx(0));
     Value batch = arith::SelectOp::create(e_.b, e_.loc, same, e_.i32(0), e_.to_i32(p.batch));
-    // P comes first in the stage.
-    Value to = e_.add(stage, &x == &shape_.p() ? 0 : shape_.p().bytes);
+    Value to = e_.add(stage, place_of(x));
     Value mask;
     if (x.share > 1) {
       // Each workgroup of the cluster multicasts one piece to all of them. Clusters are pairs along one
@@ -77,14 +77,15 @@ void WgmmaKernel::consume() {
   product_.a_offset = [=](int64_t r, int64_t s) { return r * block_bytes + along_k(p, s); };
   product_.b_offset = [=](int64_t s) { return along_k(q, s); };
 
-  for_each_tile([&](const Tile& tile, PipelineState state) {
-    FailureOr<TileProgram> program = step_.at(e_, tile.position);
+  const RowReaders readers = {kernel_.thread(), threads, [&] { kernel_.barrier(); }, false, true};
+  for_each_tile(readers, [&](const Tile& tile, PipelineState state) {
+    FailureOr<TileProgram> program = tile.step.at(e_, tile.position);
     if (failed(program)) {
       result_ = failure();
       return state;
     }
     Value count = e_.to_i32(e_.ceil_div(program->depth, e_.idx(shape_.in.tile_k)));
-    const Values sums = shape_.in.scaled > 0 ? multiply_scaled(*program, count, &state)
+    const Values sums = shape_.in.scaled > 0 ? multiply_scaled(tile, *program, count, &state)
                         : shape_.in.promotes ? multiply_apart(count, &state)
                                              : multiply_tile(count, &state);
     const auto store = [&] {

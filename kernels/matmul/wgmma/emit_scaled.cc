@@ -1,6 +1,5 @@
 // Operands in blocks of fp8: the instruction multiplies the codes. Every group of K that shares scales is accumulated
-// separately, and its sums times the scales are added in f32. Warps of the producer's warpgroup bring the scales to
-// shared memory as f32, in whatever layout they are stored.
+// separately, and its sums times the scales are added in f32. Scales of any layout come to shared memory as f32.
 #include "kernels/matmul/emit_blocks.h"
 #include "kernels/matmul/wgmma/emit.h"
 
@@ -9,16 +8,9 @@ using namespace mlir;
 
 namespace {
 
-constexpr int64_t kLoaders = 3;  // warps that load scales: all of the warpgroup but the first
 // Elements that share a scale in DeepSeek's format. Power-of-two scales have a class of 32, in which four blocks may
 // share one.
 constexpr int64_t kWide = 128;
-
-// The state after `blocks` (i32) further blocks of K.
-PipelineState after(Emit& e, PipelineState s, Value blocks, int64_t stages) {
-  Value at = e.add(s.stage, blocks), turns = e.rem(e.div(at, e.i32(stages)), e.i32(2));
-  return {e.rem(at, e.i32(stages)), arith::XOrIOp::create(e.b, e.loc, s.parity, turns)};
-}
 
 }  // namespace
 
@@ -26,14 +18,14 @@ Value WgmmaKernel::scales_at(Value stage) {
   return e_.add(e_.add(shared_, e_.mul(stage, shape_.scale_bytes())), shape_.scales_at);
 }
 
-std::array<WgmmaKernel::Scales, 2> WgmmaKernel::scales_of_operands(const TileProgram& p) {
+std::array<WgmmaKernel::Scales, 2> WgmmaKernel::scales_of_operands(const GpuStep& step,
+                                                                   const TileProgram& p) {
   linalg::LinalgOp contraction = p.contraction;
   std::array<Scales, 2> scales;
   for (unsigned operand = 0; operand < 2; ++operand) {
     const WgmmaOperand& x = operand == 0 ? shape_.a : shape_.b;
     const View& view = p.views.find(contraction.getDpsInputs()[operand])->second;
-    scales[&x == &shape_.p() ? 0 : 1] = {
-        scale_places(e_, step_, p, operand), view.blocks, &view, x.width, {}};
+    scales[&x == &shape_.p() ? 0 : 1] = {scale_places(e_, step, p, operand), view.blocks, &view, x.width, {}};
   }
   return scales;
 }
@@ -44,33 +36,15 @@ Value WgmmaKernel::share_scales_of_128(const std::array<Scales, 2>& scales) {
                                scales[1].places.of_128(e_, scales[1].blocks));
 }
 
-// The warps take blocks of K in turns, so the loads of several blocks are in flight.
-void WgmmaKernel::load_scales() {
-  Value first = e_.sub(warp_, e_.i32(4 * shape_.consumers + 1));
-  for_each_tile([&](const Tile& tile, PipelineState state) {
-    FailureOr<TileProgram> program = step_.at(e_, tile.position);
-    if (failed(program)) {
-      result_ = failure();
-      return state;
-    }
-    std::array<Scales, 2> scales = scales_of_operands(*program);
-    for (auto [i, x] : llvm::enumerate(scales)) {
-      const bool rows_of_a = (i == 0) != shape_.in.swap;
-      // Lines beyond the operand repeat the last one.
-      Value last = e_.sub(rows_of_a ? program->rows : program->columns, e_.idx(1));
-      for (int64_t at = 0; at < x.width; at += 32)
-        x.lines.push_back(x.places.of_line(e_, e_.min(e_.widen(e_.add(lane_, at)), last)));
-    }
-    Value count = e_.to_i32(e_.ceil_div(program->depth, e_.idx(shape_.in.tile_k)));
-    e_.loop(first, count, kLoaders, [&](Value i) {
-      const PipelineState s = after(e_, state, i, shape_.in.stages);
-      wait_barrier(e_, empty(s.stage), arith::XOrIOp::create(e_.b, e_.loc, s.parity, e_.i32(1)));
-      store_scales(*program, scales, s, e_.widen(e_.mul(i, shape_.in.tile_k)));
-      sync_warp(e_);
-      e_.when(e_.equal(lane_, e_.i32(0)), [&] { arrive(e_, full(s.stage)); });
-    });
-    return after(e_, state, count, shape_.in.stages);
-  });
+// Finds the lines whose scales this lane loads.
+void WgmmaKernel::find_lines(const TileProgram& p, std::array<Scales, 2>* scales) {
+  for (auto [i, x] : llvm::enumerate(*scales)) {
+    const bool rows_of_a = (i == 0) != shape_.in.swap;
+    // Lines beyond the operand repeat the last one.
+    Value last = e_.sub(rows_of_a ? p.rows : p.columns, e_.idx(1));
+    for (int64_t at = 0; at < x.width; at += 32)
+      x.lines.push_back(x.places.of_line(e_, e_.min(e_.widen(e_.add(lane_, at)), last)));
+  }
 }
 
 // Stores the scales of the block of K at `depth` (index). A loop over the groups needs fewer registers.
@@ -105,8 +79,9 @@ void WgmmaKernel::store_scales(const TileProgram& p, const std::array<Scales, 2>
 }
 
 // Accumulates `count` blocks of K.
-Values WgmmaKernel::multiply_scaled(const TileProgram& p, Value count, PipelineState* state) {
-  const std::array<Scales, 2> scales = scales_of_operands(p);
+Values WgmmaKernel::multiply_scaled(const Tile& tile, const TileProgram& p, Value count,
+                                    PipelineState* state) {
+  const std::array<Scales, 2> scales = scales_of_operands(tile.step, p);
   Value wide = share_scales_of_128(scales), q_is_same;
   // Columns of B often share their scales, 128 at a time. Then one scale serves the tile.
   if (!shape_.in.swap) q_is_same = scales[1].places.all_same(e_, p.columns);

@@ -48,6 +48,7 @@ struct WgmmaInput {
   int64_t scaled = 0;
   bool plain_store = false;  // WgmmaConfig::plain_store
   bool compares = false;     // matmul_argmax: accumulators are compared, not stored
+  bool lists_rows = false;   // a grouped product's rows of A, which threads copy, and of D are listed
 };
 
 struct WgmmaShape {
@@ -96,9 +97,17 @@ struct WgmmaShape {
   // Shared memory: the stages (P, then Q), the warps' patches, the stages' scales, then each stage's mbarriers "full"
   // and "empty".
   int64_t stage_bytes = 0, patches_at = 0, scales_at = 0, barriers_at = 0, shared_bytes = 0;
-  // Static shared memory: the ticket of the last-arriver merge and, for matmul_argmax, a key for each row;
-  // rounded up to the alignment of the dynamic part.
-  int64_t static_bytes() const { return up(16 + (in.compares ? 8 * in.tile_m : 0), 1 << 10); }
+  // Whether warps of the producer's warpgroup bring a part of a stage that TMA does not: scales or rows.
+  bool has_loaders() const { return in.scaled > 0 || in.lists_rows; }
+  // Bytes of a stage that TMA copies.
+  int64_t copied_bytes() const { return stage_bytes - (in.lists_rows ? a.bytes : 0); }
+
+  // Static shared memory: the ticket of the last-arriver merge and, for matmul_argmax, a key for each row, or the lists
+  // of rows; rounded up to the alignment of the dynamic part.
+  int64_t static_bytes() const {
+    constexpr int64_t kLists = 4;
+    return up(16 + (in.compares ? 8 * in.tile_m : in.lists_rows ? 8 * kLists * in.tile_m : 0), 1 << 10);
+  }
   int64_t resident = 0;  // workgroups on an SM
   // Registers of a producer's and of a consumer's thread; 0: as launched.
   int64_t producer_registers = 0, consumer_registers = 0;
@@ -118,7 +127,7 @@ struct WgmmaShape {
   // Registers beside the accumulators: for the loop over K, and for an epilogue other than a plain store,
   // which computes its activation for 8 elements at once.
   static constexpr int64_t kLoopRegisters = 56, kEpilogueRegisters = 96, kProducerRegisters = 40;
-  // Of a thread that loads scales.
+  // Of a thread that loads scales or rows.
   static constexpr int64_t kLoaderRegisters = 48;
   // Registers of a producer's thread with two and with three consumers: as few as it needs, because a
   // consumer with gelu and a residual would spill otherwise.
@@ -172,6 +181,8 @@ inline std::string WgmmaShape::defect() const {
     return absl::StrCat("tile_k ", in.tile_k, " is not a multiple of the ", in.scaled,
                         " elements that share a scale");
   if (in.stages < 2) return absl::StrCat("stages ", in.stages, " < 2");
+  if (in.lists_rows && (!in.a_k_major || in.cluster_n > 1))
+    return "listed rows are copied along K, by the workgroup that multiplies them";
   for (const WgmmaOperand* x : {&a, &b}) {
     if (!x->k_major && in.element_bytes != 2) return "8-bit operands must be contiguous along K";
     // The only form that is documented to work (CUTLASS' layouts of whole atoms).
@@ -186,14 +197,14 @@ inline std::string WgmmaShape::defect() const {
 
 inline void WgmmaShape::assign_registers() {
   const int64_t held = sums * (in.promotes ? 2 : 1), needed = up(held + kLoopRegisters, 8);
-  const int64_t most = in.scaled > 0 ? kLoaderRegisters : kProducerRegisters;
+  const int64_t most = has_loaders() ? kLoaderRegisters : kProducerRegisters;
   resident = std::max<int64_t>(
       1, std::min({kUnitShared / (shared_bytes + static_bytes() + kReservedShared), kUnitThreads / in.threads,
                    kUnitRegisters / (most + consumers * needed), int64_t{4}}));
   const int64_t launched = std::min(kThreadRegisters, kUnitRegisters / resident / (consumers + 1) / 8 * 8);
   spare_registers = launched - held;
   if (launched >= (in.plain_store ? needed : up(held + kEpilogueRegisters, 8))) return;
-  const int64_t producer = consumers == 1 || in.scaled > 0 ? most
+  const int64_t producer = consumers == 1 || has_loaders() ? most
                            : consumers == 2                ? kProducerOfTwo
                                                            : kProducerOfThree;
   const int64_t consumer =

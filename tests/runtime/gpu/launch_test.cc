@@ -282,6 +282,19 @@ TEST_F(GpuTensorMaps, EveryOperandHasItsOwnStrides) {
   EXPECT_EQ(state_->maps[2].address, TestLaunch::at(25));
 }
 
+// The rows of A in a grouped product with COUNTS: M is those of all groups.
+TEST_F(GpuTensorMaps, MatricesThatShareTheRowsHaveTheirPart) {
+  const auto kernel = kernel_of({{"a", DType::kF16, Var::kK, Var::kM, 64, 128, 128, /*shared_rows=*/1}});
+  TestLaunch l(*kernel);
+  l.resize(300, 500, 64, 4);
+  l.args.a = TestLaunch::at(11);
+  l.args.lda = 64, l.args.stride_a = 64 * 80;
+  ASSERT_TRUE(driver_->launch(l.launch).ok());
+  ASSERT_EQ(state_->maps.size(), 1u);
+  EXPECT_THAT(state_->maps[0].extents, ElementsAre(64, 75, 4));
+  EXPECT_THAT(state_->maps[0].strides, ElementsAre(128, 128 * 80));
+}
+
 TEST_F(GpuTensorMaps, PairsOf4BitElementsAreBytes) {
   const auto kernel = kernel_of({{"a", DType::kF4E2M1, Var::kK, Var::kM, 256, 128, 128}});
   TestLaunch l(*kernel);
