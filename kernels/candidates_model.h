@@ -21,7 +21,7 @@ constexpr double kFmaLatency = 4;
 // a zero-extending load and a shift (uops.info). They share ports with the FMAs. NEON: one fcvtl or shll each.
 constexpr double kConvertCycles = 1;
 constexpr double kPageBytes = 4096;
-// Taking a task from a shared counter and entering it; waking the workers and waiting for the last one.
+// Taking a task and entering it; waking the workers and waiting for the last one.
 constexpr double kTaskSeconds = 0.2e-6;
 constexpr double kForkSeconds = 5e-6;
 
