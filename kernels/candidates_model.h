@@ -23,7 +23,7 @@ constexpr double kConvertCycles = 1;
 constexpr double kPageBytes = 4096;
 // Groups of a grouped product that run on a GPU at the same time, each on a part of it.
 constexpr double kGroupsAtOnce = 8;
-// Taking a task from a shared counter and entering it; waking the workers and waiting for the last one.
+// Taking a task and entering it; waking the workers and waiting for the last one.
 constexpr double kTaskSeconds = 0.2e-6;
 constexpr double kForkSeconds = 5e-6;
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <climits>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "base/execution_environment.h"
@@ -18,9 +19,17 @@
 namespace lathe {
 namespace {
 
-constexpr int kCountBits = 40;
-constexpr uint64_t kCountMask = (uint64_t{1} << kCountBits) - 1;
+constexpr int kUnitBits = 20;
+constexpr uint64_t kUnitMask = (uint64_t{1} << kUnitBits) - 1;
+constexpr uint32_t kLastStep = (uint32_t{1} << (64 - 2 * kUnitBits)) - 1;
 constexpr int64_t kSpinNanoseconds = 50000;
+// A claim takes this part of what is left of a share, so that claims of short tasks cost little.
+constexpr int64_t kClaimedPart = 8;
+
+uint64_t share_word(uint32_t number, int64_t begin, int64_t end) {
+  return uint64_t{number} << 2 * kUnitBits | static_cast<uint64_t>(begin) << kUnitBits |
+         static_cast<uint64_t>(end);
+}
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -40,8 +49,26 @@ void futex_wake(std::atomic<uint32_t>& word, int count) {
 
 }  // namespace
 
+struct WorkerPool::Division {
+  int64_t count, workers;
+  int64_t unit = (count - 1) / workers / static_cast<int64_t>(kUnitMask) + 1;
+  int64_t units = (count + unit - 1) / unit;
+
+  // The first unit of a worker's share. The first shares have one unit more than the others.
+  int64_t begin(int32_t worker) const {
+    return units / workers * worker + std::min<int64_t>(worker, units % workers);
+  }
+  int64_t size(int32_t worker) const { return begin(worker + 1) - begin(worker); }
+  Claim tasks(int32_t worker, int64_t first, int64_t end) const {
+    const int64_t from = begin(worker);
+    return {(from + first) * unit, std::min(count, (from + end) * unit)};
+  }
+};
+
 WorkerPool::WorkerPool(int32_t workers, int32_t processors)
-    : workers_(workers), spin_nanoseconds_(workers <= processors ? kSpinNanoseconds : 0) {}
+    : workers_(workers),
+      spin_nanoseconds_(workers <= processors ? kSpinNanoseconds : 0),
+      shares_(static_cast<size_t>(workers)) {}
 
 WorkerPool::~WorkerPool() {
   if (process_ != 0 && process_ != getpid()) {
@@ -70,24 +97,29 @@ void WorkerPool::start_threads() {
 
 void WorkerPool::run(const TaskSet& tasks) {
   if (!started_) start_threads();
-  step_.task.store(tasks.task, std::memory_order_relaxed);
-  step_.args.store(tasks.args, std::memory_order_relaxed);
-  step_.count.store(tasks.count, std::memory_order_relaxed);
-  step_.scratch.store(tasks.scratch, std::memory_order_relaxed);
-  step_.scratch_stride.store(tasks.scratch_stride, std::memory_order_relaxed);
+  const bool wraps = step_.number.load(std::memory_order_relaxed) == kLastStep;
+  const uint32_t number = wraps ? 1 : step_.number.load(std::memory_order_relaxed) + 1;
+  step_.number.store(0, std::memory_order_relaxed);
+  // A worker that reads one of these stores sees that the number has changed.
+  step_.task.store(tasks.task, std::memory_order_release);
+  step_.args.store(tasks.args, std::memory_order_release);
+  step_.count.store(tasks.count, std::memory_order_release);
+  step_.scratch.store(tasks.scratch, std::memory_order_release);
+  step_.scratch_stride.store(tasks.scratch_stride, std::memory_order_release);
   if (spin_nanoseconds_ > 0) step_.processor.store(sched_getcpu(), std::memory_order_relaxed);
   finished_.store(0, std::memory_order_relaxed);
-  const uint64_t number = (unclaimed_.load(std::memory_order_relaxed) >> kCountBits) + 1;
+  // A share that no step has used for long could have a word of the last step with this number.
+  if (wraps)
+    for (Share& share : shares_) share.word.store(0, std::memory_order_relaxed);
   // Sequentially consistent, like the steps of a worker that goes to sleep in wait_for_work: either it sees
   // these tasks or we see the sleeper.
-  unclaimed_.store(number << kCountBits | static_cast<uint64_t>(tasks.count), std::memory_order_seq_cst);
+  step_.number.store(number, std::memory_order_seq_cst);
   if (const int32_t sleepers = sleepers_.load(std::memory_order_seq_cst); sleepers > 0) {
     wake_.fetch_add(1, std::memory_order_relaxed);
     futex_wake(wake_, tasks.count - 1 < sleepers ? static_cast<int>(tasks.count - 1) : sleepers);
   }
 
-  const int64_t mine = claim_and_run(0);
-  if (mine > 0) finished_.fetch_add(mine, std::memory_order_acq_rel);
+  claim_and_run(0, number);
   // The others still run their last tasks. Yield after a while, in case threads outnumber processors.
   for (int spins = 0; finished_.load(std::memory_order_acquire) < tasks.count; ++spins) {
     if (spins < 1000) {
@@ -98,67 +130,86 @@ void WorkerPool::run(const TaskSet& tasks) {
   }
 }
 
-int64_t WorkerPool::claim_and_run(int32_t worker) {
-  int64_t done = 0;
-  ArgumentBlock args;
-  uint64_t word = unclaimed_.load(std::memory_order_acquire);
-  while ((word & kCountMask) != 0) {
-    const CpuTask task = step_.task.load(std::memory_order_relaxed);
-    const ArgumentBlock* source = step_.args.load(std::memory_order_relaxed);
-    const int64_t count = step_.count.load(std::memory_order_relaxed);
-    char* scratch = step_.scratch.load(std::memory_order_relaxed);
-    const size_t stride = step_.scratch_stride.load(std::memory_order_relaxed);
-    // If the swap succeeds, the step is the one read above, and its fields stay until the claimed task
-    // returns.
-    if (!unclaimed_.compare_exchange_weak(word, word - 1, std::memory_order_acq_rel,
-                                          std::memory_order_acquire)) {
-      continue;
-    }
-    if (done ==
-        0) {  // the next step cannot start before `done` is reported, so later claims are of this step
-      args = *source;
-      args.scratch = scratch + worker * stride;
-    }
-    task(&args, count - static_cast<int64_t>(word & kCountMask));
-    ++done;
-    word = unclaimed_.load(std::memory_order_acquire);
+// Claims tasks of the owner's share: the first ones that are left for the owner, the last ones for others. None if all
+// are claimed or the step is over.
+WorkerPool::Claim WorkerPool::claim(int32_t owner, bool is_own, uint32_t number, const Division& division) {
+  std::atomic<uint64_t>& share = shares_[static_cast<size_t>(owner)].word;
+  uint64_t word = share.load(std::memory_order_acquire);
+  while (true) {
+    // The word may be of a later step. If it is not, the share of this step keeps this word until the swap.
+    if (step_.number.load(std::memory_order_acquire) != number) return {0, 0};
+    const bool is_touched = word >> 2 * kUnitBits == number;
+    const int64_t begin = is_touched ? static_cast<int64_t>(word >> kUnitBits & kUnitMask) : 0;
+    const int64_t end = is_touched ? static_cast<int64_t>(word & kUnitMask) : division.size(owner);
+    if (begin == end) return {0, 0};
+    const int64_t units = std::max<int64_t>(1, (end - begin) / kClaimedPart);
+    const uint64_t left =
+        is_own ? share_word(number, begin + units, end) : share_word(number, begin, end - units);
+    if (share.compare_exchange_weak(word, left, std::memory_order_acq_rel, std::memory_order_acquire))
+      return is_own ? division.tasks(owner, begin, begin + units) : division.tasks(owner, end - units, end);
   }
-  return done;
 }
 
-bool WorkerPool::wait_for_work() {
-  const auto has_work = [this](std::memory_order order) {
-    return (unclaimed_.load(order) & kCountMask) != 0;
+void WorkerPool::claim_and_run(int32_t worker, uint32_t number) {
+  const CpuTask task = step_.task.load(std::memory_order_acquire);
+  const ArgumentBlock* source = step_.args.load(std::memory_order_acquire);
+  const Division division{step_.count.load(std::memory_order_acquire), workers_};
+  char* scratch = step_.scratch.load(std::memory_order_acquire);
+  const size_t stride = step_.scratch_stride.load(std::memory_order_acquire);
+  if (step_.number.load(std::memory_order_acquire) != number) return;  // the fields may be another step's
+  std::optional<ArgumentBlock> args;
+  for (int32_t i = 0; i < workers_; ++i) {
+    const int32_t owner = worker + i < workers_ ? worker + i : worker + i - workers_;
+    int64_t done = 0;
+    while (true) {
+      const Claim claimed = claim(owner, i == 0, number, division);
+      if (claimed.first == claimed.end) break;
+      if (!args) {  // `source` is valid until the claimed tasks are reported
+        args = *source;
+        args->scratch = scratch + worker * stride;
+      }
+      for (int64_t index = claimed.first; index < claimed.end; ++index) task(&*args, index);
+      done += claimed.end - claimed.first;
+    }
+    // Reported before looking at other shares, because the caller may wait for these tasks alone.
+    if (done > 0) finished_.fetch_add(done, std::memory_order_acq_rel);
+  }
+}
+
+// Waits for a step with another number than `last`, and returns its number; 0 if the pool is stopping.
+uint32_t WorkerPool::wait_for_work(uint32_t last) {
+  const auto new_step = [this, last](std::memory_order order) {
+    const uint32_t number = step_.number.load(order);
+    return number != last ? number : 0;
   };
   if (spin_nanoseconds_ > 0) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(spin_nanoseconds_);
     do {
       for (int i = 0; i < 64; ++i) {
-        if (has_work(std::memory_order_relaxed)) return true;
+        if (const uint32_t number = new_step(std::memory_order_acquire); number != 0) return number;
         pause_briefly();
       }
     } while (std::chrono::steady_clock::now() < deadline && !stopping_.load(std::memory_order_relaxed));
   }
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  bool work;
+  uint32_t number;
   while (true) {
     const uint32_t seen = wake_.load(std::memory_order_acquire);
-    work = has_work(std::memory_order_seq_cst);
-    if (work || stopping_.load()) break;
+    number = new_step(std::memory_order_seq_cst);
+    if (number != 0 || stopping_.load()) break;
     futex_wait(wake_, seen);
   }
   sleepers_.fetch_sub(1, std::memory_order_relaxed);
-  return work;
+  return number;
 }
 
 void WorkerPool::worker_main(int32_t worker) {
   pthread_setname_np(pthread_self(), "lathe-worker");
   ExecutionEnvironment::enter_for_good();
   CallerAvoidance avoidance;
-  while (wait_for_work()) {
+  for (uint32_t number = 0; (number = wait_for_work(number)) != 0;) {
     avoidance.leave(step_.processor.load(std::memory_order_relaxed));
-    const int64_t done = claim_and_run(worker);
-    if (done > 0) finished_.fetch_add(done, std::memory_order_acq_rel);
+    claim_and_run(worker, number);
   }
 }
 

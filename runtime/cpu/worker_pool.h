@@ -2,8 +2,10 @@
 //
 // - The caller is worker 0 and works, too. The other threads start at the first parallel step.
 //
-// - Workers claim tasks one by one from a shared counter, so a slow worker costs at most its last task. A
-// worker that is still asleep when the last task is claimed is not waited for.
+// - Each worker has a share of the tasks: neighbours, and the same ones when a step is repeated, so that its caches
+// still hold their operands. A worker claims several tasks of its share at a time, at the end single ones. Then it
+// claims tasks of other shares, from their ends. So a slow worker costs at most its last claim, and a worker that is
+// still asleep when the last task is claimed is not waited for.
 //
 // - After a step a worker spins for 50 microseconds, longer than the usual gap between two ops of an
 // inference step, then sleeps. If there are more workers than processors, it sleeps at once.
@@ -55,20 +57,34 @@ class WorkerPool {
 
  private:
   // The step in progress. Its fields are atomic because a late worker may read them while the next step is
-  // written; its claim then fails and it drops what it read.
-  struct Step {
+  // written; it then finds another number and drops what it read.
+  struct alignas(64) Step {
+    std::atomic<uint32_t> number{0};  // 1 to kLastStep, then 1 again; 0 while the fields are written
+    std::atomic<int> processor{-1};   // the caller's; -1: workers need not avoid it
     std::atomic<CpuTask> task{nullptr};
     std::atomic<const ArgumentBlock*> args{nullptr};
     std::atomic<int64_t> count{0};
     std::atomic<char*> scratch{nullptr};
     std::atomic<size_t> scratch_stride{0};
-    std::atomic<int> processor{-1};  // the caller's; -1: workers need not avoid it
+  };
+  // What is left of a worker's share: the number of the step (24 bits), the first unit and the end (20 bits each),
+  // counted from the share's first unit. If the number is another one, all of the share is left. A claim is a
+  // compare-and-swap of the word, so it fails if the step is over. (To confuse two steps, a worker would have to pause
+  // for exactly kLastStep steps between its read and its swap.)
+  struct alignas(64) Share {
+    std::atomic<uint64_t> word{0};
+  };
+  // How the tasks of a step are divided: into units of one task, or of several if there are very many.
+  struct Division;
+  struct Claim {
+    int64_t first, end;  // tasks
   };
 
   void start_threads();
   void worker_main(int32_t worker);
-  int64_t claim_and_run(int32_t worker);
-  bool wait_for_work();
+  void claim_and_run(int32_t worker, uint32_t number);
+  Claim claim(int32_t owner, bool is_own, uint32_t number, const Division& division);
+  uint32_t wait_for_work(uint32_t last);
 
   const int32_t workers_;
   const int64_t spin_nanoseconds_;
@@ -78,11 +94,7 @@ class WorkerPool {
 
   alignas(64) std::atomic<bool> taken_{false};
   Step step_;
-  // The number of the step (upper 24 bits) and the count of unclaimed tasks (lower 40 bits). A claim is a
-  // compare-and-swap of the whole word, so a worker can claim only from the step whose fields it has read.
-  // (To confuse two steps, a worker would have to pause for exactly 2^24 steps between its read and its
-  // swap.)
-  alignas(64) std::atomic<uint64_t> unclaimed_{0};
+  std::vector<Share> shares_;                     // of each worker
   alignas(64) std::atomic<int64_t> finished_{0};  // tasks of the step that have returned
   alignas(64) std::atomic<int32_t> sleepers_{0};
   std::atomic<uint32_t> wake_{0};  // the futex; changes when sleepers must look again

@@ -58,54 +58,62 @@ struct Setting {
   const std::vector<OpenedDevice>& peers;
 };
 
-// Seconds of one run: the kernels, and the steps on the host.
-struct Run {
-  double kernels = 0, host = 0;
-};
-absl::StatusOr<Run> time_run(PayloadTrial* trial, const Stream& stream) {
-  const auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<double> host = trial->launch();
-  if (!host.ok()) return host.status();
-  if (absl::Status s = stream.synchronize(); !s.ok()) return s;
-  const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return Run{all - *host, *host};
-}
+// Lathe or an external library, on operands of its own.
+struct Entrant {
+  std::string name;
+  const Stream* stream;
+  std::unique_ptr<PayloadTrial> trial;
+  double first = 0;                   // seconds of the first run's kernels
+  std::vector<double> kernels, host;  // seconds of each timed run: the kernels, and the steps on the host
 
-struct Times {
-  double first = 0, median = 0, least = 0, host = 0;
-};
-absl::StatusOr<Times> time_runs(PayloadTrial* trial, const Stream& stream, int64_t repeats) {
-  let_threads_end_spinning();
-  Times times;
-  absl::StatusOr<Run> first = time_run(trial, stream);
-  if (!first.ok()) return first.status();
-  times.first = first->kernels;
-  std::vector<double> kernels, host;
-  for (int64_t i = 0; i < repeats; ++i) {
-    absl::StatusOr<Run> run = time_run(trial, stream);
-    if (!run.ok()) return run.status();
-    kernels.push_back(run->kernels);
-    host.push_back(run->host);
+  // Adds the run to `kernels` and `host` if it is timed. Returns the seconds that the kernels took.
+  absl::StatusOr<double> run(bool is_timed) {
+    const auto start = std::chrono::steady_clock::now();
+    absl::StatusOr<double> on_host = trial->launch();
+    if (!on_host.ok()) return on_host.status();
+    if (absl::Status s = stream->synchronize(); !s.ok()) return s;
+    const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (is_timed) kernels.push_back(all - *on_host), host.push_back(*on_host);
+    return all - *on_host;
   }
-  std::sort(kernels.begin(), kernels.end());
-  std::sort(host.begin(), host.end());
-  times.median = kernels[kernels.size() / 2];
-  times.least = kernels.front();
-  times.host = host[host.size() / 2];
-  return times;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
-// The median seconds of the library's runs; 0 if it cannot run every step.
-absl::StatusOr<double> run_peer(const Setting& setting, const OpenedDevice& peer, const Json& function) {
-  auto trial = PayloadTrial::make(peer.device.get(), peer.stream, function, setting.rows, setting.seed, {});
+// Makes an entrant and runs it once.
+absl::StatusOr<Entrant> enter(const Setting& setting, lathe_device* device, const Stream& stream,
+                              const std::string& name, const Json& function,
+                              absl::Span<const lathe_tuning> tunings) {
+  auto trial = PayloadTrial::make(device, stream, function, setting.rows, setting.seed, tunings);
   if (!trial.ok()) return trial.status();
-  const absl::StatusOr<Times> times = time_runs(trial->get(), peer.stream, setting.repeats);
-  if (absl::IsUnimplemented(times.status())) return 0;
-  if (!times.ok()) return times.status();
-  absl::StatusOr<reference::CheckResult> check = (*trial)->verify();
-  if (!check.ok()) return check.status();
-  if (!check->ok) return absl::DataLossError(absl::StrCat(peer.name, " is wrong: ", check->what));
-  return times->median;
+  Entrant entrant{name, &stream, *std::move(trial)};
+  let_threads_end_spinning();
+  absl::StatusOr<double> first = entrant.run(false);
+  if (!first.ok()) return first.status();
+  entrant.first = *first;
+  return entrant;
+}
+
+// The entrants take turns of a few runs. A turn starts when the threads of the previous one sleep. Its first runs are
+// not timed: they wake the threads and bring the operands into the caches.
+absl::Status time_runs(std::vector<Entrant>* entrants, int64_t repeats) {
+  constexpr int64_t kRunsATurn = 3;
+  constexpr double kUntimedSeconds = 1e-3;
+  for (int64_t done = 0; done < repeats; done += kRunsATurn)
+    for (Entrant& e : *entrants) {
+      let_threads_end_spinning();
+      for (double untimed = 0; untimed < kUntimedSeconds;) {
+        absl::StatusOr<double> seconds = e.run(false);
+        if (!seconds.ok()) return seconds.status();
+        untimed += std::max(*seconds, 1e-7);
+      }
+      for (int64_t i = done; i < std::min(done + kRunsATurn, repeats); ++i)
+        if (absl::StatusOr<double> seconds = e.run(true); !seconds.ok()) return seconds.status();
+    }
+  return absl::OkStatus();
 }
 
 // The tuning of each step of the function: from `listed`, where the function's steps start at `first`; without a list,
@@ -125,30 +133,41 @@ absl::StatusOr<std::vector<lathe_tuning>> tunings_of(const Setting& setting, con
 absl::Status run_function(const Setting& setting, const Json& function,
                           const absl::StatusOr<std::vector<lathe_tuning>>& tunings, Row* row) {
   if (!tunings.ok()) return tunings.status();
-  auto trial =
-      PayloadTrial::make(setting.device, setting.stream, function, setting.rows, setting.seed, *tunings);
-  if (!trial.ok()) return trial.status();
+  std::vector<Entrant> entrants;
+  absl::StatusOr<Entrant> lathe = enter(setting, setting.device, setting.stream, "lathe", function, *tunings);
+  if (!lathe.ok()) return lathe.status();
+  const PayloadTrial& trial = *lathe->trial;
   std::vector<std::string> steps;
-  for (const PayloadStep& step : (*trial)->steps()) steps.push_back(step_line(step));
+  for (const PayloadStep& step : trial.steps()) steps.push_back(step_line(step));
   row->steps = absl::StrJoin(steps, "; ");
-  row->flops = (*trial)->flops();
-  row->bytes = (*trial)->bytes();
-  const absl::StatusOr<Times> times = time_runs(trial->get(), setting.stream, setting.repeats);
-  if (!times.ok()) return times.status();
-  row->first = times->first;
-  row->median = times->median;
-  row->least = times->least;
-  row->host = times->host;
-  absl::StatusOr<reference::CheckResult> check = (*trial)->verify();
-  if (!check.ok()) return check.status();
-  row->check = *check;
-  row->peers.assign(setting.peers.size(), 0);
-  if (!row->good() || row->flops == 0) return absl::OkStatus();  // the libraries have only matmuls
-  for (size_t i = 0; i < setting.peers.size(); ++i) {
-    absl::StatusOr<double> median = run_peer(setting, setting.peers[i], function);
-    if (!median.ok()) return median.status();
-    row->peers[i] = *median;
+  row->flops = trial.flops();
+  row->bytes = trial.bytes();
+  row->first = lathe->first;
+  entrants.push_back(*std::move(lathe));
+  if (row->flops > 0)  // the libraries have only matmuls
+    for (const OpenedDevice& peer : setting.peers) {
+      absl::StatusOr<Entrant> entrant =
+          enter(setting, peer.device.get(), peer.stream, peer.name, function, {});
+      if (absl::IsUnimplemented(entrant.status())) continue;
+      if (!entrant.ok()) return entrant.status();
+      entrants.push_back(*std::move(entrant));
+    }
+  if (absl::Status s = time_runs(&entrants, setting.repeats); !s.ok()) return s;
+  for (Entrant& e : entrants) {
+    absl::StatusOr<reference::CheckResult> check = e.trial->verify();
+    if (!check.ok()) return check.status();
+    if (&e == &entrants[0])
+      row->check = *check;
+    else if (!check->ok)
+      return absl::DataLossError(absl::StrCat(e.name, " is wrong: ", check->what));
   }
+  row->median = median(entrants[0].kernels);
+  row->least = *std::min_element(entrants[0].kernels.begin(), entrants[0].kernels.end());
+  row->host = median(entrants[0].host);
+  row->peers.assign(setting.peers.size(), 0);
+  for (size_t i = 0; i < setting.peers.size(); ++i)
+    for (const Entrant& e : entrants)
+      if (e.name == setting.peers[i].name) row->peers[i] = median(e.kernels);
   return absl::OkStatus();
 }
 

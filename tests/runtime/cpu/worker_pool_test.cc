@@ -85,6 +85,47 @@ TEST(WorkerPool, WakesSleepers) {
   }
 }
 
+// More tasks than a share can count one by one.
+TEST(WorkerPool, RunsVeryManyTasks) {
+  WorkerPool pool(2, 2);
+  TracedStep run(2, (5 << 20) + 1, 0);
+  ASSERT_TRUE(pool.try_enter());
+  pool.run(run.tasks());
+  pool.leave();
+  run.expect_each_once();
+}
+
+// The first tasks of all shares wait for each other, so each is run by the owner of its share.
+struct Shares {
+  static constexpr int64_t kWorkers = 3, kTasks = 14;  // shares of 5, 5 and 4 tasks
+  static constexpr int64_t kFirst[kWorkers] = {0, 5, 10};
+  std::atomic<int64_t> arrived{0};
+  std::atomic<char*> scratch[kWorkers] = {};
+};
+void begin_share(const ArgumentBlock* args, int64_t index) {
+  Shares& shares = *static_cast<Shares*>(args->a);
+  for (int64_t w = 0; w < Shares::kWorkers; ++w) {
+    if (index != Shares::kFirst[w]) continue;
+    shares.scratch[w] = static_cast<char*>(args->scratch);
+    ++shares.arrived;
+    while (shares.arrived < Shares::kWorkers) std::this_thread::yield();
+  }
+}
+TEST(WorkerPool, WorkersBeginWithTheirShares) {
+  WorkerPool pool(Shares::kWorkers, Shares::kWorkers);
+  std::vector<char> scratch(64 * Shares::kWorkers);
+  for (int step = 0; step < 50; ++step) {
+    Shares shares;
+    ArgumentBlock args;
+    args.a = &shares;
+    ASSERT_TRUE(pool.try_enter());
+    pool.run({begin_share, &args, Shares::kTasks, scratch.data(), 64});
+    pool.leave();
+    for (int64_t w = 0; w < Shares::kWorkers; ++w)
+      EXPECT_EQ(shares.scratch[w].load(), scratch.data() + 64 * w) << "worker " << w;
+  }
+}
+
 // Each task waits until all have started, so this passes only if that many threads run them at once.
 struct Meeting {
   std::atomic<int> arrived{0};
