@@ -51,6 +51,8 @@ constexpr int64_t kDirectAMaxN = 128;
 // Up to this M "packed" is faster than "direct_packed", because it reads the packed panels as they are.
 constexpr int64_t kMostAsPacked = 128;
 constexpr double kPairLatency = 6;  // latency of vdpbf16ps (uops.info)
+// With more vectors of columns a narrow last pass is a small part of the product, and its price is left as it is.
+constexpr int64_t kMostNarrowVectors = 8;
 
 // What distinguishes the kernels.
 struct Form {
@@ -133,6 +135,8 @@ class Blocked {
   template <typename Config>
   CompileConfig fill(const Shape& shape, bool is_split) const;
   TaskWork work_of(const Shape& shape, double rows, double columns, double k) const;
+  double sums_a_cycle(double sums, int64_t chains) const;
+  double narrow_wait(const Shape& shape) const;
   void count_packing(double rows, double columns, double k, TaskWork* w) const;
   void count_reading(const Shape& shape, double rows, double columns, double k, TaskWork* w) const;
   std::string recipe(const Shape& shape, int32_t splits) const;
@@ -354,6 +358,29 @@ void Blocked::count_reading(const Shape& shape, double rows, double columns, dou
   }
 }
 
+// The FMAs that the loop over K starts in a cycle. With too few sums they wait for each other.
+double Blocked::sums_a_cycle(double sums, int64_t chains) const {
+  const double latency = rates_.k_per_lane == 2 ? kPairLatency : kFmaLatency;
+  return std::min(rates_.fma_units, sums * double(chains) / (latency + 1));
+}
+
+// Cycles per step along K that a narrow last pass waits beyond its share of a whole pass: the mean over the vectors that
+// the columns can have. Only M varies within a bucket.
+double Blocked::narrow_wait(const Shape& shape) const {
+  const RegisterTile& t = shape.tile;
+  const int64_t lanes = rates_.lanes, chains = this->chains(t);
+  const int64_t most = ceil_div(form_.transposed ? problem_.m_hi : columns_, lanes);
+  if (!has_narrow_passes_of(shape) || most > kMostNarrowVectors) return 0;
+  const int64_t least = form_.transposed ? ceil_div(problem_.m_lo, lanes) : most;
+  const double whole = sums_a_cycle(double(t.rows) * t.vectors, chains);
+  double waits = 0;
+  for (int64_t vectors = least; vectors <= most; ++vectors) {
+    const double sums = double(t.rows) * double(vectors % t.vectors);
+    if (sums > 0) waits += sums / sums_a_cycle(sums, chains) - sums / whole;
+  }
+  return waits * rates_.product_instructions / double(most - least + 1);
+}
+
 TaskWork Blocked::work_of(const Shape& shape, double rows, double columns, double k) const {
   const RegisterTile& t = shape.tile;
   const bool as_packed =
@@ -370,8 +397,7 @@ TaskWork Blocked::work_of(const Shape& shape, double rows, double columns, doubl
   const double steps = row_passes * column_passes * words;
 
   const double sums = double(t.rows) * t.vectors;
-  const double latency = rates_.k_per_lane == 2 ? kPairLatency : kFmaLatency;
-  const double rate = std::min(rates_.fma_units, sums * double(chains(t)) / (latency + 1));
+  const double rate = sums_a_cycle(sums, chains(t));
   // VNNI multiplies unsigned by signed bytes, so bytes in place are shifted when they are read.
   const bool shifts = form_.in_place && exact_ && p_.context.facts.target.has("avx512vnni");
   const double arithmetic =
@@ -380,6 +406,7 @@ TaskWork Blocked::work_of(const Shape& shape, double rows, double columns, doubl
                                                                                                    : 0);
   const double loads = (t.rows + t.vectors) / rates_.loads_per_cycle;
   w.issue = steps * (std::max(arithmetic, loads) + 0.1 * std::min(arithmetic, loads));
+  w.issue += row_passes * words * narrow_wait(shape) * columns / double(columns_);
   w.starts = row_passes * column_passes * blocks;
   w.sums = (blocks > 1                      ? 2 * blocks
             : stores_directly(shape, false) ? 0
