@@ -51,6 +51,8 @@ constexpr int64_t kDirectAMaxN = 128;
 // Up to this M "packed" is faster than "direct_packed", because it reads the packed panels as they are.
 constexpr int64_t kMostAsPacked = 128;
 constexpr double kPairLatency = 6;  // latency of vdpbf16ps (uops.info)
+// With more vectors of columns a narrow last pass is a small part of the product, and has no price of its own.
+constexpr int64_t kMostNarrowVectors = 4;
 
 // What distinguishes the kernels.
 struct Form {
@@ -133,6 +135,9 @@ class Blocked {
   template <typename Config>
   CompileConfig fill(const Shape& shape, bool is_split) const;
   TaskWork work_of(const Shape& shape, double rows, double columns, double k) const;
+  double sums_a_cycle(double sums, int64_t chains) const;
+  bool prices_narrow_pass(const Shape& shape) const;
+  double narrow_wait(const Shape& shape) const;
   void count_packing(double rows, double columns, double k, TaskWork* w) const;
   void count_reading(const Shape& shape, double rows, double columns, double k, TaskWork* w) const;
   std::string recipe(const Shape& shape, int32_t splits) const;
@@ -354,6 +359,34 @@ void Blocked::count_reading(const Shape& shape, double rows, double columns, dou
   }
 }
 
+// The FMAs that the loop over K starts in a cycle. With too few sums they wait for each other.
+double Blocked::sums_a_cycle(double sums, int64_t chains) const {
+  const double latency = rates_.k_per_lane == 2 ? kPairLatency : kFmaLatency;
+  return std::min(rates_.fma_units, sums * double(chains) / (latency + 1));
+}
+
+// Only for pairs of bf16 has this been measured.
+bool Blocked::prices_narrow_pass(const Shape& shape) const {
+  return form_.kernel == KernelKind::kDirect && rates_.k_per_lane == 2 && has_narrow_passes_of(shape) &&
+         ceil_div(problem_.m_hi, int64_t{rates_.lanes}) <= kMostNarrowVectors;
+}
+
+// Cycles per step along K that a narrow last pass waits beyond its share of a whole pass: the mean over the vectors that
+// the columns can have. Only M varies within a bucket.
+double Blocked::narrow_wait(const Shape& shape) const {
+  const RegisterTile& t = shape.tile;
+  if (!prices_narrow_pass(shape)) return 0;
+  const int64_t lanes = rates_.lanes, chains = this->chains(t), most = ceil_div(problem_.m_hi, lanes);
+  const int64_t least = ceil_div(problem_.m_lo, lanes);
+  const double whole = sums_a_cycle(double(t.rows) * t.vectors, chains);
+  double waits = 0;
+  for (int64_t vectors = least; vectors <= most; ++vectors) {
+    const double sums = double(t.rows) * double(vectors % t.vectors);
+    if (sums > 0) waits += sums / sums_a_cycle(sums, chains) - sums / whole;
+  }
+  return waits * rates_.product_instructions / double(most - least + 1);
+}
+
 TaskWork Blocked::work_of(const Shape& shape, double rows, double columns, double k) const {
   const RegisterTile& t = shape.tile;
   const bool as_packed =
@@ -365,13 +398,13 @@ TaskWork Blocked::work_of(const Shape& shape, double rows, double columns, doubl
       form_.transposed ? std::ceil(rows / t.rows) : padded_rows(problem_, rows, t.rows) / t.rows;
   const double lines = form_.transposed ? padded_rows(problem_, columns, grain)
                                         : double(round_up(static_cast<int64_t>(std::ceil(columns)), grain));
-  const double column_passes = std::max(1.0, lines / double(width(t)));
+  // A narrow pass is part of a pass, even if it is the only one.
+  const double column_passes = std::max(prices_narrow_pass(shape) ? 0.0 : 1.0, lines / double(width(t)));
   const double blocks = std::ceil(k / double(shape.depth)), words = k / rates_.k_per_lane;
   const double steps = row_passes * column_passes * words;
 
   const double sums = double(t.rows) * t.vectors;
-  const double latency = rates_.k_per_lane == 2 ? kPairLatency : kFmaLatency;
-  const double rate = std::min(rates_.fma_units, sums * double(chains(t)) / (latency + 1));
+  const double rate = sums_a_cycle(sums, chains(t));
   // VNNI multiplies unsigned by signed bytes, so bytes in place are shifted when they are read.
   const bool shifts = form_.in_place && exact_ && p_.context.facts.target.has("avx512vnni");
   const double arithmetic =
@@ -380,6 +413,7 @@ TaskWork Blocked::work_of(const Shape& shape, double rows, double columns, doubl
                                                                                                    : 0);
   const double loads = (t.rows + t.vectors) / rates_.loads_per_cycle;
   w.issue = steps * (std::max(arithmetic, loads) + 0.1 * std::min(arithmetic, loads));
+  w.issue += row_passes * words * narrow_wait(shape) * columns / double(columns_);
   w.starts = row_passes * column_passes * blocks;
   w.sums = (blocks > 1                      ? 2 * blocks
             : stores_directly(shape, false) ? 0
@@ -400,7 +434,7 @@ TaskWork Blocked::work_of(const Shape& shape, double rows, double columns, doubl
   const double row_word = form_.in_place ? row_bytes_ * rates_.k_per_lane : 4;
   if (t.rows * std::min(double(shape.depth), k) * row_word / rates_.k_per_lane >
       kShareOfL1 * rates_.l1d_bytes)
-    w.l2 += steps * t.rows * row_word * (1 - 1 / column_passes);
+    w.l2 += steps * t.rows * row_word * std::max(0.0, 1 - 1 / column_passes);
   // Rows in place that share sets of L1 with each other evict each other beside the panel.
   constexpr double kWays = 6;
   if (form_.in_place)
