@@ -58,10 +58,13 @@ struct MatrixInstruction {
   // in FNUZ, so the accumulators are multiplied by 4, which is exact; -0 and NaN are converted on the way to
   // shared memory. (Not possible for e5m2: OCP has infinities, FNUZ has none.)
   bool fnuz_of_ocp = false;
+  // AMD: bytes that a lane reads of each operand at once, at least. 16, but fewer where an instruction must not multiply
+  // elements of more than one group of scales.
+  int64_t least_read = 16;
 
   // The instruction takes the formats of its operands, and their scales or none.
   bool takes_formats() const { return absl::EndsWith(name, ".f8f6f4"); }
-  // It multiplies fp8 and fp4 in blocks as they are stored. A lane holds kCodes of each operand.
+  // It multiplies fp8 and fp4 in blocks as they are stored. If it takes formats, a lane holds kCodes of each operand.
   static constexpr int64_t kCodes = 32;
   constexpr bool multiplies_codes() const { return has_scales_apart(type); }
   // It also multiplies each block of kCodes along K by its scales of A and B. Group g of the lanes gives the scale of
@@ -70,10 +73,10 @@ struct MatrixInstruction {
 
   constexpr int64_t wave() const { return unit == kMfma ? 64 : 32; }
   constexpr bool amd() const { return unit != kMmaSync; }
-  // Bytes of K that one read of shared memory serves. AMD: a lane reads chunks of 16 bytes, which hold its
+  // Bytes of K that one read of shared memory serves. AMD: a lane reads chunks of mostly 16 bytes, which hold its
   // operands of one or more instructions. That permutes K within a step, in the same way for A and B.
   constexpr int64_t step_bytes() const { return amd() ? groups * read_bytes() : 32; }
-  constexpr int64_t read_bytes() const { return std::max<int64_t>(lane_bytes, 16); }
+  constexpr int64_t read_bytes() const { return std::max(lane_bytes, least_read); }
   // Instructions per step.
   constexpr int64_t products() const { return amd() ? read_bytes() / lane_bytes : 1; }
   // Accumulators of a lane.
@@ -163,6 +166,10 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
     {MatrixInstruction::kMfma, "gfx950", DType::kMXF4E2M1, 32, 32, 16, 2, MatrixInstruction::kInts,
      "llvm.amdgcn.mfma.scale.f32.32x32x64.f8f6f4", 32},
     // Without scales, which multiply sums.
+    {MatrixInstruction::kMfma, "gfx942", DType::kF8E4M3x128, 16, 16, 8, 4, MatrixInstruction::kLong,
+     "llvm.amdgcn.mfma.f32.16x16x32.fp8.fp8", 16, /*fnuz_of_ocp=*/true},
+    {MatrixInstruction::kMfma, "gfx942", DType::kF8E4M3x128, 32, 32, 8, 2, MatrixInstruction::kLong,
+     "llvm.amdgcn.mfma.f32.32x32x16.fp8.fp8", 32, /*fnuz_of_ocp=*/true},
     {MatrixInstruction::kMfma, "gfx950", DType::kF8E4M3x128, 16, 16, 32, 4, MatrixInstruction::kInts,
      "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4", 32},
     {MatrixInstruction::kMfma, "gfx950", DType::kF8E4M3x128, 32, 32, 32, 2, MatrixInstruction::kInts,
@@ -183,6 +190,8 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
      "llvm.amdgcn.wmma.f32.16x16x16.fp8.fp8", 8},
     {MatrixInstruction::kWmma, "gfx12", DType::kF8E5M2, 16, 16, 8, 2, MatrixInstruction::kInts,
      "llvm.amdgcn.wmma.f32.16x16x16.bf8.bf8", 8},
+    {MatrixInstruction::kWmma, "gfx12", DType::kF8E4M3x128, 16, 16, 8, 2, MatrixInstruction::kInts,
+     "llvm.amdgcn.wmma.f32.16x16x16.fp8.fp8", 8},
 };
 
 // The number by which a scaled instruction knows the elements of a format (cbsz and blgp in LLVM's

@@ -142,7 +142,7 @@ constexpr Product group_product(DType a, const DTypeRow& b) {
     p.on_cuda =
         "f32 FMAs; B is decoded to f32. With A in f16 or bf16 tensor cores from sm_80; sums of blocks are "
         "scaled";
-    p.on_rocm = "f32 FMAs; B is decoded to f32";
+    p.on_rocm = "as on CUDA, with MFMA or WMMA";
   }
   return p;
 }
@@ -159,7 +159,7 @@ constexpr Product scaled_product(DType a, DType b) {
           false,
           "f32 FMAs; A and B are decoded to f32",
           "tensor cores from sm_80, sums of blocks are scaled; else f32 FMAs, A and B are decoded to f32",
-          "MFMA on gfx950, but not of NVFP4; else f32 FMAs, A and B are decoded to f32"};
+          "MFMA or WMMA, sums of blocks are scaled; gfx950 takes codes and scales, except NVFP4's"};
 }
 constexpr size_t count_of_scales_apart() {
   size_t count = 0;

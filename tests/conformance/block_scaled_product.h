@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "block_scaled_case.h"
+#include "candidates.h"
 
 namespace lathe::conformance {
 
@@ -61,15 +62,16 @@ class ScaledProduct {
   // Runs the product, on a GPU with copies of its operands and of `other`.
   lathe_status run(lathe_device* device, std::vector<float>* other = nullptr) {
     ScaledCopies copies(device);
-    if (c_.a.format != nullptr) copies.add(a_);
-    copies.add(b_);
-    copies.add(plain_a_.bytes);
-    copies.add(d_.bytes);
     if (other != nullptr) copies.add(*other);
-    const lathe_matmul_desc moved = copies.moved(desc);
+    const lathe_matmul_desc moved = moved_by(copies);
     const lathe_status status = lathe_matmul(device, nullptr, &moved);
     if (status == LATHE_OK) copies.fetch();
     return status;
+  }
+  // The legal candidates by rank, on a GPU for copies of the operands, which may be aligned differently.
+  std::vector<nlohmann::json> candidates(lathe_device* device) {
+    ScaledCopies copies(device);
+    return legal_candidates(device, moved_by(copies));
   }
   // "" if D is right, or every `step`th column of the rows, which begin at different ones. Hopper's sums of fp8 products have about 14 bits; emulated devices, whose tests are quick, round
   // them as f32.
@@ -114,6 +116,14 @@ class ScaledProduct {
   lathe_scale scale_a = LATHE_SCALE_INIT, scale_b = LATHE_SCALE_INIT;
 
  private:
+  lathe_matmul_desc moved_by(ScaledCopies& copies) {
+    if (c_.a.format != nullptr) copies.add(a_);
+    copies.add(b_);
+    copies.add(plain_a_.bytes);
+    copies.add(d_.bytes);
+    return copies.moved(desc);
+  }
+
   ScaledCase c_;
   Floats plain_a_;
   reference::ScaledMatrix a_, b_;

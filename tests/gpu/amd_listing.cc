@@ -123,7 +123,7 @@ bool is_matrix_of(const AmdInstruction& i, const std::string& type) {
       {"f8e4m3", {"fp8_fp8", "f8f6f4"}}, {"f8e5m2", {"bf8_bf8", "f8f6f4"}},
       {"f8e4m3fnuz", {"fp8_fp8"}},       {"f8e5m2fnuz", {"bf8_bf8"}},
       {"mxf8e4m3", {"f8f6f4"}},          {"mxf8e5m2", {"f8f6f4"}},
-      {"mxf4e2m1", {"f8f6f4"}},          {"f8e4m3_128", {"f8f6f4"}}};
+      {"mxf4e2m1", {"f8f6f4"}},          {"f8e4m3_128", {"f8f6f4", "fp8_fp8"}}};
   const std::vector<std::string>& names = kNames.at(type);
   return std::find(names.begin(), names.end(), name) != names.end();
 }

@@ -18,6 +18,7 @@
 #include "core/artifact.h"
 #include "core/key.h"
 #include "kernels/matmul/candidates.h"
+#include "kernels/matmul/mma/shape.h"
 #include "oracle/oracle.h"
 #include "sweep.h"
 #include "tests/config_field.h"
@@ -98,7 +99,12 @@ IsWork work_of(const SweepPlan& plan) {
   return is_load;
 }
 
-int64_t edge_of(const SweepPlan& plan) { return plan.config.kernel() == KernelKind::kMma32 ? 32 : 16; }
+// Null if the plan's loop has no matrix instructions.
+const MatrixInstruction* instruction_of(const SweepPlan& plan) {
+  if (!multiplies_matrices(plan)) return nullptr;
+  const int64_t edge = plan.config.kernel() == KernelKind::kMma32 ? 32 : 16;
+  return find_mma_instruction(plan.facts->target.arch, plan.problem.a, plan.problem.b, edge);
+}
 
 // What the inner loop of the first kernel lacks; "" if nothing. A new family needs a row here.
 std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) {
@@ -119,7 +125,8 @@ std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) 
     need(has("s_barrier", "s_barrier"), "a barrier");
     need(loop.multiply_adds > 0, "multiply-adds in the loop");
   } else if (multiplies_matrices(plan)) {
-    const std::string type(name_of(plan.problem.a));
+    const MatrixInstruction& t = *instruction_of(plan);
+    const std::string type(name_of(t.multiplies_codes() ? plan.problem.a : multiplied_dtype(plan.problem.a)));
     const AmdCode body = inner_loop(kernel.code, is_matrix);
     need(loop.matrix > 0, "matrix instructions in the loop");
     need(std::all_of(body.begin(), body.end(),
@@ -244,9 +251,11 @@ double priced_fraction(const SweepPlan& plan, const MatrixInstruction* instructi
   const MatmulSizes s(c);
   double flops = rates.flops;
   if (instruction != nullptr) {
-    const double lane_elements = instruction->multiplies_codes()
-                                     ? double(MatrixInstruction::kCodes)
-                                     : double(instruction->lane_bytes) / s.input_bytes;
+    const double lane_elements =
+        instruction->applies_scales() ? double(MatrixInstruction::kCodes)
+        : instruction->multiplies_codes()
+            ? double(instruction->lane_bytes)
+            : double(instruction->lane_bytes) / double(size_of(multiplied_dtype(c.a)));
     const double k = lane_elements * double(instruction->groups);
     const double simds = instruction->wave() == 64 ? 4 : 2;
     flops = 2.0 * double(instruction->rows * instruction->columns) * k / double(instruction->cycles) * simds *
@@ -261,10 +270,7 @@ double priced_fraction(const SweepPlan& plan, const MatrixInstruction* instructi
 // One line of the table of predictions. It is an error if the model gives no fraction.
 std::string prediction(const SweepPlan& plan, const Compiled& kernel, std::string* wrong) {
   const Bound bound = bound_of(plan);
-  const MatrixInstruction* instruction =
-      bound == Bound::kMatrix
-          ? find_mma_instruction(plan.facts->target.arch, plan.problem.a, plan.problem.b, edge_of(plan))
-          : nullptr;
+  const MatrixInstruction* instruction = instruction_of(plan);
   LoopQuestion q{kernel.loop, kernel.threads, kernel.resident,
                  instruction != nullptr ? double(instruction->cycles) : 0, bound};
   const double fraction = predicted_fraction(q, *plan.facts), priced = priced_fraction(plan, instruction);

@@ -220,15 +220,16 @@ std::vector<ProblemClass> block_rows_classes() {
   return classes;
 }
 
+constexpr DType kF8 = DType::kF8E4M3x128, kMx8 = DType::kMXF8E4M3, kMx8e5 = DType::kMXF8E5M2,
+                kMx4 = DType::kMXF4E2M1, kNv4 = DType::kNVF4E2M1;
+constexpr std::pair<DType, DType> kPairs[] = {
+    {kF8, kF8},           {kMx8, kMx8},         {kMx8e5, kMx8e5},      {kMx4, kMx4},
+    {kNv4, kNv4},         {kMx8, kMx4},         {kNv4, kMx8},          {DType::kF16, kF8},
+    {DType::kBF16, kMx4}, {DType::kBF16, kNv4}, {DType::kF16, kMx8e5}, {DType::kF32, kF8},
+    {DType::kF32, kMx8},  {DType::kF32, kNv4}};
+
 // Pairs of A and B in blocks whose scales are apart, plain, in every grouping, and with M in device memory.
 std::vector<ProblemClass> scaled_classes() {
-  constexpr DType kF8 = DType::kF8E4M3x128, kMx8 = DType::kMXF8E4M3, kMx8e5 = DType::kMXF8E5M2,
-                  kMx4 = DType::kMXF4E2M1, kNv4 = DType::kNVF4E2M1;
-  constexpr std::pair<DType, DType> kPairs[] = {
-      {kF8, kF8},           {kMx8, kMx8},         {kMx8e5, kMx8e5},      {kMx4, kMx4},
-      {kNv4, kNv4},         {kMx8, kMx4},         {kNv4, kMx8},          {DType::kF16, kF8},
-      {DType::kBF16, kMx4}, {DType::kBF16, kNv4}, {DType::kF16, kMx8e5}, {DType::kF32, kF8},
-      {DType::kF32, kMx8},  {DType::kF32, kNv4}};
   constexpr Rows kForms[] = {Rows::kPlain,   Rows::kOffsets, Rows::kRowIds, Rows::kCounts,
                              Rows::kIndexed, Rows::kSumBF16, Rows::kPlain,  Rows::kDeviceM};
   std::vector<ProblemClass> classes;
@@ -369,6 +370,14 @@ std::vector<SweepPlan> legal_plans(Backend backend) {
       c.trans_b = 1;
       collector.add(facts, with_alignment(c, Alignment::k16, /*is_cpu=*/false), /*every_legal=*/true);
     }
+    if (backend == Backend::kRocm)
+      for (const auto& [a, b] : kPairs)
+        for (Alignment alignment : {Alignment::k16, Alignment::kByte}) {
+          ProblemClass c = matmul_class(a, DType::kBF16, 4096, 4096, m_bucket(8192));
+          c.b = b;
+          c.trans_b = 1;
+          collector.add(facts, with_alignment(c, alignment, /*is_cpu=*/false), /*every_legal=*/true);
+        }
     for (const ProblemClass& c : argmax_classes()) collector.add(facts, c, /*every_legal=*/true);
   });
   return collector.plans;

@@ -10,6 +10,7 @@
 
 #include "core/products.h"
 #include "kernels/matmul/candidates.h"
+#include "kernels/matmul/mma/shape.h"
 #include "tests/config_field.h"
 #include "tests/kernels/candidates_fixture.h"
 #include "tests/kernels/device_files.h"
@@ -289,9 +290,7 @@ TEST(Candidates, PrefersMatrixInstructionsForBlocks) {
           const Plan plan = cheapest(candidates(c, facts));
           ASSERT_GT(plan.predicted_seconds, 0) << facts.name << " " << b.name;
           const KernelKind kernel = plan.config.kernel();
-          // On AMD A has no scales here, so B's scales apart are not taken.
-          const bool may = a != DType::kF32 && !(has_scales_apart(b.value) && sm_version(facts.target) == 0);
-          EXPECT_EQ(kernel == KernelKind::kMma || kernel == KernelKind::kMma32, may)
+          EXPECT_EQ(kernel == KernelKind::kMma || kernel == KernelKind::kMma32, a != DType::kF32)
               << facts.name << " " << name_of(a) << " by " << b.name << " m " << m;
         }
     }
@@ -299,9 +298,10 @@ TEST(Candidates, PrefersMatrixInstructionsForBlocks) {
   EXPECT_GE(devices, 12);
 }
 
-// gfx950 multiplies fp8 and fp4 with E8M0 scales of 32 in every mix, and fp8 with f32 scales of 128, for every
-// alignment, as soon as M fills its tiles. Others decode them.
-TEST(Candidates, PrefersInstructionsForCodes) {
+// Matrix instructions multiply fp8 and fp4 by fp8 and fp4 with block scales as soon as M fills their tiles, for every
+// alignment: gfx950 those with E8M0 scales of 32 in every mix as stored, GPUs with fp8 instructions those with f32 scales
+// of 128, and everything else as codes in f16.
+TEST(Candidates, PrefersMatrixInstructionsForBlockScalesOnAmd) {
   constexpr DType kFormats[] = {DType::kMXF8E4M3, DType::kMXF8E5M2, DType::kMXF4E2M1, DType::kNVF4E2M1,
                                 DType::kF8E4M3x128};
   int devices = 0;
@@ -319,11 +319,14 @@ TEST(Candidates, PrefersInstructionsForCodes) {
             const Plan plan = cheapest(candidates(c, facts));
             ASSERT_GT(plan.predicted_seconds, 0) << facts.name;
             const KernelKind kernel = plan.config.kernel();
-            const auto is_mx = [](DType t) { return t != DType::kNVF4E2M1 && t != DType::kF8E4M3x128; };
-            const bool same = a == b && a == DType::kF8E4M3x128;
-            const bool scaled = facts.target.arch == "gfx950" && (same || (is_mx(a) && is_mx(b)));
-            EXPECT_EQ(kernel == KernelKind::kMma || kernel == KernelKind::kMma32, scaled)
+            EXPECT_TRUE(kernel == KernelKind::kMma || kernel == KernelKind::kMma32)
                 << facts.name << " " << name_of(a) << " by " << name_of(b) << " m " << m;
+            const auto is_mx = [](DType t) { return t != DType::kNVF4E2M1 && t != DType::kF8E4M3x128; };
+            const bool deepseek = a == b && a == DType::kF8E4M3x128;
+            const std::string& arch = facts.target.arch;
+            EXPECT_EQ(
+                find_mma_instruction(arch, a, b, 16)->multiplies_codes(),
+                deepseek ? arch != "gfx90a" && arch != "gfx1100" : arch == "gfx950" && is_mx(a) && is_mx(b));
           }
   }
   EXPECT_GE(devices, 6);

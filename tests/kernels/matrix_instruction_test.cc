@@ -9,7 +9,7 @@ namespace {
 // Operations per clock of a compute unit. Sources: table 1 of the CDNA 2, 3 and 4 white papers; GPUOpen, "Using
 // the Matrix Cores of AMD RDNA 4 architecture GPUs"; AMD Matrix Instruction Calculator (RDNA 4, 8-bit floats).
 double stated(const std::string& arch, DType type) {
-  if (has_scales_apart(type)) return type == DType::kMXF4E2M1 ? 16384 : 8192;
+  if (type == DType::kMXF4E2M1) return 16384;
   const bool f32 = type == DType::kF32, half = size_of(type) == 2;
   if (f32) return 256;
   if (arch == "gfx90a") return 1024;

@@ -25,8 +25,9 @@ constexpr Row kWave32[] = {
     {64, 32, 16, 16},   {32, 128, 32, 32},  {32, 128, 16, 32},  {32, 64, 16, 32},
     {32, 64, 16, 16},   {16, 64, 16, 16},   {16, 128, 16, 32},  {16, 128, 16, 16},
 };
-constexpr int64_t kDepths[] = {64, 128, 256};         // bytes of K in a block
-constexpr int64_t kScaledDepths[] = {128, 256, 512};  // elements, if blocks are multiplied as they are stored
+constexpr int64_t kDepths[] = {64, 128, 256};  // bytes of K in a block
+constexpr int64_t kScaledDepths[] = {128, 256,
+                                     512};  // elements, for blocks by instructions that take formats
 // Limit for operands that pass through registers element by element: moving a deeper block takes longer than
 // the latency that it would hide.
 constexpr int64_t kMostStagedDepth = 128;
@@ -75,7 +76,6 @@ constexpr double kStoreCycles = 0.08, kStoreStartCycles = 1500;
 
 MmaShape shape_of(const ProblemClass& c, const MatrixInstruction& t, const Row& r, int64_t depth) {
   MmaShape shape;
-  shape.instruction = t;
   shape.element_bytes = t.multiplies_codes() ? 1 : static_cast<int64_t>(size_of(multiplied_dtype(c.a)));
   shape.tile_m = r.tile_m, shape.tile_n = r.tile_n, shape.tile_k = depth / shape.element_bytes;
   shape.warp_m = r.warp_m, shape.warp_n = r.warp_n;
@@ -84,6 +84,7 @@ MmaShape shape_of(const ProblemClass& c, const MatrixInstruction& t, const Row& 
   shape.alignment = c.alignment;
   if (is_blocks(c.b)) shape.blocks = c.b;
   if (is_blocks(c.a)) shape.a_blocks = c.a;
+  shape.set_instruction(t);
   return shape;
 }
 
@@ -139,14 +140,18 @@ double staged_cycles(const GpuRates& rates, const MmaShape& s) {
   const double encoding = s.instruction.fnuz_of_ocp ? kEncodingInstructions : 0;
   const double rate = rates.flops / 2 / rates.units / rates.clock_hz * kScalingRate;
   if (s.multiplies_codes() && s.scales_sums())  // by the scale of A, then by that of B
-    return 2 * double(s.tile_m * s.tile_n) * double(s.tile_k) / double(s.scaled()) / rate;
+    return 2 * double(s.tile_m * s.tile_n) * double(s.tile_k) / double(s.scaled()) / rate +
+           double(s.tile_m + s.tile_n) * double(s.tile_k) * encoding / kStagedWidth;
   if (!s.has_blocks()) {
     const double instructions = (s.copies_chunks() ? 0 : kStagedInstructions) + encoding;
     return double(s.tile_m + s.tile_n) * double(s.tile_k) * instructions / kStagedWidth;
   }
-  const double copied = s.uses_stages() ? 0 : double(s.tile_m) * kStagedInstructions;
-  const double fmas = double(s.tile_m * s.tile_n * s.scale_words()) * double(s.tile_k) / double(s.scaled());
-  return (copied + double(s.tile_n) * kDecodeInstructions) * double(s.tile_k) / kStagedWidth + fmas / rate;
+  const double copied =
+      s.has_a_blocks() || s.copies_chunks_of_a() ? 0 : double(s.tile_m) * kStagedInstructions;
+  const double decoded = double(s.tile_n + (s.has_a_blocks() ? s.tile_m : 0)) * kDecodeInstructions;
+  const double fmas = double(s.tile_m * s.tile_n * (s.scale_words() + s.has_a_blocks())) * double(s.tile_k) /
+                      double(s.scaled());
+  return (copied + decoded) * double(s.tile_k) / kStagedWidth + fmas / rate;
 }
 
 double predict(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,
@@ -209,9 +214,6 @@ std::string refusal(const CandidateContext& context, const MatrixInstruction* t,
                     int64_t edge) {
   const ProblemClass& c = context.problem;
   if (c.a == DType::kF32 && is_blocks(c.b)) return "f32 by blocks would be rounded";
-  if (has_scales_apart(c.b) && !(t && t->multiplies_codes()))
-    return absl::StrCat(context.facts.target.arch, " has no matrix instruction for the codes of ",
-                        name_of(c.a), " by ", name_of(c.b));
   if (!t) {
     const absl::string_view arch = context.facts.target.arch;
     const absl::string_view why = arch == "gfx942" && c.a == DType::kF8E5M2
@@ -225,8 +227,10 @@ std::string refusal(const CandidateContext& context, const MatrixInstruction* t,
 
 std::string recipe_of(const ProblemClass& c, const MatrixInstruction& t, int32_t splits) {
   if (c.a == DType::kI8) return kExactRecipe;
-  const int64_t k = t.multiplies_codes() ? t.groups * MatrixInstruction::kCodes
-                                         : t.step_bytes() / static_cast<int64_t>(size_of(c.a));
+  const int64_t k = t.applies_scales() ? t.groups * MatrixInstruction::kCodes
+                    : t.multiplies_codes()
+                        ? t.step_bytes()
+                        : t.step_bytes() / static_cast<int64_t>(size_of(multiplied_dtype(c.a)));
   const std::string scaled = t.applies_scales() ? absl::StrCat(" by ", name_of(c.b), " with their scales")
                              : is_blocks(c.b) ? absl::StrCat(" by codes of ", name_of(c.b), ", scaled in f32")
                                               : std::string();
@@ -270,7 +274,7 @@ void enumerate(const CandidateContext& context, KernelKind kernel, int64_t edge,
   const bool wave64 = t->wave() == 64;
   const Row* rows = wave64 ? kWave64 : kWave32;
   for (size_t i = 0; i < (wave64 ? std::size(kWave64) : std::size(kWave32)); ++i)
-    for (int64_t depth : t->multiplies_codes() ? kScaledDepths : kDepths) {
+    for (int64_t depth : t->multiplies_codes() && t->takes_formats() ? kScaledDepths : kDepths) {
       const Row& r = rows[i];
       const MmaShape shape = shape_of(c, *t, r, depth);
       config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = shape.tile_k;

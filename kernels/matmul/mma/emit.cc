@@ -7,6 +7,7 @@
 #include "compiler/ptx_mma.h"
 #include "kernels/matmul/emit_gpu.h"
 #include "kernels/matmul/mma/emit_operand.h"
+#include "kernels/matmul/mma/emit_products.h"
 #include "kernels/matmul/mma/emit_store.h"
 #include "kernels/matmul/mma/emit_ukernel.h"
 
@@ -27,6 +28,7 @@ class MmaTile {
         warp_(warp),
         a_(MmaOperand::of(e, step, shape, p, MmaOperand::kA)),
         b_(MmaOperand::of(e, step, shape, p, MmaOperand::kB)),
+        products_(e, shape, warp_, a_, b_),
         steps_(shape.steps()),
         a_copies_(make_copies(e, kernel, a_, shared_)),
         b_copies_(make_copies(e, kernel, b_, shared_)),
@@ -49,7 +51,7 @@ class MmaTile {
       end_copies(at);
     }
     wait();
-    Values carried(fragments_of_sums() * shape_.instruction.sums(), e_.zero(sum_type()));
+    Values carried(fragments_of_sums() * shape_.instruction.sums(), e_.zero(products_.sum_type()));
     const size_t sums = carried.size();
     append(carried, fragments(e_.i32(0), 0));
     const size_t copies = carried.size(), a_copies = a_copies_->carried().size();
@@ -80,12 +82,12 @@ class MmaTile {
   // Loop-carried values: accumulators, the fragments of the current block's first step, the copies of the
   // block after it, the stage to read.
   Values emit_staged() {
-    const int64_t block = shape_.tile_k;
+    const int64_t block = shape_.tile_k, stages = shape_.part_stages();
     begin_copies(e_.idx(0), e_.i32(0), 0, 1);
     end_copies(e_.i32(0));
     begin_copies(e_.idx(block), e_.i32(0), 0, 1);
     kernel_.barrier();
-    VectorType vector = e_.vec(shape_.instruction.sums(), sum_type());
+    VectorType vector = e_.vec(shape_.instruction.sums(), products_.sum_type());
     Values carried(fragments_of_sums(), e_.zero(vector));
     const size_t sums = carried.size();
     // With one step, the fragments of the next stage would be copied to the registers of this one's.
@@ -95,32 +97,39 @@ class MmaTile {
     append(carried, a_copies_->carried());
     append(carried, b_copies_->carried());
     carried.push_back(e_.i32(0));
-    carried = e_.loop(e_.idx(0), p_.depth, block, carried, [&](Value k0, const Values& in) {
+    carried = e_.loop(e_.idx(0), p_.depth, block * stages, carried, [&](Value k0, const Values& in) {
       ArrayRef<Value> state(in), staged = state.drop_front(copies).drop_back(1);
       Values next(state.take_front(sums)), registers(state.slice(sums, copies - sums));
       a_copies_->carry(staged.take_front(a_copies));
       b_copies_->carry(staged.drop_front(a_copies));
-      Value read = state.back(), write = following(read);
-      // No warp has read this stage since the last barrier.
-      end_copies(write);
-      begin_copies(e_.add(k0, 2 * block), write, 0, 1);
-      pin_schedule(e_);
-      if (!ahead) {
-        multiply(next, fragments(read, 0));
-        kernel_.barrier();
+      Value read = state.back();
+      Values parts(shape_.adds_parts() ? sums : 0, e_.zero(vector)), scales;
+      for (int64_t stage = 0; stage < stages; ++stage) {
+        Value write = following(read);
+        // No warp has read this stage since the last barrier.
+        end_copies(write);
+        begin_copies(e_.add(k0, (2 + stage) * block), write, 0, 1);
+        pin_schedule(e_);
+        if (stage + 1 == stages && shape_.adds_parts()) scales = load_scales(read, 0);
+        if (!ahead) {
+          products_.multiply(next, fragments(read, 0));
+          kernel_.barrier();
+        }
+        for (int64_t step = 0; ahead && step < steps_; ++step) {
+          Values following_registers;
+          if (step + 1 == steps_) kernel_.barrier();
+          following_registers = step + 1 < steps_ ? fragments(read, step + 1) : fragments(write, 0);
+          if (step + 1 == steps_) pin_loads(e_);
+          products_.multiply(parts.empty() ? next : parts, registers);
+          registers = following_registers;
+        }
+        read = write;
       }
-      for (int64_t step = 0; ahead && step < steps_; ++step) {
-        Values following_registers;
-        if (step + 1 == steps_) kernel_.barrier();
-        following_registers = step + 1 < steps_ ? fragments(read, step + 1) : fragments(write, 0);
-        if (step + 1 == steps_) pin_loads(e_);
-        multiply(next, registers);
-        registers = following_registers;
-      }
+      if (!parts.empty()) products_.add_scaled(next, parts, scales);
       append(next, registers);
       append(next, a_copies_->carried());
       append(next, b_copies_->carried());
-      next.push_back(write);
+      next.push_back(read);
       return next;
     });
     kernel_.barrier();
@@ -145,10 +154,6 @@ class MmaTile {
   int64_t fragments_of_sums() const { return warp_.fragment_rows * warp_.fragment_columns; }
   static void append(Values& to, const Values& from) { to.append(from.begin(), from.end()); }
 
-  Type element() const { return a_.code ? a_.code : a_.view.element; }
-  Type sum_type() {
-    return element().isInteger() && !shape_.multiplies_codes() ? Type(e_.b.getI32Type()) : e_.f32();
-  }
   // On CUDA blocks are loaded a stage earlier, because decoding them waits for the loads. On AMD A waits too.
   bool loads_early(bool in_blocks) const { return in_blocks && !shape_.instruction.amd(); }
   void begin_copies(Value k0, Value stage, int64_t slice, int64_t slices) {
@@ -182,9 +187,14 @@ class MmaTile {
       append(registers, a_fragments_->load(stage, step * shape_.scaled_steps() + i));
       append(registers, b_fragments_->load(stage, step * shape_.scaled_steps() + i));
     }
-    if (scales_) append(registers, scales_->load(stage, step));
-    if (row_scales_) append(registers, row_scales_->load(stage, step));
+    if (!shape_.adds_parts()) append(registers, load_scales(stage, step));
     return registers;
+  }
+  Values load_scales(Value stage, int64_t step) {
+    Values scales;
+    if (scales_) append(scales, scales_->load(stage, step));
+    if (row_scales_) append(scales, row_scales_->load(stage, step));
+    return scales;
   }
 
   // Multiplies the block in stage `read`, whose first step's fragments are in `registers`, into `sums`;
@@ -201,127 +211,8 @@ class MmaTile {
         wait();
         next = fragments(following(read), 0);
       }
-      multiply(sums, registers);
+      products_.multiply(sums, registers);
       registers = next;
-    }
-  }
-
-  void multiply(Values& sums, const Values& registers) {
-    if (shape_.applies_scales()) return multiply_with_scales(sums, registers);
-    if (scales_ && shape_.instruction.amd()) return multiply_and_scale_lanes(sums, registers);
-    if (scales_) return multiply_scaled(sums, registers);
-    if (!shape_.instruction.amd()) return multiply_warps(sums, registers);
-    for (int64_t i = 0; i < warp_.fragment_rows; ++i)
-      for (int64_t j = 0; j < warp_.fragment_columns; ++j) {
-        Value& sum = sums[i * warp_.fragment_columns + j];
-        sum = multiply_lanes(e_, shape_.instruction, registers[i], registers[warp_.fragment_rows + j], sum);
-      }
-  }
-  void multiply_warps(Values& sums, const Values& registers) {
-    ArrayRef<Value> a = ArrayRef(registers).take_front(warp_.fragment_rows * 4);
-    ArrayRef<Value> b = ArrayRef(registers).drop_front(warp_.fragment_rows * 4);
-    for (int64_t i = 0; i < warp_.fragment_rows; ++i)
-      for (int64_t j = 0; j < warp_.fragment_columns; ++j) {
-        const size_t at = (i * warp_.fragment_columns + j) * 4;
-        Values sum = multiply_matrices(e_, element(), a.slice(i * 4, 4), b.slice(j * 2, 2),
-                                       ArrayRef(sums).slice(at, 4));
-        llvm::copy(sum, sums.begin() + at);
-      }
-  }
-
-  int32_t two_ones() const { return element().isF16() ? 0x3c003c00 : 0x3f803f80; }
-  // The products of a fragment of A (of each step) and one of B, summed over the steps.
-  Values product(const SmallVector<ArrayRef<Value>>& a, const SmallVector<ArrayRef<Value>>& b) {
-    Values sum(4, e_.zero(sum_type()));
-    for (auto [x, y] : llvm::zip(a, b)) sum = multiply_matrices(e_, element(), x, y, sum);
-    return sum;
-  }
-  Value finite_or_zero(Value x) {
-    Value bits = arith::BitcastOp::create(e_.b, e_.loc, e_.b.getI32Type(), x);
-    bits = arith::AndIOp::create(e_.b, e_.loc, bits, e_.i32(0x7fffffff));
-    return arith::SelectOp::create(e_.b, e_.loc, e_.less(bits, e_.i32(0x7f800000)), x, e_.zero(x.getType()));
-  }
-  // Adds scale * sum of A by codes, and if there are minima, minimum * sum of A (GpuPieces::Decoded). If A is in
-  // blocks, its scale comes first: the product of two scales could overflow.
-  void multiply_scaled(Values& sums, const Values& registers) {
-    const int64_t of_a = warp_.fragment_rows * 4, of_b = warp_.fragment_columns * 2, words = b_.scale_words;
-    const int64_t steps = shape_.scaled_steps();
-    ArrayRef<Value> all(registers), scales = all.drop_front(steps * (of_a + of_b)),
-                                    of_scaled_rows = scales.drop_front(2 * warp_.fragment_columns * words);
-    const auto of_steps = [&](int64_t first, int64_t count) {
-      SmallVector<ArrayRef<Value>> parts;
-      for (int64_t step = 0; step < steps; ++step)
-        parts.push_back(all.slice(step * (of_a + of_b) + first, count));
-      return parts;
-    };
-    const Values one(2, e_.i32(two_ones()));  // of a matrix of ones
-    const SmallVector<ArrayRef<Value>> ones(static_cast<size_t>(steps), ArrayRef<Value>(one));
-    for (int64_t i = 0; i < warp_.fragment_rows; ++i) {
-      const auto a = of_steps(i * 4, 4);
-      Values of_rows = words > 1 ? product(a, ones) : Values();
-      for (Value& sum : of_rows) sum = finite_or_zero(sum);
-      for (int64_t j = 0; j < warp_.fragment_columns; ++j) {
-        const Values part = product(a, of_steps(of_a + j * 2, 2));
-        for (int64_t l = 0; l < 4; ++l) {
-          Value& sum = sums[(i * warp_.fragment_columns + j) * 4 + l];
-          const int64_t scale = (j * 2 + l % 2) * words;
-          Value scaled_part = part[l];
-          if (row_scales_)
-            scaled_part = arith::MulFOp::create(e_.b, e_.loc, scaled_part, of_scaled_rows[2 * i + l / 2]);
-          sum = e_.fma(scaled_part, scales[scale], sum);
-          if (words > 1) sum = e_.fma(of_rows[l], scales[scale + 1], sum);
-        }
-      }
-    }
-  }
-
-  // The instruction scales.
-  void multiply_with_scales(Values& sums, const Values& registers) {
-    const auto rows = static_cast<size_t>(warp_.fragment_rows),
-               columns = static_cast<size_t>(warp_.fragment_columns);
-    ArrayRef<Value> all(registers), scales = all.drop_front(rows + columns);
-    const size_t of_b = columns / static_cast<size_t>(b_.scales_together());
-    const ScaledFragments a(a_, all.take_front(rows), scales.drop_front(of_b)),
-        b(b_, all.slice(rows, columns), scales.take_front(of_b));
-    for (size_t i = 0; i < rows; ++i)
-      for (size_t j = 0; j < columns; ++j) {
-        Value& sum = sums[i * columns + j];
-        sum = multiply_scaled_lanes(e_, shape_.instruction, a, static_cast<int64_t>(i), b,
-                                    static_cast<int64_t>(j), sum);
-      }
-  }
-
-  // AMD: the same, where vectors hold the sums and the scales of a fragment.
-  void multiply_and_scale_lanes(Values& sums, const Values& registers) {
-    const int64_t rows = warp_.fragment_rows, columns = warp_.fragment_columns, words = b_.scale_words;
-    const int64_t steps = shape_.scaled_steps(), of_step = rows + columns;
-    ArrayRef<Value> scales = ArrayRef(registers).drop_front(steps * of_step);
-    VectorType vector = cast<VectorType>(sums[0].getType());
-    const auto product = [&](int64_t row, llvm::function_ref<Value(int64_t)> b) {
-      Value sum = e_.zero(vector);
-      for (int64_t step = 0; step < steps; ++step)
-        sum = multiply_lanes(e_, shape_.instruction, registers[step * of_step + row], b(step), sum);
-      return sum;
-    };
-    auto ones_type = cast<VectorType>(registers[0].getType());
-    Value ones = arith::ConstantOp::create(
-        e_.b, e_.loc, SplatElementsAttr::get(ones_type, e_.b.getI32IntegerAttr(two_ones())));
-    for (int64_t i = 0; i < rows; ++i) {
-      Value of_row;
-      if (words > 1) {  // all columns of the product are the same
-        Value same = product(i, [&](int64_t) { return ones; });
-        Value one = LLVM::ExtractElementOp::create(e_.b, e_.loc, same, e_.i32(0));
-        of_row = e_.broadcast(finite_or_zero(one), vector.getNumElements());
-      }
-      Value of_scaled_row;
-      if (row_scales_) of_scaled_row = e_.broadcast(scales[columns * words + i], vector.getNumElements());
-      for (int64_t j = 0; j < columns; ++j) {
-        Value part = product(i, [&](int64_t step) { return registers[step * of_step + rows + j]; });
-        if (row_scales_) part = arith::MulFOp::create(e_.b, e_.loc, part, of_scaled_row);
-        Value& sum = sums[i * columns + j];
-        sum = e_.fma(part, scales[j * words], sum);
-        if (words > 1) sum = e_.fma(of_row, scales[j * words + 1], sum);
-      }
     }
   }
 
@@ -332,6 +223,7 @@ class MmaTile {
   Value shared_;
   const MmaWarp& warp_;
   MmaOperand a_, b_;
+  MmaProducts products_;
   int64_t steps_;
   std::unique_ptr<MmaCopies> a_copies_, b_copies_;
   std::unique_ptr<MmaFragments> a_fragments_, b_fragments_;
@@ -359,7 +251,7 @@ LogicalResult choose_instruction(const GpuKernel& kernel, TileProgram& p, MmaSha
            << kernel.arch() << " has no matrix instruction of " << edge << " x " << edge << " for "
            << name_of(type).data();
   if (found->multiplies_codes()) shape.element_bytes = 1;
-  shape.instruction = *found;
+  shape.set_instruction(*found);
   return success();
 }
 

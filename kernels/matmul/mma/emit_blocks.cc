@@ -1,4 +1,4 @@
-// B in quantised blocks, and on CUDA perhaps A. A thread loads pieces of 32 elements of a line, undecoded, and a stage
+// B in quantised blocks, and perhaps A. A thread loads pieces of 32 elements of a line, undecoded, and a stage
 // later stores their codes to shared memory as 16-bit floats, which is exact, with the scales of every group of 16 or 32
 // behind them. The matrix instructions sum products of A and codes over a group; the sums are scaled in f32 (MmaTile).
 #include <algorithm>
@@ -29,7 +29,10 @@ Value scales_at(Emit& e, const MmaOperand& x, Value group, Value column) {
 class BlockCopies : public MmaCopies {
  public:
   BlockCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)
-      : e_(e), x_(x), shared_(shared), pieces_(e, x.view, x.scales, kernel.alignment(), x.code, x.scaled) {
+      : e_(e),
+        x_(x),
+        shared_(shared),
+        pieces_(e, x.view, x.scales, kernel.alignment(), x.code, std::min(x.scaled, kPiece)) {
     const int64_t in_row = x.block / kPiece, pieces = x.width * in_row, threads = kernel.threads();
     Value thread = e.to_i32(kernel.thread()), last = e.sub(x.limit, e.idx(1));
     if (threads > pieces) exists_ = e.less(thread, e.i32(pieces));
@@ -92,7 +95,9 @@ class BlockCopies : public MmaCopies {
     for (size_t g = 0; g < d.scales.size(); ++g) {
       Values words = {kept(d.scales[g])};
       if (!d.minima.empty()) words.push_back(kept(d.minima[g]));
-      Value group = e_.add(e_.mul(piece_, kPiece / x_.scaled), static_cast<int64_t>(g));
+      // Pieces of a larger group store the same scale.
+      Value group = x_.scaled > kPiece ? e_.div(piece_, e_.i32(x_.scaled / kPiece))
+                                       : e_.add(e_.mul(piece_, kPiece / x_.scaled), static_cast<int64_t>(g));
       Value at = e_.add(stage, scales_at(e_, x_, group, row));
       if (!x_.instruction.amd()) {
         store(words, at, x_.scales_place);

@@ -1,5 +1,7 @@
-// AMD: loads a wave's fragments from shared memory, 16 bytes per lane at a time, and emits the matrix
+// AMD: loads a wave's fragments from shared memory, at most 16 bytes per lane at a time, and emits the matrix
 // instructions.
+#include <algorithm>
+
 #include "kernels/matmul/mma/emit_operand.h"
 
 namespace lathe::emit {
@@ -17,22 +19,28 @@ class LaneFragments : public MmaFragments {
     const SwizzledRows& layout = x.layout;
     Value row = e.rem(lane, e.i32(t.rows)), group = e.rem(e.div(lane, e.i32(t.rows)), e.i32(t.groups));
     Value start = e.mul(e.add(first, row), layout.row_bytes);
+    const int64_t together = kChunk / bytes();  // groups of lanes that read the same chunk
+    if (together > 1) {
+      start = e.add(start, e.mul(e.rem(group, e.i32(together)), bytes()));
+      group = e.div(group, e.i32(together));
+    }
     Value chunk = e.mul(exclusive_or(e, group, layout.exchange(e, row)), kChunk);
-    // Chunk group + c is group ^ c, because c is a multiple of `groups`, which is a power of two.
-    for (int64_t c = 0; c < layout.chunks(); c += t.groups)
+    // Chunk group + c is group ^ c, because c is a multiple of the groups' chunks, a power of two.
+    for (int64_t c = 0; c < layout.chunks(); c += t.groups / together)
       lanes_.push_back(e.add(start, exclusive_or(e, chunk, c * kChunk)));
   }
 
   Values load(Value stage, int64_t step) override {
     const MatrixInstruction& t = x_.instruction;
-    const int64_t reads = t.read_bytes() / kChunk;
+    const int64_t reads = t.read_bytes() / bytes();
     Values registers;
     for (int64_t row = 0; row < x_.warp_width; row += t.rows) {
       Value part;
       for (int64_t i = 0; i < reads; ++i) {
         Value at = shared_at(e_, shared_, e_.add(stage, lanes_[step * reads + i]),
                              x_.place + row * x_.layout.row_bytes);
-        Value chunk = LLVM::LoadOp::create(e_.b, e_.loc, e_.vec(4, e_.b.getI32Type()), at, kChunk);
+        Value chunk = LLVM::LoadOp::create(e_.b, e_.loc, e_.vec(bytes() / 4, e_.b.getI32Type()), at,
+                                           static_cast<unsigned>(bytes()));
         part = part ? joined(part, chunk) : chunk;
       }
       registers.push_back(part);
@@ -41,6 +49,7 @@ class LaneFragments : public MmaFragments {
   }
 
  private:
+  int64_t bytes() const { return std::min(x_.instruction.read_bytes(), kChunk); }  // of one read
   Value joined(Value x, Value y) {
     return LLVM::ShuffleVectorOp::create(e_.b, e_.loc, x, y, ArrayRef<int32_t>{0, 1, 2, 3, 4, 5, 6, 7});
   }

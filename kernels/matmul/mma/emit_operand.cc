@@ -104,7 +104,8 @@ MmaOperand MmaOperand::of(Emit& e, const GpuStep& step, const MmaShape& shape, c
   x.instruction = shape.instruction;
   x.scales_place = shape.stage_bytes() - shape.scale_bytes() + (side == kB ? 0 : shape.scale_bytes_of_b());
   if (shape.multiplies_codes()) {
-    x.instruction.lane_bytes = row_bytes * MatrixInstruction::kCodes / shape.tile_k;
+    if (shape.applies_scales())
+      x.instruction.lane_bytes = row_bytes * MatrixInstruction::kCodes / shape.tile_k;
     x.scales = scale_places(e, step, program, side);
     if (shape.scales_sums()) x.scaled = shape.scaled(), x.scale_words = 1;
   }

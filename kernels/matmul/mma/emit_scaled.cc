@@ -1,8 +1,8 @@
-// A and B in blocks whose codes the matrix instruction multiplies as they are stored (gfx950). They go to shared memory
-// in chunks of 16 bytes, with the scales of their blocks behind them. The instruction applies scales of a byte; f32
-// scales of 128 multiply its sums.
+// A and B in blocks whose codes the matrix instruction multiplies as they are stored, or on gfx942 as FNUZ. They go to
+// shared memory in chunks of 16 bytes, with the scales of their blocks behind them. Instructions of gfx950 apply scales
+// of a byte; f32 scales of 128 multiply sums.
 //
-// Lane group g of a step has chunk g of a row with 4-bit elements. With 8-bit elements it has chunks g and groups + g,
+// gfx950: lane group g of a step has chunk g of a row with 4-bit elements. With 8-bit elements it has chunks g and groups + g,
 // which belong to blocks g / 2 and (groups + g) / 2. In both cases it gives the scale of block g of the step
 // (composable_kernel's test/mx_mfma_op lists this mapping as measured on hardware).
 #include <algorithm>
@@ -38,7 +38,7 @@ class ScaledCopies : public MmaCopies {
         scaled_(block_elements(x.view.blocks)),
         elements_of_byte_(scaled_ / static_cast<int64_t>(size_of(x.view.blocks))),
         codes_(part(kernel, x.layout.chunks())),
-        scales_(part(kernel, x.block / scaled_)) {
+        scales_(part(kernel, std::max<int64_t>(x.block / scaled_, 1))) {
     for (Value row : codes_.rows) {
       targets_.push_back(x.layout.at(e, row, codes_.along_k));
       sources_.push_back(line_of(row).byte);
@@ -75,8 +75,8 @@ class ScaledCopies : public MmaCopies {
         Value kept = value;
         if (!x_.whole_blocks)
           kept = arith::SelectOp::create(e_.b, e_.loc, exists, value, e_.zero(value.getType()));
-        LLVM::StoreOp::create(e_.b, e_.loc, kept, shared_at(e_, shared_, e_.add(stage, target), x_.place),
-                              kChunk);
+        LLVM::StoreOp::create(e_.b, e_.loc, x_.as_multiplied(e_, kept),
+                              shared_at(e_, shared_, e_.add(stage, target), x_.place), kChunk);
       }
     });
     when(scales_, [&] {

@@ -42,6 +42,13 @@ struct MmaShape {
   // (emit_blocks.cc). Then A may be in blocks, too, of a format without minima. Or the instruction scales.
   DType blocks = DType::kNone, a_blocks = DType::kNone;
 
+  // Call it after `blocks` is set. If 16 elements share a scale, an instruction of 16 x 16 x 16 multiplies those.
+  void set_instruction(const MatrixInstruction& t) {
+    instruction = t;
+    if (t.amd() && has_blocks() && scaled() * element_bytes < t.step_bytes())
+      instruction.least_read = t.lane_bytes;
+  }
+
   int64_t row_warps() const { return tile_m / warp_m; }
   int64_t warps() const { return row_warps() * (tile_n / warp_n); }
   int64_t threads() const { return instruction.wave() * warps(); }
@@ -72,22 +79,29 @@ struct MmaShape {
   // of them in a column of B (a scale, perhaps a minimum). A row of A in blocks has one f32.
   bool scales_sums() const { return blocks != DType::kNone && !applies_scales(); }
   int64_t scaled() const {
-    if (multiplies_codes()) return block_elements(blocks);
+    if (multiplies_codes() || adds_parts()) return block_elements(blocks);
     return has_sixteens(blocks) || has_sixteens(a_blocks) ? 16 : 32;
   }
   int64_t scale_words() const { return row_of(blocks).scales > 1 ? 2 : 1; }
   int64_t scale_bytes_of_b() const {
     if (applies_scales()) return tile_n * tile_k / MatrixInstruction::kCodes;
-    return tile_k / scaled() * tile_n * scale_words() * 4;
+    return scale_groups() * tile_n * scale_words() * 4;
   }
   int64_t scale_bytes() const {
     if (applies_scales()) return scale_bytes_of_b() + tile_m * tile_k / MatrixInstruction::kCodes;
     if (!scales_sums()) return 0;
-    return scale_bytes_of_b() + (a_blocks != DType::kNone ? tile_k / scaled() * tile_m * 4 : 0);
+    return scale_bytes_of_b() + (a_blocks != DType::kNone ? scale_groups() * tile_m * 4 : 0);
   }
-  // Steps of the instruction in which sums have the same scale.
+  // AMD: scales of 128, unless an instruction multiplies a whole block. Registers beside those of the sums hold the sums
+  // of a block through its steps, and through as many stages as a block has. Then they are scaled, once.
+  bool adds_parts() const {
+    return instruction.amd() && !instruction.takes_formats() && blocks == DType::kF8E4M3x128 &&
+           (a_blocks == DType::kNone || a_blocks == blocks);
+  }
+  int64_t part_stages() const { return adds_parts() ? std::max<int64_t>(scaled() / tile_k, 1) : 1; }
+  // Steps of the instruction in which sums have the same scale and whose fragments are loaded together.
   int64_t scaled_steps() const {
-    return scales_sums() ? scaled() * element_bytes / instruction.step_bytes() : 1;
+    return scales_sums() && !adds_parts() ? scaled() * element_bytes / instruction.step_bytes() : 1;
   }
 
   // Whether an operand is read in chunks of 16 bytes, on CUDA with cp.async. Other operands pass through
@@ -133,10 +147,10 @@ struct MmaShape {
     const int64_t fragments =
         2 * (instruction.amd() ? (fragment_rows() + fragment_columns()) * step : warp_m / 4 + warp_n / 4);
     if (has_blocks()) {
+      if (instruction.amd()) return sums + lane_block_registers(fragments) + 40;
       const int64_t of_a = has_a_blocks() ? piece_registers(tile_m, a_blocks) + 4 * fragment_rows() + 20
                                           : copy_registers(tile_m, a_k_contiguous);
-      return sums + of_a + 40 +
-             (instruction.amd() ? lane_block_registers(fragments) : block_registers(fragments));
+      return sums + of_a + 40 + block_registers(fragments);
     }
     return sums + fragments + copy_registers(tile_m, a_k_contiguous) +
            copy_registers(tile_n, b_k_contiguous) + 40;
@@ -157,6 +171,8 @@ struct MmaShape {
       return absl::StrCat("tile_k ", tile_k, " is not a power of two of at least ", step,
                           " bytes and at most 4 bytes per thread");
     if (stages < 2) return absl::StrCat("stages ", stages, " < 2");
+    if (adds_parts() && tile_k > scaled())
+      return absl::StrCat("tile_k ", tile_k, " has several blocks of ", scaled(), ", whose parts would mix");
     if (multiplies_codes()) return code_defect();
     if (has_blocks() && (element_bytes != 2 || tile_k % 32 != 0))
       return "weights in quantised blocks need 16-bit elements and stages of 32 elements";
@@ -168,11 +184,13 @@ struct MmaShape {
   }
 
  private:
+  int64_t scale_groups() const { return std::max<int64_t>(tile_k / scaled(), 1); }  // of a line in a stage
   int64_t elements_of_scale() const { return applies_scales() ? MatrixInstruction::kCodes : scaled(); }
   int64_t row_bytes(DType format) const {
-    return tile_k / block_elements(format) * static_cast<int64_t>(size_of(format));
+    return tile_k * static_cast<int64_t>(size_of(format)) / block_elements(format);
   }
   std::string code_defect() const {
+    if (adds_parts()) return "";
     const int64_t step = applies_scales() ? step_blocks() * MatrixInstruction::kCodes : scaled();
     return tile_k % step == 0 ? "" : absl::StrCat("tile_k ", tile_k, " is not a multiple of ", step);
   }
@@ -183,10 +201,15 @@ struct MmaShape {
     const auto of_operand = [&](int64_t width, int64_t fragments, DType format) {
       const int64_t chunks = count(width * row_bytes(format) / 16),
                     scales = count(width * tile_k / elements_of_scale());
-      const int64_t words = row_bytes(format) * MatrixInstruction::kCodes / tile_k / 4 * scaled_steps() + 1;
+      const int64_t words =
+          instruction.takes_formats()
+              ? row_bytes(format) * MatrixInstruction::kCodes / tile_k / 4 * scaled_steps() + 1
+              : instruction.read_bytes() / 4;
       return 2 * fragments * words + 7 * chunks + 4 * scales;
     };
-    const int64_t of_sums = scales_sums() ? 2 * instruction.sums() * (1 + fragment_columns()) : 0;
+    const int64_t of_sums = adds_parts()    ? warp_m * warp_n / instruction.wave()
+                            : scales_sums() ? 2 * instruction.sums() * (1 + fragment_columns())
+                                            : 0;
     return of_operand(tile_m, fragment_rows(), a_blocks) + of_operand(tile_n, fragment_columns(), blocks) +
            of_sums + 40;
   }
@@ -214,16 +237,28 @@ struct MmaShape {
     return fragments * scaled_steps() * (next_stage ? 3 : 4) / 4 + piece_registers(tile_n, blocks) + scales +
            minima + 40;
   }
-  // The same on AMD: the fragments and scales of two groups, the sums of two fragments, a thread's loads, which wait
-  // through a stage, and those for decoding.
+  // The same on AMD, and for A: the fragments and scales of two groups, the sums of two fragments, a thread's loads,
+  // which wait through a stage, and those for decoding. Parts are in registers of their own, and their scales are
+  // loaded last.
   int64_t lane_block_registers(int64_t fragments) const {
-    const int64_t pieces = std::max<int64_t>(tile_n * tile_k / 32 / threads(), 1);
-    const int64_t loads = blocks == DType::kQ6_K   ? 20
-                          : blocks == DType::kQ4_K ? 12
-                          : blocks == DType::kQ8_0 ? 9
-                                                   : 6;
-    const int64_t scales = 2 * scale_words() * fragment_columns() * instruction.sums();
-    return fragments * scaled_steps() + scales + 2 * instruction.sums() + pieces * loads + 16;
+    const int64_t of_a = has_a_blocks() ? lane_loads(tile_m, a_blocks) + 2 * fragment_rows()
+                                        : copy_registers(tile_m, a_k_contiguous);
+    const int64_t scales = scale_words() * fragment_columns() * instruction.sums();
+    const int64_t parts =
+        adds_parts() ? warp_m * warp_n / instruction.wave() + scales : 2 * scales + 2 * instruction.sums();
+    return fragments * scaled_steps() + of_a + parts + lane_loads(tile_n, blocks) + 16;
+  }
+  int64_t lane_loads(int64_t width, DType format) const {
+    const int64_t pieces = std::max<int64_t>(width * tile_k / 32 / threads(), 1);
+    switch (format) {
+      case DType::kQ6_K: return pieces * 20;
+      case DType::kQ4_K: return pieces * 12;
+      case DType::kQ8_0:
+      case DType::kF8E4M3x128:
+      case DType::kMXF8E4M3:
+      case DType::kMXF8E5M2: return pieces * 9;
+      default: return pieces * 6;
+    }
   }
   // Registers for the copies of one operand. Chunks: a pointer each. Words that pass through registers: one
   // register for each load of a word, and the word's offset in shared memory.
