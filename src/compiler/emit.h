@@ -140,6 +140,7 @@ struct View {
   // Grouped kernels with listed rows, without a dtype: `pointer` is a memref of index, the offset of each of the tile's
   // rows from `offset`, in place of row_stride (row_at()).
   Value dtype, pointer;
+  bool lists_rows() const { return pointer && !dtype; }
   // The block format in which the elements are stored; `memory` is then of bytes. kNone: no blocks.
   DType blocks = DType::kNone;
   // The scales of these blocks, if they are an array of their own (a memref of bytes).

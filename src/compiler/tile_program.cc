@@ -343,7 +343,7 @@ llvm::FailureOr<TileProgram> instantiate(Emit& e, scf::ForallOp forall, const Ar
 }
 
 Value row_at(Emit& e, const View& v, Value i) {
-  return v.pointer && !v.dtype ? e.load(v.pointer, i) : e.mul(i, v.row_stride);
+  return v.lists_rows() ? e.load(v.pointer, i) : e.mul(i, v.row_stride);
 }
 
 GridPosition grid_of(Emit& e, scf::ForallOp forall, const Arguments& arguments) {

@@ -22,9 +22,6 @@ struct ProductsSink {
   explicit operator bool() const { return store != nullptr; }
 };
 
-// Whether the rows of a view are not a fixed distance apart. row_at() then loads where a row begins, so the row must exist.
-inline bool lists_rows(const View& v) { return v.pointer && !v.dtype; }
-
 // One tile's work: acc[i][j] (row-major, leading dimension `ld`, padded so that whole register tiles may be
 // written) = sum over k < depth of A(i, k) B(k, j), for i < rows, j < columns. In transposed kernels A and
 // B are swapped, and rows are D's columns.

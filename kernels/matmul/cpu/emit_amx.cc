@@ -150,7 +150,7 @@ std::string amx_refusal(const CpuTile& t) {
   if (mr % kSide || nr % kSide || rows * columns + rows + 1 > AmxTiles::kRegisters)
     return absl::StrCat("register tile ", mr, " x ", nr, " must be whole AMX tiles of ", kSide, " x ", kSide,
                         " that fit ", AmxTiles::kRegisters, " tile registers");
-  if (t.a_in_place && lists_rows(t.a)) return "tile loads need rows that follow each other at one distance";
+  if (t.a_in_place && t.a.lists_rows()) return "tile loads need rows that follow each other at one distance";
   if (t.words.per_lane() == 1 || t.lanes != kSide) return "AMX needs bf16 pairs or bytes, and 16 lanes";
   if (t.tile_k <= 0 || t.tile_k % t.words.width() != 0)
     return "tile_k is not a positive multiple of a tile's elements";

@@ -380,7 +380,7 @@ int64_t dot_packing_elements(const CpuTile& t) {
 
 std::string dot_refusal(const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous) return "needs both operands K-contiguous";
-  if (lists_rows(t.b)) return "streams rows of A that follow each other at one distance";
+  if (t.b.lists_rows()) return "streams rows of A that follow each other at one distance";
   if (t.fetch == CpuFetch::kNoChoice || t.fetch > CpuFetch::kFar ||
       (t.fetch == CpuFetch::kSpread && t.tile_k == 0))
     return "prefetch must be 1 to 5 or 7; 6 needs a tile_k";

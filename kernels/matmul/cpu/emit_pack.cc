@@ -50,7 +50,7 @@ void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64
   }
   const int64_t near = kNearLines * 512 / s.view.element.getIntOrFloatBitWidth();
   Value ahead = e.idx(near);
-  if (!lists_rows(s.view))
+  if (!s.view.lists_rows())
     ahead = arith::SelectOp::create(e.b, e.loc, e.less(e.idx(lines), s.lines_left),
                                     e.mul(s.view.row_stride, lines), ahead);
   const bool has_more = !exist || *exist > lines || !length || *length > near;

@@ -30,7 +30,7 @@ class AsyncCopies : public MmaCopies {
     if (row_step_ > layout.rows) exists_ = e.less(row_, e.i32(layout.rows));
     first_ = e.mul(e.to_index(chunk), x.chunk_elements());
     source_ = e.add(x.view.offset, first_);
-    if (x.lists_rows())
+    if (x.view.lists_rows())
       for (int64_t i = 0; i < count_; ++i)
         rows_.push_back(row_at(e, x.view, e.to_index(e.min(e.add(row_, i * row_step_), e.i32(x.width - 1)))));
     else
@@ -119,7 +119,7 @@ class StagedCopies : public MmaCopies {
     else
       rows_ = std::max<int64_t>(x.width / threads, 1), row_step_ = threads, word_step_ = threads / inner;
     Value row = e.to_index(row_), k = e.mul(e.to_index(first_word_), word_);
-    Value first_row = x.lists_rows() ? e.idx(0) : e.mul(row, x.view.row_stride);
+    Value first_row = x.view.lists_rows() ? e.idx(0) : e.mul(row, x.view.row_stride);
     first_ =
         e.add(x.view.offset, x.k_contiguous ? e.add(first_row, k) : e.add(row, e.mul(k, x.view.row_stride)));
     Value stride = e.mul(x.view.row_stride, x.element_bytes);
@@ -164,7 +164,7 @@ class StagedCopies : public MmaCopies {
   // then the next word of each.
   void load(int64_t i) {
     const int64_t row = x_.k_contiguous ? i : i % rows_, group = x_.k_contiguous ? i : i / rows_;
-    if (x_.lists_rows()) {
+    if (x_.view.lists_rows()) {
       Value number = e_.to_index(e_.min(e_.add(row_, row * row_step_), e_.i32(x_.width - 1)));
       pointer_ = beyond(start_, e_.mul(row_at(e_, x_.view, number), x_.element_bytes));
     } else if (i > 0 && (x_.k_contiguous || row == 0)) {

@@ -65,8 +65,6 @@ struct MmaOperand {
   // If the instruction applies the scales: of this many of a wave's fragments they are adjacent, and a lane reads them
   // as a word. An instruction names the byte of the word.
   int64_t scales_together() const { return std::min<int64_t>(warp_width / instruction.rows, 4); }
-  // Whether a list says where the operand's rows are (GroupRows).
-  bool lists_rows() const { return view.pointer && !view.dtype; }
   // For whole_blocks: the start of the block at `k0`; of the last block if `k0` lies beyond K, where any data
   // will do.
   Value existing(Emit& e, Value k0) const { return e.min(k0, e.sub(depth, e.idx(block))); }

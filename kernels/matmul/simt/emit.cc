@@ -95,8 +95,7 @@ class StagedElements : public StagedOperand {
       x.k = x.k ? pick(x.k, k) : k;
     }
     Value line = e_.min(x.row, last_);
-    x.base = e_.add(view_.offset,
-                    view_.pointer && !view_.dtype ? row_at(e_, view_, line) : e_.mul(line, line_stride_));
+    x.base = e_.add(view_.offset, view_.lists_rows() ? row_at(e_, view_, line) : e_.mul(line, line_stride_));
     if ((i + 1) * threads_ > width_ * depth_)
       x.exists = e_.less(e_.add(thread, i * threads_), e_.idx(width_ * depth_));
     return x;
