@@ -4,25 +4,27 @@
     build/bin/lathe_bench --mode oracle --oracle_candidates 100 --csv DIR ...    # writes DIR/oracle_candidates.csv
     benchmarks/fit_costs.py --clock 3.55e9 --bandwidth 33e9 --costs kernels/matmul/cpu/costs/zen4.json DIR/*.csv
 
---clock and --bandwidth are the facts clock_hz and core_bytes_per_second that the oracle had (`lathe devices`). The model is
-that of kernels/matmul/cpu/cost_model.cc, for one thread. Prints the speed of the cheapest candidate over the fastest one
-(geometric mean and worst) with the old coefficients and the new ones; --write replaces those in the file. Needs NumPy and
-SciPy.
+--clock and --bandwidth are the facts clock_hz and core_bytes_per_second that the oracle had (`lathe devices`). The
+model is that of kernels/matmul/cpu/cost_model.cc, for one thread. Prints the speed of the cheapest candidate over the fastest
+(geometric mean and worst) with the old coefficients and the new ones; --write replaces those in the file. Needs NumPy.
 """
 import argparse
 import csv
 import json
 
 import numpy as np
-from scipy.optimize import minimize
 
-CYCLES = ["issue", "starts", "sums", "lanes", "copies", "turns", "conflicts", "again"]
+CYCLES = ["issue", "loads", "conversions", "starts", "entries", "ends", "sums", "lanes", "copies", "turns", "conflicts",
+          "evicted", "again"]
 CACHES = ["l2", "l3"]
 MEMORY = ["memory", "written"]
-WAITS = ["unfetched", "unpaced", "narrow"]
-NANOSECONDS = ["runs", "groups"]
-COUNTS = CYCLES + CACHES + MEMORY + WAITS + NANOSECONDS
+WAITS = ["unfetched", "unpaced", "narrow", "crowded"]
+READ_NANOSECONDS = ["runs", "jumps"]
+WAIT_NANOSECONDS = ["groups", "tasks"]
+COUNTS = CYCLES + CACHES + MEMORY + WAITS + READ_NANOSECONDS + WAIT_NANOSECONDS
 NEAR = 1.6  # a candidate that takes longer than this times the fastest only has to look slow
+# Width of the choice (in logarithms of prices) and weight of the prices' errors, coarse to fine.
+STAGES = [(0.05, 0.5), (0.02, 0.15), (0.01, 0.03)]
 
 
 def read_classes(files):
@@ -39,36 +41,86 @@ def read_classes(files):
     return [(key, np.array([w for w, _ in rows]), np.array([s for _, s in rows])) for key, rows in classes.items()]
 
 
-def price(coefficients, counts, clock, bandwidth):
-    """Seconds, as task_seconds() in cost_model.cc computes them."""
-    part = {name: counts[:, i] * coefficients[name] for i, name in enumerate(COUNTS)}
-    total = lambda names: sum(part[name] for name in names)
-    computing = total(CYCLES) / clock
-    reading = total(CACHES) / clock + total(MEMORY) / bandwidth + part["runs"] * 1e-9
-    waiting = total(WAITS) / bandwidth + part["groups"] * 1e-9
-    return np.maximum(computing, reading) + coefficients["overlap"] * np.minimum(computing, reading) + waiting
+class Timings:
+    """All candidates of all classes, one after the other."""
+
+    def __init__(self, classes, clock, bandwidth):
+        self.classes, self.clock, self.bandwidth = classes, clock, bandwidth
+        sizes = [len(seconds) for _, _, seconds in classes]
+        self.counts = np.concatenate([counts for _, counts, _ in classes])
+        self.seconds = np.concatenate([seconds for _, _, seconds in classes])
+        self.first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        self.of = np.repeat(np.arange(len(classes)), sizes)
+        self.best = np.minimum.reduceat(self.seconds, self.first)
+        self.lost = np.minimum(np.log(self.seconds / self.best[self.of]), 0.5)
+        self.near = self.seconds < NEAR * self.best[self.of]
+
+    def prices(self, coefficients):
+        """Seconds, as task_seconds() in cost_model.cc computes them."""
+        part = {name: self.counts[:, i] * coefficients[name] for i, name in enumerate(COUNTS)}
+        total = lambda names: sum(part[name] for name in names)
+        computing = total(CYCLES) / self.clock
+        reading = total(CACHES) / self.clock + total(MEMORY) / self.bandwidth + total(READ_NANOSECONDS) * 1e-9
+        waiting = total(WAITS) / self.bandwidth + total(WAIT_NANOSECONDS) * 1e-9
+        return np.maximum(computing, reading) + coefficients["overlap"] * np.minimum(computing, reading) + waiting
+
+    def loss(self, coefficients, width, error_weight):
+        """The time that the choice loses, softened, more of it above 6 %, and some of the errors of near candidates."""
+        logs = np.log(self.prices(coefficients))
+        sums = lambda values: np.add.reduceat(values, self.first)
+        choice = np.exp((np.minimum.reduceat(logs, self.first)[self.of] - logs) / width)
+        lost = sums(choice * self.lost) / sums(choice)
+        error = np.where(self.near, logs - np.log(self.seconds), 0)
+        near = sums(self.near.astype(float))
+        mean = sums(error) / near
+        spread = np.sqrt(sums(np.where(self.near, (error - mean[self.of]) ** 2, 0)) / near)
+        errors = spread + 0.5 * np.minimum(np.abs(mean), 0.5)
+        return np.mean(lost + 0.6 * np.maximum(0, lost - 0.06) + error_weight * errors)
+
+    def report(self, label, coefficients):
+        prices = self.prices(coefficients)
+        choices = [first + int(np.argmin(prices[self.of == i])) for i, first in enumerate(self.first)]
+        speeds = self.best / self.seconds[choices]
+        worst = int(np.argmin(speeds))
+        mean = np.exp(np.mean(np.log(speeds)))
+        print(f"{label}: {mean:.3f} of the fastest candidate's speed, {len(speeds)} classes; worst {speeds[worst]:.3f} "
+              f"({' '.join(self.classes[worst][0][1:])})")
 
 
-def loss(logarithms, start, names, classes, machine):
-    """The time that the choice loses, softened, plus a part of the error of near candidates and of the distance from
-    the coefficients that the fit began with."""
-    coefficients = dict(zip(names, np.exp(logarithms)))
-    total = 0
-    for _, counts, seconds in classes:
-        prices = price(coefficients, counts, *machine)
-        choice = np.exp((np.log(prices.min()) - np.log(prices)) / 0.015)
-        lost = np.minimum(np.log(seconds / seconds.min()), 0.5)
-        near = seconds < NEAR * seconds.min()
-        error = np.log(prices[near] / seconds[near])
-        total += np.sum(choice * lost) / choice.sum() + 0.15 * (np.std(error) + min(abs(np.mean(error)), 0.5))
-    return total / len(classes) + 0.003 * np.mean((logarithms - start) ** 2)
-
-
-def report(label, coefficients, classes, machine):
-    speeds = [seconds.min() / seconds[np.argmin(price(coefficients, counts, *machine))] for _, counts, seconds in classes]
-    worst = int(np.argmin(speeds))
-    print(f"{label}: {np.exp(np.mean(np.log(speeds))):.3f} of the fastest candidate's speed, {len(speeds)} classes; "
-          f"worst {speeds[worst]:.3f} ({' '.join(classes[worst][0][1:])})")
+def minimize(loss, start, low, high, sigma, seed, rounds=300, samples=28):
+    """CMA-ES (Hansen, arXiv:1604.00772) within bounds: the best of all samples."""
+    random, n, parents = np.random.default_rng(seed), len(start), samples // 2
+    weights = np.log(parents + 0.5) - np.log(np.arange(1, parents + 1))
+    weights /= weights.sum()
+    effective = 1 / np.sum(weights**2)
+    cc, cs = (4 + effective / n) / (n + 4 + 2 * effective / n), (effective + 2) / (n + effective + 5)
+    c1 = 2 / ((n + 1.3) ** 2 + effective)
+    cm = min(1 - c1, 2 * (effective - 2 + 1 / effective) / ((n + 2) ** 2 + effective))
+    damping = 1 + 2 * max(0, np.sqrt((effective - 1) / (n + 1)) - 1) + cs
+    expected = np.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))
+    mean, path, step_path, covariance = np.array(start), np.zeros(n), np.zeros(n), np.eye(n)
+    best = loss(mean), mean.copy()
+    for turn in range(rounds):
+        scales, axes = np.linalg.eigh(covariance)
+        scales = np.sqrt(np.maximum(scales, 1e-12))
+        points = np.clip(mean[:, None] + sigma * (axes * scales) @ random.normal(size=(n, samples)), low[:, None],
+                         high[:, None])
+        losses = np.array([loss(points[:, i]) for i in range(samples)])
+        order = np.argsort(losses)
+        if losses[order[0]] < best[0]:
+            best = losses[order[0]], points[:, order[0]].copy()
+        steps = (points[:, order[:parents]] - mean[:, None]) / sigma
+        step = steps @ weights
+        mean = mean + sigma * step
+        step_path = (1 - cs) * step_path + np.sqrt(cs * (2 - cs) * effective) * (axes @ ((axes.T @ step) / scales))
+        length = np.linalg.norm(step_path)
+        short = length / np.sqrt(1 - (1 - cs) ** (2 * (turn + 1))) < (1.4 + 2 / (n + 1)) * expected
+        path = (1 - cc) * path + short * np.sqrt(cc * (2 - cc) * effective) * step
+        covariance = (1 - c1 - cm) * covariance + c1 * np.outer(path, path) + cm * (steps * weights) @ steps.T
+        sigma = min(1.0, sigma * np.exp(cs / damping * (length / expected - 1)))
+        if sigma < 1e-3:
+            break
+    return best[1]
 
 
 def main():
@@ -77,6 +129,7 @@ def main():
     parser.add_argument("--costs", required=True)
     parser.add_argument("--clock", type=float, required=True)
     parser.add_argument("--bandwidth", type=float, required=True)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     with open(options.costs) as file:
@@ -84,18 +137,20 @@ def main():
     classes = read_classes(options.tables)
     if not classes:
         parser.error("no table has counts of matmul candidates")
-    machine = options.clock, options.bandwidth
-    report("before", costs["coefficients"], classes, machine)
+    timings = Timings(classes, options.clock, options.bandwidth)
+    timings.report("before", costs["coefficients"])
     names = list(costs["coefficients"])
     start = np.log([costs["coefficients"][name] for name in names])
-    # No price may beat the peaks of arithmetic and of memory.
-    least = [np.log(0.97) if name in ("issue", "memory") else s - 4 for name, s in zip(names, start)]
-    fitted = start
-    for _ in range(3):
-        fitted = minimize(loss, fitted, args=(start, names, classes, machine), method="Powell",
-                          bounds=list(zip(least, start + 3)), options={"maxiter": 3, "xtol": 2e-2, "ftol": 1e-4}).x
+    # No price may beat the peaks of arithmetic and of memory, which clock and rate can exceed by a tenth.
+    least = np.array([np.log(0.9) if name in ("issue", "memory") else s - 4 for name, s in zip(names, start)])
+    fitted = np.maximum(start, least)
+    for stage, (width, error_weight) in enumerate(STAGES):
+        def loss(logarithms):
+            distance = 0.003 * np.mean((logarithms - start) ** 2)
+            return timings.loss(dict(zip(names, np.exp(logarithms))), width, error_weight) + distance
+        fitted = minimize(loss, fitted, least, start + 4, 0.25 if stage else 0.5, options.seed + stage)
     costs["coefficients"] = {name: float(f"{value:.3g}") for name, value in zip(names, np.exp(fitted))}
-    report("fitted", costs["coefficients"], classes, machine)
+    timings.report("fitted", costs["coefficients"])
     print(json.dumps(costs["coefficients"], indent=2))
     if options.write:
         with open(options.costs, "w") as file:

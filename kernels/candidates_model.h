@@ -84,12 +84,19 @@ struct CpuRates {
   static double overlap(double compute_seconds, double memory_seconds) {
     return std::max(compute_seconds, memory_seconds) + 0.25 * std::min(compute_seconds, memory_seconds);
   }
-  // Cycles of one step of a register tile. FMAs and loads go to different ports but share the front end.
-  double step_cycles(double accumulators, double loads, double converted) const {
-    const double arithmetic =
-        accumulators * product_instructions / fma_rate(accumulators) + converted * kConvertCycles;
+  // Cycles of one step of a register tile: the longer of FMAs and loads, which go to different ports, and the shorter.
+  struct Step {
+    double longer, shorter;
+  };
+  Step step(double accumulators, double loads) const {
+    const double arithmetic = accumulators * product_instructions / fma_rate(accumulators);
     const double load = loads / loads_per_cycle;
-    return std::max(arithmetic, load) + 0.1 * std::min(arithmetic, load);
+    return {std::max(arithmetic, load), std::min(arithmetic, load)};
+  }
+  // The same as one number, with conversions: all share the front end.
+  double step_cycles(double accumulators, double loads, double converted) const {
+    const Step s = step(accumulators, loads);
+    return s.longer + 0.1 * s.shorter + converted * kConvertCycles;
   }
   bool loses_by_fetching() const { return ahead_bytes_per_second < core_bytes_per_second; }
   const char* product_recipe() const {
@@ -98,14 +105,16 @@ struct CpuRates {
   }
   // Workers take tasks as they become free, and the last worker ends late by part of a task. `whole` tasks take as long
   // as the largest one, and the busiest worker has its share of them. If one task alone is shorter, it comes last.
-  double schedule_seconds(double tasks, double average, double largest, double whole) const {
-    if (workers == 1 || tasks <= 1) return tasks * (average + kTaskSeconds);
+  // `task_seconds`: to take a task and enter it.
+  double schedule_seconds(double tasks, double average, double largest, double whole,
+                          double task_seconds = kTaskSeconds) const {
+    if (workers == 1 || tasks <= 1) return tasks * (average + task_seconds);
     constexpr double kLate = 0.1;
     const double rounds = std::ceil(tasks / workers), whole_rounds = std::ceil(whole / workers);
     double busiest = std::max({largest, rounds * average, whole_rounds * largest});
     if (tasks - whole == 1 && whole_rounds < rounds)
       busiest = whole_rounds * largest + tasks * average - whole * largest;
-    return busiest + kLate * largest + rounds * kTaskSeconds + kForkSeconds;
+    return busiest + kLate * largest + rounds * task_seconds + kForkSeconds;
   }
 
   int32_t workers, lanes, registers;

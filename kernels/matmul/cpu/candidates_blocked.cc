@@ -299,11 +299,12 @@ void Blocked::count_packing(double rows, double columns, double k, TaskWork* w) 
     const double lines = double(round_up(static_cast<int64_t>(columns), rates_.lanes));
     const double vectors = pack(lines, turns_columns_ && !form_.packed_ahead, !turns_columns_);
     const bool converts = form_.transposed ? rates_.converts_a : rates_.converts_b;
-    w->issue += vectors * ((converts ? kConvertCycles : 0) + s_.decode_cycles);
+    if (converts) w->conversions += vectors * kConvertCycles;
+    w->issue += vectors * s_.decode_cycles;
   }
   if (!form_.in_place) {
     const double vectors = pack(rows, turns_rows_, turns_rows_);
-    if (form_.transposed ? rates_.converts_b : rates_.converts_a) w->issue += vectors * kConvertCycles;
+    if (form_.transposed ? rates_.converts_b : rates_.converts_a) w->conversions += vectors * kConvertCycles;
   }
   if (form_.transposed) w->turns += rows * columns / rates_.lanes;
   // A zero point needs the sum of every line in place.
@@ -329,13 +330,18 @@ void Blocked::count_reading(const Shape& shape, double rows, double columns, dou
   const auto across_k = [&](double memory, double bytes) {
     return memory > 0 ? k * std::min(1.0, bytes / kPageBytes) : 0;
   };
-  w->runs += turns_rows_ ? across_k(row_memory, double(rows_) * row_bytes_) : along_k(row_memory, rows);
+  // Prefetching covers what the loops read while they multiply.
+  const bool fetched = form_.in_place ? fetch_of(shape) != CpuFetch::kNone : copies_ahead(shape);
+  const bool in_blocks = form_.in_place ? fetch_of(shape) == CpuFetch::kNext : fetches_block(shape);
+  (fetched ? w->jumps : w->runs) +=
+      turns_rows_ ? across_k(row_memory, double(rows_) * row_bytes_) : along_k(row_memory, rows);
   // A panel that was packed ahead has all of K.
   if (form_.packed_ahead)
     w->runs += blocks > 1 && column_memory > 0 ? columns / kPackedColumns * blocks : 0;
   else
-    w->runs += turns_columns_ ? along_k(column_memory, columns)
-                              : across_k(column_memory, double(columns_) * column_bytes_);
+    (in_blocks ? w->jumps : w->runs) += turns_columns_
+                                            ? along_k(column_memory, columns)
+                                            : across_k(column_memory, double(columns_) * column_bytes_);
   if (form_.in_place) w->narrow += row_memory / shape.tile.rows;
   if (form_.packed_ahead && !form_.in_place) w->narrow += column_memory / shape.tile.vectors;
   // Loops that read memory while they multiply run at its rate only with a pace, if one is known.
@@ -343,13 +349,10 @@ void Blocked::count_reading(const Shape& shape, double rows, double columns, dou
     if (form_.in_place) w->unpaced += row_memory;
     if (form_.packed_ahead && !form_.in_place && pace_of(shape.tile) == 0) w->unpaced += column_memory;
   }
-  // Prefetching covers what the loops read while they multiply.
-  const bool fetched = form_.in_place ? fetch_of(shape) != CpuFetch::kNone : copies_ahead(shape);
   if (!fetched) w->unfetched += row_memory;
   if (form_.packed_ahead && !form_.in_place) {
     if (packed_prefetch_lines(shape.tile.rows, pace_of(shape.tile)) == 0) w->unfetched += column_memory;
   } else {
-    const bool in_blocks = form_.in_place ? fetch_of(shape) == CpuFetch::kNext : fetches_block(shape);
     w->unfetched += column_memory * (in_blocks ? std::min(1.0, double(shape.depth) / k) : 1);
   }
 }
@@ -374,12 +377,11 @@ TaskWork Blocked::work_of(const Shape& shape, double rows, double columns, doubl
   const double rate = std::min(rates_.fma_units, sums * double(chains(t)) / (latency + 1));
   // VNNI multiplies unsigned by signed bytes, so bytes in place are shifted when they are read.
   const bool shifts = form_.in_place && exact_ && p_.context.facts.target.has("avx512vnni");
-  const double arithmetic =
-      sums * rates_.product_instructions / rate + kConvertCycles * (as_packed && rates_.converts_b ? t.vectors
-                                                                    : shifts                       ? t.rows
-                                                                                                   : 0);
+  const double arithmetic = sums * rates_.product_instructions / rate;
   const double loads = (t.rows + t.vectors) / rates_.loads_per_cycle;
-  w.issue = steps * (std::max(arithmetic, loads) + 0.1 * std::min(arithmetic, loads));
+  w.issue = steps * std::max(arithmetic, loads);
+  w.loads = steps * std::min(arithmetic, loads);
+  w.conversions = steps * kConvertCycles * (as_packed && rates_.converts_b ? t.vectors : shifts ? t.rows : 0);
   w.starts = row_passes * column_passes * blocks;
   w.sums = (blocks > 1                      ? 2 * blocks
             : stores_directly(shape, false) ? 0

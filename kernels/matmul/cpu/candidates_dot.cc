@@ -74,6 +74,7 @@ class Dot {
   int64_t block_depth(const RegisterTile& t, bool spread) const;
   double decoded(const RegisterTile& t) const;
   CompileConfig turned(const DotConfig& c) const;
+  double widened(const RegisterTile& t) const;
   double arithmetic(const RegisterTile& t) const;
   int64_t unroll(const RegisterTile& t) const;
   bool copies_a(const RegisterTile& t) const {
@@ -111,10 +112,13 @@ double Dot::decoded(const RegisterTile& t) const {
   return (t.columns * kBeside * s.decode_cycles + std::max(0, t.rows - kFreeRows) * kRowCycles) * part;
 }
 
+// Vectors that are widened in a step.
+double Dot::widened(const RegisterTile& t) const {
+  return (p_.rates.converts_a ? t.rows : 0) + (p_.rates.converts_b ? t.columns : 0);
+}
+
 double Dot::arithmetic(const RegisterTile& t) const {
-  const double converted =
-      (p_.rates.converts_a ? t.rows : 0) + (p_.rates.converts_b ? t.columns : 0) + decoded(t);
-  return p_.rates.step_cycles(t.rows * t.columns, t.rows + t.columns, converted);
+  return p_.rates.step_cycles(t.rows * t.columns, t.rows + t.columns, widened(t) + decoded(t));
 }
 
 // What to prefetch. On a core that does not prefetch into L1: the next columns; for a single row, for few columns and
@@ -188,10 +192,19 @@ TaskWork Dot::work_of(const DotConfig& c, double n, double k, int64_t columns) c
 
   TaskWork w;
   const bool is_wide = c.lanes > rates.lanes;
-  const double step =
-      is_wide ? rates.step_cycles(kWideVectors, 2 * kWideVectors, kWideVectors) : arithmetic(t);
-  w.issue = std::max(steps * step, c.pace > 0 ? steps / double(c.unroll_k) * double(c.pace) : 0);
-  w.starts = passes * groups * blocks;
+  // Rows that begin inside a cache line: vectors of B cross the ends of lines.
+  const double crossing = crossed_lines(double(s.k) * s.b_bytes, rates.lanes * rates.k_per_lane * s.b_bytes);
+  const CpuRates::Step step = is_wide ? rates.step(kWideVectors, (2 + crossing) * kWideVectors)
+                                      : rates.step(sums, t.rows + t.columns * (1 + crossing));
+  w.issue = steps * (step.longer + decoded(t) * kConvertCycles);
+  w.loads = steps * step.shorter;
+  w.conversions = steps * kConvertCycles * (is_wide ? kWideVectors : widened(t));
+  if (const double paced = steps / double(c.unroll_k) * double(c.pace); paced > w.issue + w.conversions)
+    w.issue = paced, w.loads = w.conversions = 0;
+  w.entries = passes * groups * blocks;
+  // A branch predictor foresees the end of a short loop, so that additions overlap with the next tile.
+  constexpr double kLongLoop = 64;
+  w.ends = passes * groups * std::min(1.0, vectors / double(c.unroll_k) / kLongLoop);
   w.lanes = passes * groups * sums * (std::log2(double(c.lanes)) + 1);
   if (in_blocks) w.sums = 2 * passes * groups * blocks * sums * rates.lanes * 4;
   if (in_blocks || c.copy_rows != 0) w.copies = double(s.m) * k / width;
@@ -219,6 +232,7 @@ TaskWork Dot::work_of(const DotConfig& c, double n, double k, int64_t columns) c
   else if (fetch != CpuFetch::kSpread)  // which prefetches the columns' first lines, too
     w.runs = n * blocks;
   w.narrow = memory / double(is_wide ? kWideVectors : t.columns);
+  if (!fetches_near(fetch)) w.crowded = memory * std::max(0.0, double(t.columns) - 4) / 4;
   if (rates.pace_bytes_per_second > 0 && c.pace == 0) w.unpaced = memory;
   return w;
 }

@@ -91,7 +91,8 @@ TaskWork Outer::work_of(const OuterConfig& c, double n, double k, double tile_n)
 
   TaskWork w;
   // Rows of A that share sets of L1 evict each other; so does a block of B in L1 whose rows do, and A's rows with it.
-  constexpr double kWays = 8;
+  const double ways = rates.l1d_bytes / kWayBytes;
+  const double crossing = crossed_lines(pitch, rates.lanes * s.b_bytes);
   const double rows_of_b = lines_a_set(static_cast<int64_t>(std::min(depth, k)), static_cast<int64_t>(pitch));
   // Rows of B whose distance is a multiple of a large power of two leave most sets of L2 empty.
   const auto apart = double(std::gcd(kL2WayBytes, static_cast<int64_t>(pitch)));
@@ -100,17 +101,20 @@ TaskWork Outer::work_of(const OuterConfig& c, double n, double k, double tile_n)
   const auto group = [&](double times, double wide) {
     const double converted = (s.narrow_a ? rows : 0) + (s.narrow_b ? wide : 0);
     const double bytes = wide * rates.lanes * s.b_bytes, sums = rows * wide * rates.lanes * 4;
-    w.issue += times * passes * k * rates.step_cycles(rows * wide, rows + wide, converted);
+    const CpuRates::Step step = rates.step(rows * wide, rows + wide * (1 + crossing));
+    w.issue += times * passes * k * step.longer;
+    w.loads += times * passes * k * step.shorter;
+    w.conversions += times * passes * k * converted * kConvertCycles;
     // Every pass but the first reads the group's block of B again.
     const bool is_in_l1 = bytes * std::min(depth, k) <= kShareOfL1 * rates.l1d_bytes;
+    const bool evicts_b = is_in_l1 && passes > 1 && rows_of_b > ways;
     const bool is_in_l2 = std::min(depth, k) * std::max(bytes, apart) <= kShareOfL2 * rates.l2_bytes;
     const double again = times * std::max(0.0, passes - 1) * k * bytes;
     if (!is_in_l1) w.again += is_in_l2 ? again : kAgainFromL3 * again;
+    if (evicts_b) w.evicted += again;
     if (!is_in_l2) w.l3 += again;
     w.starts += times * passes * blocks;
-    const double evicted =
-        passes > 1 && is_in_l1 && rows_of_b > kWays ? rows : std::max(0.0, rows_of_a - kWays);
-    w.conflicts += times * passes * k * evicted;
+    w.conflicts += times * passes * k * (evicts_b ? rows : std::max(0.0, rows_of_a - ways));
     if (c.tile_k > 0)
       w.l2 += 2 * times * passes * blocks * sums;  // loaded and stored in order
     else if (c.store_directly == 0)
@@ -151,11 +155,11 @@ TaskWork Outer::work_of(const OuterConfig& c, double n, double k, double tile_n)
   w.unfetched = memory * (is_fetched ? std::min(1.0, depth / k) : 1);
   // Many passes leave time for the jumps of the first one.
   const double share = c.tile_k == 0 && s.m > kOuterStreamedM ? std::min(1.0, run / n) : 1;
-  w.runs = std::ceil(n / run) * k * std::min(1.0, pitch / kPageBytes) * share;
+  (is_fetched ? w.jumps : w.runs) = std::ceil(n / run) * k * std::min(1.0, pitch / kPageBytes) * share;
   if (rates.pace_bytes_per_second > 0 && c.pace == 0) w.unpaced = memory;
-  if (c.pace > 0)
-    w.issue = std::max(
-        w.issue, passes * std::ceil(n / double(c.register_n)) * k / double(c.unroll_k) * double(c.pace));
+  const double steps = passes * std::ceil(n / double(c.register_n)) * k / double(c.unroll_k);
+  if (const double paced = steps * double(c.pace); paced > w.issue + w.conversions)
+    w.issue = paced, w.loads = w.conversions = 0;
   return w;
 }
 

@@ -44,6 +44,11 @@ std::string tile_refusal(const CpuPricing& p, const RegisterTile& t, int32_t hel
 
 int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 1; }
 
+double crossed_lines(double pitch_bytes, double vector_bytes) {
+  constexpr double kLine = 64;
+  return std::fmod(pitch_bytes, kLine) == 0 ? 0 : std::min(1.0, vector_bytes / kLine);
+}
+
 void count_rows(const CpuPricing& p, double bytes, double times, TaskWork* w) {
   (bytes > 0.75 * p.rates.l2_bytes ? w->l3 : w->l2) += bytes * times;
 }

@@ -32,6 +32,8 @@ constexpr double kShareOfL1 = 0.6, kShareOfBoth = 0.75;
 std::string tile_refusal(const CpuPricing& p, const RegisterTile& t, int32_t held, bool transposed);
 // Tiles of few sums have a short loop over k: two steps per iteration.
 int32_t unroll_of(const RegisterTile& t);
+// The part of the vectors along lines of this pitch that cross the end of a cache line.
+double crossed_lines(double pitch_bytes, double vector_bytes);
 // A's rows, which L1 does not hold and every group of columns reads again.
 void count_rows(const CpuPricing& p, double bytes, double times, TaskWork* w);
 // `pace`: an iteration's share of the time of its cache lines at the pace, in whole links of the dependency chain, or

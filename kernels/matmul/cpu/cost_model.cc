@@ -42,16 +42,19 @@ CpuCosts::CpuCosts(const DeviceFacts& facts) {
 
 double task_seconds(const CpuPricing& p, const TaskWork& w, double bandwidth) {
   const CpuCosts& c = p.costs;
-  const double compute = w.issue * c.issue + w.starts * c.starts + w.sums * c.sums + w.lanes * c.lanes +
-                         w.copies * c.copies + w.turns * c.turns + w.conflicts * c.conflicts +
-                         w.again * c.again;
+  const double compute = w.issue * c.issue + w.loads * c.loads + w.conversions * c.conversions +
+                         w.starts * c.starts + w.entries * c.entries + w.ends * c.ends + w.sums * c.sums +
+                         w.lanes * c.lanes + w.copies * c.copies + w.turns * c.turns +
+                         w.conflicts * c.conflicts + w.evicted * c.evicted + w.again * c.again;
   const double caches = w.l2 * c.l2 + w.l3 * c.l3;
   const double computing = compute / p.rates.clock_hz;
   const double reading = caches / p.rates.clock_hz +
-                         (w.memory * c.memory + w.written * c.written) / bandwidth + w.runs * c.runs * 1e-9;
+                         (w.memory * c.memory + w.written * c.written) / bandwidth +
+                         (w.runs * c.runs + w.jumps * c.jumps) * 1e-9;
   const double waiting =
-      (w.unfetched * c.unfetched + w.unpaced * c.unpaced + w.narrow * c.narrow) / bandwidth +
-      w.groups * c.groups * 1e-9;
+      (w.unfetched * c.unfetched + w.unpaced * c.unpaced + w.narrow * c.narrow + w.crowded * c.crowded) /
+          bandwidth +
+      (w.groups * c.groups + w.tasks * c.tasks) * 1e-9;
   return std::max(computing, reading) + c.overlap * std::min(computing, reading) + waiting;
 }
 
@@ -103,6 +106,7 @@ void append_tasks(const CpuPricing& p, const Tasks& t,
       TaskWork w = work(rows, columns, k);
       const double bytes = rows * columns * (splits > 1 ? 4 : p.s.output_bytes);
       (is_tiny(p.s, p.rates) ? w.l2 : w.written) += 2 * bytes;
+      w.tasks = 1;
       return w;
     };
     const TaskWork average = of(m / row_tiles, n / column_tiles);
@@ -113,7 +117,7 @@ void append_tasks(const CpuPricing& p, const Tasks& t,
             : mean;
     const double whole = whole_tiles(m, double(t.m)) * whole_tiles(n, double(t.n)) * splits;
     const double predicted =
-        p.rates.schedule_seconds(tasks, mean, largest, whole) +
+        p.rates.schedule_seconds(tasks, mean, largest, whole, /*task_seconds=*/0) +
         (splits > 1 ? merge_seconds(p.s, splits, p.rates.bandwidth(p.rates.workers)) : 0);
     if (!p.context.wants(predicted)) continue;
     RankedPlan r;

@@ -13,25 +13,33 @@
 namespace lathe {
 
 // X(name, meaning). Processor cycles: `issue` to `l3`. Multiples of the time of a byte at the memory rate: `memory`,
-// `unfetched`, `unpaced`, `narrow`, `written`. Nanoseconds: `runs`, `groups`.
-#define LATHE_CPU_WORK(X)                                                                     \
-  X(issue, "cycles in which FMAs, loads and conversions start")                               \
-  X(starts, "entries of the loop over K")                                                     \
-  X(sums, "bytes of accumulators that are loaded or stored between K blocks")                 \
-  X(lanes, "vectors whose lanes are added up")                                                \
-  X(copies, "vectors that are packed without a transposition")                                \
-  X(turns, "vectors that are transposed")                                                     \
-  X(conflicts, "loads of rows that evict each other from a set of L1")                        \
-  X(again, "bytes of B in L2 or L3 that the next rows of \"outer\" read again, beside FMAs")  \
-  X(l2, "bytes that loops read from L2")                                                      \
-  X(l3, "bytes that loops read from L3")                                                      \
-  X(memory, "bytes that are read from memory")                                                \
-  X(unfetched, "bytes from memory that no software prefetch covers")                          \
-  X(unpaced, "bytes from memory in loops without a pace, if the processor has one")           \
-  X(narrow, "bytes from memory, divided by the number of streams that are read side by side") \
-  X(written, "bytes of D that are read and then written")                                     \
-  X(runs, "reads that begin at another page or K block")                                      \
-  X(groups, "groups of columns whose first lines nothing prefetched")
+// `unfetched`, `unpaced`, `narrow`, `crowded`, `written`. Nanoseconds: `runs`, `jumps`, `groups`, `tasks`.
+#define LATHE_CPU_WORK(X)                                                                                \
+  X(issue, "cycles in which FMAs start, or loads if they take longer; of decoding")                      \
+  X(loads, "cycles of the shorter of the two")                                                           \
+  X(conversions, "vectors that are widened or shifted")                                                  \
+  X(starts, "entries of the loop over K")                                                                \
+  X(entries, "the same in \"dot\", which loads no sums")                                                 \
+  X(ends, "ends of long loops over K after which lanes are added up")                                    \
+  X(sums, "bytes of accumulators that are loaded or stored between K blocks")                            \
+  X(lanes, "vectors whose lanes are added up")                                                           \
+  X(copies, "vectors that are packed without a transposition")                                           \
+  X(turns, "vectors that are transposed")                                                                \
+  X(conflicts, "loads of rows that evict each other from a set of L1")                                   \
+  X(evicted, "bytes of B that \"outer\" reads again, because rows of B evict each other from L1")        \
+  X(again, "bytes of B in L2 or L3 that the next rows of \"outer\" read again, beside FMAs")             \
+  X(l2, "bytes that loops read from L2")                                                                 \
+  X(l3, "bytes that loops read from L3")                                                                 \
+  X(memory, "bytes that are read from memory")                                                           \
+  X(unfetched, "bytes from memory that no software prefetch covers")                                     \
+  X(unpaced, "bytes from memory in loops without a pace, if the processor has one")                      \
+  X(narrow, "bytes from memory, divided by the number of streams that are read side by side")            \
+  X(crowded, "bytes from memory, times the streams above four that only hardware prefetches, over four") \
+  X(written, "bytes of D that are read and then written")                                                \
+  X(runs, "reads that begin at another page or K block")                                                 \
+  X(jumps, "the same, if software prefetched them")                                                      \
+  X(groups, "groups of columns whose first lines nothing prefetched")                                    \
+  X(tasks, "tasks that are taken and entered")
 
 struct TaskWork {
 #define LATHE_WORK_FIELD(name, meaning) double name = 0;
