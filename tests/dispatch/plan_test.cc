@@ -356,6 +356,14 @@ TEST(Plan, OfAGroupedProductIsThatOfItsMeanGroup) {
   ASSERT_EQ(lathe_explain_matmul(fake.device.get(), &m.desc, append, &single), LATHE_OK)
       << lathe_last_error();
   EXPECT_EQ(Json::parse(text)["key"], Json::parse(single)["key"]);
+  desc.m = 60;  // 30 rows, whose places are listed
+  text.clear();
+  ASSERT_EQ(lathe_explain_grouped_matmul(fake.device.get(), &desc, append, &text), LATHE_OK)
+      << lathe_last_error();
+  const Json of_many = Json::parse(text);
+  EXPECT_EQ(of_many["class"]["rows"], "indexed");
+  EXPECT_EQ(of_many["predicted_seconds"], of_many["candidates"][0]["predicted_seconds"]);
+  desc.m = 12;
   EXPECT_EQ(fake.driver->loads.load(), 0);
   lathe_plan* plan = nullptr;
   ASSERT_EQ(lathe_plan_grouped_matmul(fake.device.get(), &desc, &plan), LATHE_OK) << lathe_last_error();
