@@ -342,13 +342,13 @@ TEST_P(Aarch64, WeightsInBlocksByBytesAreRight) {
 // Groups of rows that are not all the same distance apart. The list has A's rows and those of D in the same random order,
 // so D is as without a list.
 TEST_P(Aarch64, ListedRowsAreRight) {
-  constexpr int64_t kSizes[][3] = {{20, 70, 320}, {40, 37, 128}, {100, 64, 96}};
+  constexpr int64_t kSizes[][3] = {{3, 70, 320}, {11, 37, 128}, {40, 37, 128}, {100, 64, 96}};
   constexpr lathe_dtype kWeights[] = {LATHE_DTYPE_NONE, LATHE_F16, LATHE_BF16, LATHE_Q8_0, LATHE_MXFP4};
-  for (int i = 0; i < 15; ++i) {
+  for (int i = 0; i < 20; ++i) {
     MatmulCase c;
-    const auto& size = kSizes[i % 3];
+    const auto& size = kSizes[i % 4];
     c.m = size[0], c.n = size[1], c.k = size[2];
-    c.b = kWeights[i / 3];
+    c.b = kWeights[i / 4];
     c.in = c.b == LATHE_DTYPE_NONE ? kFloats[random_.below(3)] : LATHE_F32;
     const bool in_blocks = c.b == LATHE_Q8_0 || c.b == LATHE_MXFP4;
     if (c.b == LATHE_BF16) c.math = LATHE_MATH_BF16;

@@ -1,5 +1,5 @@
 // Grouped products with groups of many rows that are not all the same distance apart. On the CPU their kernels find the
-// rows of A, and of D, in a list.
+// rows of A, and of D, in a list. Groups of few rows: grouped_test.cc.
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -102,7 +102,7 @@ TEST_F(GroupedListed, GatesAndSums) {
     }
 }
 
-// All rows in one group; a row for each of many groups; groups of 16 rows, which are copied, and of 17.
+// All rows in one group; a row for each of many groups; groups of 16 rows, and of 17.
 TEST_F(GroupedListed, UnequalGroups) {
   for (const Weights& w : {kWeights[0], kWeights[4], kWeights[6]}) {
     if (!is_cpu() && w.math == LATHE_MATH_INT8) continue;

@@ -65,12 +65,12 @@ TEST_F(GroupKernelsTest, OtherGroupsOfAClassThatWasPreparedHit) {
   EXPECT_EQ(fake->statistics().dispatch_hits, 8u);
 }
 
-TEST_F(GroupKernelsTest, ManyUnevenRowsAreAnotherClass) {
+TEST_F(GroupKernelsTest, UnevenRowsAreAnotherClass) {
   auto fake = open(MissPolicy::kBlock);
-  call(*fake, {16, 17, 20}, /*uneven=*/false);
-  EXPECT_EQ(fake->statistics().dispatch_misses, 2u);
-  call(*fake, {16, 17, 20}, /*uneven=*/true);
-  EXPECT_EQ(fake->statistics().dispatch_misses, 3u) << "up to 16 rows are copied";
+  call(*fake, {2, 16, 17, 20}, /*uneven=*/false);
+  EXPECT_EQ(fake->statistics().dispatch_misses, 3u);
+  call(*fake, {2, 16, 17, 20}, /*uneven=*/true);
+  EXPECT_EQ(fake->statistics().dispatch_misses, 5u) << "two rows are copied";
 }
 
 TEST_F(GroupKernelsTest, UnevenRowsFallBackToTheGenericKernel) {
