@@ -72,7 +72,11 @@ class PayloadText {
   }
 
  private:
-  bool has_exact_m() const { return c_.m_lo == c_.m_hi && c_.rows == Rows::kPlain; }
+  // On a GPU M of other rows is in the device's memory, or is that of all groups.
+  bool has_plain_m() const {
+    return c_.rows == Rows::kPlain || (row_of(config_.kernel()).backends & kOnCpu) != 0;
+  }
+  bool has_exact_m() const { return c_.m_lo == c_.m_hi && has_plain_m(); }
   static std::string matrix(const std::string& rows, const std::string& columns, DType t) {
     return absl::StrCat("tensor<?x", rows, "x", columns, "x", type_of(t), ">");
   }
@@ -230,8 +234,7 @@ class PayloadText {
   }
   // The least M, if one tile has all rows.
   std::string least_m() const {
-    const bool groups_on_gpu = c_.rows != Rows::kPlain && (row_of(config_.kernel()).backends & kOnCpu) == 0;
-    const int64_t least = groups_on_gpu ? 0 : least_rows(c_, config_.tile_m());
+    const int64_t least = has_plain_m() ? least_rows(c_, config_.tile_m()) : 0;
     return least > 1 ? absl::StrCat(", lathe.least_m = ", least) : "";
   }
   std::string text(const std::string& m, const std::string& out, const std::string& product) const {

@@ -24,8 +24,9 @@ struct GroupProduct {
 };
 
 // On the CPU a group of more rows than this, which are not all the same distance apart in A and in D, has a class of
-// Rows::kIndexed, whatever the grouping: its kernel reads a list of where they are. Fewer rows are copied.
-constexpr int64_t kMostCopiedRows = 16;
+// Rows::kIndexed, whatever the grouping: its kernel reads a list of where they are. Two rows rarely have no distance;
+// they are copied.
+constexpr int64_t kMostCopiedRows = 2;
 
 struct GroupedRequest {
   // The product that gives the rows of D. With a gate it is that of g, multiplied by `up`, an f32 residual. D is f32 if

@@ -339,6 +339,60 @@ TEST_P(Aarch64, WeightsInBlocksByBytesAreRight) {
   EXPECT_GE(runs_, has_bytes ? 60 : 0);
 }
 
+// Groups of rows that are not all the same distance apart. The list has A's rows and those of D in the same random order,
+// so D is as without a list.
+TEST_P(Aarch64, ListedRowsAreRight) {
+  constexpr int64_t kSizes[][3] = {{3, 70, 320}, {11, 37, 128}, {40, 37, 128}, {100, 64, 96}};
+  constexpr lathe_dtype kWeights[] = {LATHE_DTYPE_NONE, LATHE_F16, LATHE_BF16, LATHE_Q8_0, LATHE_MXFP4};
+  for (int i = 0; i < 20; ++i) {
+    MatmulCase c;
+    const auto& size = kSizes[i % 4];
+    c.m = size[0], c.n = size[1], c.k = size[2];
+    c.b = kWeights[i / 4];
+    c.in = c.b == LATHE_DTYPE_NONE ? kFloats[random_.below(3)] : LATHE_F32;
+    const bool in_blocks = c.b == LATHE_Q8_0 || c.b == LATHE_MXFP4;
+    if (c.b == LATHE_BF16) c.math = LATHE_MATH_BF16;
+    if (in_blocks) c.math = LATHE_MATH_INT8;
+    c.trans_b = in_blocks || random_.below(2);
+    c.out = kFloats[random_.below(3)];
+    c.bias = random_.below(2) ? LATHE_F32 : LATHE_DTYPE_NONE;
+    c.padding = 3;
+    MatmulRequest request(c, &random_);
+    request.round_a(in_blocks && GetParam().features.find("+dotprod") != absl::string_view::npos);
+    const lathe_matmul_desc& product = *request.desc();
+    std::vector<int32_t> ids(static_cast<size_t>(c.m), 0);
+    lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
+    desc.grouping = LATHE_GROUPING_ROW_IDS;
+    desc.m = c.m, desc.n = c.n, desc.k = c.k, desc.groups = 1;
+    desc.routing = ids.data();
+    desc.a = product.a, desc.b = product.b, desc.d = product.d;
+    desc.epilogue = product.epilogue;
+    desc.math = c.math;
+    lathe_plan* plan = nullptr;
+    SCOPED_TRACE(c.describe());
+    ASSERT_LATHE_OK(lathe_plan_grouped_matmul(device_, &desc, &plan));
+    load(plan);
+    lathe_plan_destroy(plan);
+    if (HasFatalFailure()) return;
+    ASSERT_EQ(problem_.rows, lathe::Rows::kIndexed);
+    ArgumentBlock args = arguments_of(product);
+    std::vector<int64_t> list;
+    for (int64_t row = 0; row < c.m; ++row) {
+      list.push_back(row);
+      std::swap(list.back(), list[static_cast<size_t>(random_.below(row + 1))]);
+    }
+    for (int64_t row = 0; row < c.m; ++row) {
+      const int64_t place = list[static_cast<size_t>(row)];
+      list.push_back(place * args.ldd);
+      list[static_cast<size_t>(row)] = place * args.lda;
+    }
+    args.values = list.data();
+    request.reset_output();
+    ASSERT_EQ(process_->launch(problem_, {c.m, c.n, c.k, 1}, splits_, args), "");
+    EXPECT_TRUE(request.check());
+  }
+}
+
 TEST_P(Aarch64, ScalesAndZeroPointsAreRight) {
   constexpr int64_t kSizes[][3] = {{1, 70, 301}, {20, 49, 530}, {75, 64, 67}};
   for (int which = 0; which < 18; ++which) {  // every pair of granularities, with and without a zero point

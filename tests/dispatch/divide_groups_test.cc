@@ -29,7 +29,8 @@ class DivideGroups : public testing::Test {
       groups[g] = {static_cast<int32_t>(g), counts[g], first};
     Routing routing = {groups.data(), static_cast<int64_t>(counts.size()), nullptr};
     GroupKernels kernels(*fake_.device, request);
-    EXPECT_EQ(divide_groups(&kernels, &routing), absl::OkStatus());
+    const auto uneven = [](const RoutedGroup&) { return false; };
+    EXPECT_EQ(divide_groups(&kernels, uneven, &routing), absl::OkStatus());
     groups.resize(static_cast<size_t>(routing.count));
     return groups;
   }

@@ -27,15 +27,19 @@ class GroupKernelsTest : public testing::Test {
     return request;
   }
   // Predicts and then runs groups of these rows.
-  static void call(FakeDevice& fake, const std::vector<int64_t>& rows) {
+  static void call(FakeDevice& fake, const std::vector<int64_t>& rows, bool uneven = false) {
     GroupKernels kernels(*fake.device, product(fake));
-    for (int64_t r : rows) EXPECT_EQ(kernels.find(r).status(), absl::OkStatus());
+    for (int64_t r : rows) EXPECT_EQ(kernels.find(r, uneven).status(), absl::OkStatus());
     for (int64_t r : rows) {
-      const absl::StatusOr<const DispatchEntry*> entry = kernels.use(r);
+      const absl::StatusOr<const DispatchEntry*> entry = kernels.use(r, uneven);
       ASSERT_EQ(entry.status(), absl::OkStatus());
       const ProblemClass& c = kernels.request().key.problem;
       EXPECT_EQ(kernels.request().dims.m, r);
       EXPECT_TRUE(c.m_lo <= r && r <= c.m_hi) << r;
+      EXPECT_EQ(c.rows, uneven && r > kMostCopiedRows ? Rows::kIndexed : Rows::kPlain);
+      if (entry.value()->key.problem.generic == 0) {
+        EXPECT_EQ(entry.value()->key.problem, c);
+      }
     }
   }
 
@@ -61,11 +65,26 @@ TEST_F(GroupKernelsTest, OtherGroupsOfAClassThatWasPreparedHit) {
   EXPECT_EQ(fake->statistics().dispatch_hits, 8u);
 }
 
+TEST_F(GroupKernelsTest, UnevenRowsAreAnotherClass) {
+  auto fake = open(MissPolicy::kBlock);
+  call(*fake, {2, 16, 17, 20}, /*uneven=*/false);
+  EXPECT_EQ(fake->statistics().dispatch_misses, 3u);
+  call(*fake, {2, 16, 17, 20}, /*uneven=*/true);
+  EXPECT_EQ(fake->statistics().dispatch_misses, 5u) << "two rows are copied";
+}
+
+TEST_F(GroupKernelsTest, UnevenRowsFallBackToTheGenericKernel) {
+  auto fake = open(MissPolicy::kFallback);
+  call(*fake, {20, 21}, /*uneven=*/true);
+  EXPECT_EQ(fake->statistics().dispatch_misses, 1u);
+  EXPECT_EQ(fake->statistics().fallback_runs, 1u);
+}
+
 TEST_F(GroupKernelsTest, RefusesMissesUnderError) {
   auto fake = open(MissPolicy::kError);
   GroupKernels kernels(*fake->device, product(*fake));
-  EXPECT_FALSE(kernels.find(3).ok());
-  EXPECT_FALSE(kernels.use(3).ok());
+  EXPECT_FALSE(kernels.find(3, /*uneven=*/false).ok());
+  EXPECT_FALSE(kernels.use(3, /*uneven=*/false).ok());
   EXPECT_EQ(fake->statistics().dispatch_misses, 2u);
 }
 

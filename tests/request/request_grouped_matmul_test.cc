@@ -64,7 +64,7 @@ TEST(GroupedRequest, PlansForTheMeanRowsOfAGroup) {
   EXPECT_EQ(cpu.dims.batch, 1);
   EXPECT_EQ(cpu.key.problem.m_lo, 3);
   EXPECT_EQ(cpu.key.problem.m_hi, 3);
-  EXPECT_EQ(cpu.key.problem.rows, Rows::kPlain);
+  EXPECT_EQ(cpu.key.problem.rows, Rows::kIndexed) << "their places are listed";
   ASSERT_TRUE(g.read(&of_gpu, Purpose::kPlan, /*is_cpu=*/false).ok());
   const Request& gpu = of_gpu.product.request;
   EXPECT_EQ(gpu.key.problem.m_lo, 3);
