@@ -260,11 +260,12 @@ TEST(WgmmaCandidates, GroupedProductsArePersistentOnTheWholeDevice) {
           const auto& f = r.plan.config.as<WgmmaConfig>();
           EXPECT_EQ(f.persistent, 132 * r.plan.resident / f.cluster_n * f.cluster_n);
           EXPECT_EQ(f.cluster_m, 1);
+          if (f.transposed) EXPECT_GE(f.tile_m, std::min<int64_t>(2 * m, 64));
           EXPECT_EQ(f.plain_store, 0);
           EXPECT_EQ(f.split, kNoSplit);
           shares_a |= f.cluster_n > 1;
         }
-        EXPECT_EQ(shares_a, !lists_rows(rows) && m > 1);
+        EXPECT_EQ(shares_a, !lists_rows(rows));
       }
   ProblemClass c = aligned_class(100, 4096, 7168);
   c.rows = Rows::kDeviceM;
