@@ -1,5 +1,5 @@
-// Copies rows of an operand to shared memory, for tensor cores that read them there. Threads copy what TMA cannot: listed
-// rows (GroupRows), and elements of 4 bits that become apart.
+// Copies rows of an operand to shared memory, for tensor cores that read them there. Threads copy what TMA cannot:
+// listed rows (GroupRows), and elements of 4 bits that get gaps.
 #pragma once
 
 #include "compiler/emit.h"

@@ -1,5 +1,5 @@
-// Grouped products by Hopper's warpgroup instructions, whose tiles of A come in whole boxes or are gathered: every tile,
-// with groups that end inside a tile.
+// Grouped products by Hopper's warpgroup instructions, whose tiles of A come in whole boxes or are gathered: every
+// tile, with groups that end inside a tile.
 #include <cmath>
 #include <string>
 #include <vector>

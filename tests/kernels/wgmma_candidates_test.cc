@@ -242,8 +242,8 @@ TEST(WgmmaCandidates, ScaledOperandsKeepLimits) {
   EXPECT_EQ(only_reason(c), "wgmma does not multiply bf16 by f8e4m3_128");
 }
 
-// Workgroups fill the device, not the share by which a group is priced. A tile along M may belong to another group, so no
-// two workgroups share B, and D is not stored in whole boxes. Listed rows of A are copied for one workgroup.
+// Workgroups fill the device, not the share by which a group is priced. A tile along M may belong to another group, so
+// no two workgroups share B, and D is not stored in whole boxes. Listed rows of A are copied for one workgroup.
 TEST(WgmmaCandidates, GroupedProductsArePersistentOnTheWholeDevice) {
   DeviceFacts share = h200();
   share.facts["compute_units"].value /= kGroupsAtOnce;

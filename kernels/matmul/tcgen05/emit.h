@@ -1,8 +1,8 @@
 // Blackwell's "tcgen05" family. Warp 4 copies parts of A and B into stages of shared memory with TMA. Warps 0 to 3
-// gather the scales, and elements that TMA does not copy, of the same stages in turns, in the order of the instruction. One thread of
-// warp 5 copies scales to tensor memory and issues products, whose sums are in tensor memory. Each stage has two
-// mbarriers: "full" waits for TMA's bytes and the scales' warp, "empty" for the products. At the end warps 0 to 3 store
-// D.
+// gather what TMA does not copy in turns: scales in the order of the instruction, listed rows of A, and fp4 beside fp8.
+// One thread of warp 5 copies scales to tensor memory and issues products, whose sums are in tensor memory. Each stage
+// has two mbarriers: "full" waits for TMA's bytes and the gathering warp, "empty" for the products. At the end warps 0
+// to 3 store D.
 #pragma once
 
 #include "compiler/ptx_blackwell.h"

@@ -37,8 +37,8 @@ struct Tcgen05Shape {
   static bool is_f8_blocks(DType t) { return t == DType::kMXF8E4M3 || t == DType::kMXF8E5M2; }
   std::string defect() const;
 
-  // B in fp4 by A in fp8: in shared memory 16 elements take 16 bytes, of which the second half is not used. Threads copy B,
-  // because TMA's type for this needs rows of 128 elements aligned to 32 bytes.
+  // B in fp4 by A in fp8: in shared memory 16 elements take 16 bytes, whose second half is not used. Threads copy B,
+  // because TMA's type for this needs rows of whole 128 elements aligned to 32 bytes.
   bool unpacks_b() const { return is_f8_blocks(a) && b == DType::kMXF4E2M1; }
   // Whether the warps that gather scales copy elements too.
   bool copies_elements() const { return lists_rows || unpacks_b(); }
