@@ -435,7 +435,7 @@ typedef struct lathe_workspace {
 #define LATHE_WORKSPACE_ZEROED 1u
 
 /* Chain element: overrides the oracle's choice for this request (for tuners and tests). 0 leaves a choice to the
- * oracle. */
+ * oracle. A grouped product takes `candidate` only, for each of its products, and on GPUs only. */
 typedef struct lathe_tuning {
   size_t struct_size;
   const lathe_chain* next;

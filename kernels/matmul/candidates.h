@@ -41,7 +41,7 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
 // "wgmma": sm_90a, elements of 8 and 16 bits, with scales apart or without, in rows aligned to 16 bytes. Warpgroup
 // instructions, fed by TMA.
 void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedPlan>* out);
-// "tcgen05": sm_100a, MXFP8, MXFP4 and NVFP4 by the same, rows aligned to 16 bytes, M from 64.
+// "tcgen05": sm_100a, MXFP8, MXFP4 and NVFP4 by the same, MXFP8 by MXFP4, aligned rows, M from 64 (groups: any).
 void enumerate_matmul_tcgen05(const CandidateContext& context, std::vector<RankedPlan>* out);
 // "xegpu": Intel's Xe-HPC and Xe2. dpas, fed by 2-D block loads.
 void enumerate_matmul_xegpu(const CandidateContext& context, std::vector<RankedPlan>* out);

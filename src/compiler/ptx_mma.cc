@@ -29,6 +29,9 @@ Values fields(Emit& e, Value structure) {
 void copy_async(Emit& e, Value shared, Value global, Value bytes) {
   NVVM::CpAsyncOp::create(e.b, e.loc, shared, global, /*size=*/16, NVVM::LoadCacheModifierKind::CG, bytes);
 }
+void copy_8_async(Emit& e, Value shared, Value global, Value bytes) {
+  NVVM::CpAsyncOp::create(e.b, e.loc, shared, global, /*size=*/8, NVVM::LoadCacheModifierKind::CA, bytes);
+}
 void commit_copies(Emit& e) { NVVM::CpAsyncCommitGroupOp::create(e.b, e.loc); }
 void wait_copies(Emit& e, int64_t pending) { NVVM::CpAsyncWaitGroupOp::create(e.b, e.loc, pending); }
 

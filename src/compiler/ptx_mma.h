@@ -6,9 +6,10 @@
 
 namespace lathe::emit {
 
-// Copies 16 bytes from `global` (!llvm.ptr<1>) to `shared` (!llvm.ptr<3>), both 16-byte aligned. Only the first
-// `bytes` (i32) are read, and zeros are written for the rest. If `bytes` is null, all are read.
+// Copies 16 (8) bytes from `global` (!llvm.ptr<1>) to `shared` (!llvm.ptr<3>), both 16-byte (8-byte) aligned. Only the
+// first `bytes` (i32) are read, and zeros are written for the rest. If `bytes` is null, all are read.
 void copy_async(Emit& e, Value shared, Value global, Value bytes);
+void copy_8_async(Emit& e, Value shared, Value global, Value bytes);
 // Makes a group of this thread's copies since the last commit.
 void commit_copies(Emit& e);
 // Waits until at most the last `pending` groups of this thread are still running.

@@ -174,11 +174,9 @@ TEST_F(ScaledGroups, EveryGroupingByEveryFormat) {
 // The tensor cores of Hopper multiply fp8, those of Blackwell apply the scales: every tile, with groups that end inside
 // a tile, an empty group, and N and K that end inside a tile.
 TEST_F(ScaledGroups, EveryTileOfTensorCores) {
-  constexpr std::pair<const char*, const char*> kPairs[] = {{"f8_128", "f8_128"},
-                                                            {"mxf8", "mxf8_e5m2"},
-                                                            {"f8_128_e8m0", "f8_128_e8m0"},
-                                                            {"mxf4", "mxf4"},
-                                                            {"nvf4", "nvf4"}};
+  constexpr std::pair<const char*, const char*> kPairs[] = {
+      {"f8_128", "f8_128"}, {"mxf8", "mxf8_e5m2"}, {"f8_128_e8m0", "f8_128_e8m0"},
+      {"mxf8", "mxf4"},     {"mxf4", "mxf4"},      {"nvf4", "nvf4"}};
   if (is_cpu()) GTEST_SKIP() << "the CPU has none";
   int tiles = 0;
   for (const auto& [a, b] : kPairs)

@@ -104,9 +104,15 @@ TEST_F(ScaledProducts, EveryLayoutOfScales) {
 // Blackwell's tensor cores apply the scales: every tile, scales that are words of four and that are not, and edges in
 // every direction.
 TEST_F(ScaledProducts, EveryTileOfTensorCoresThatApplyScales) {
-  constexpr std::pair<const char*, const char*> kPairs[] = {
-      {"mxf8", "mxf8"}, {"mxf8_e5m2", "mxf8"}, {"f8_128_e8m0", "mxf8_e5m2"}, {"f8_128_e8m0", "f8_128_e8m0"},
-      {"mxf4", "mxf4"}, {"nvf4", "nvf4"}};
+  constexpr std::pair<const char*, const char*> kPairs[] = {{"mxf8", "mxf8"},
+                                                            {"mxf8_e5m2", "mxf8"},
+                                                            {"f8_128_e8m0", "mxf8_e5m2"},
+                                                            {"f8_128_e8m0", "f8_128_e8m0"},
+                                                            {"mxf4", "mxf4"},
+                                                            {"nvf4", "nvf4"},
+                                                            {"mxf8", "mxf4"},
+                                                            {"mxf8_e5m2", "mxf4"},
+                                                            {"f8_128_e8m0", "mxf4"}};
   if (is_cpu()) GTEST_SKIP() << "the CPU has none";
   int tiles = 0;
   for (const auto& [a, b] : kPairs)

@@ -1,5 +1,5 @@
-// Grouped products by Hopper's warpgroup instructions, whose tiles of A come in whole boxes or are gathered: every tile,
-// with groups that end inside a tile.
+// Grouped products by Hopper's warpgroup instructions, whose tiles of A come in whole boxes or are gathered: every
+// tile, with groups that end inside a tile.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -95,11 +95,12 @@ TEST_F(GroupedTiles, EveryTileWithRandomRouting) {
   if (tiles_ == 0) GTEST_SKIP() << "no warpgroup instructions";
 }
 
-// Empty groups, all rows in one group, a row for each group, and groups that end with a tile or one row after it.
+// Empty groups, all rows in one group, a row for each group, and groups that end with a tile or one row after it. The
+// last tile of the last group goes beyond A.
 TEST_F(GroupedTiles, EveryTileWithGroupsOfEverySize) {
   if (is_cpu()) GTEST_SKIP() << "the CPU has none";
-  const std::vector<int32_t> counts[] = {
-      {0, 300, 0, 0}, {0, 0, 0, 0}, {1, 1, 1, 1}, {128, 64, 65, 0}, {127, 1, 0, 129}};
+  const std::vector<int32_t> counts[] = {{0, 300, 0, 0},   {0, 0, 0, 0},     {1, 1, 1, 1},
+                                         {128, 64, 65, 0}, {127, 1, 0, 129}, {0, 0, 0, 300}};
   for (const std::vector<int32_t>& of_groups : counts)
     for (const lathe_grouping grouping :
          {LATHE_GROUPING_OFFSETS, LATHE_GROUPING_ROW_IDS, LATHE_GROUPING_COUNTS}) {

@@ -255,6 +255,7 @@ std::vector<ProblemClass> scaled_classes() {
 std::vector<ProblemClass> scaled_rows_classes() {
   constexpr std::pair<DType, DType> kPairs[] = {{DType::kF8E4M3x128, DType::kF8E4M3x128},
                                                 {DType::kMXF8E4M3, DType::kMXF8E4M3},
+                                                {DType::kMXF8E4M3, DType::kMXF4E2M1},
                                                 {DType::kMXF4E2M1, DType::kMXF4E2M1},
                                                 {DType::kNVF4E2M1, DType::kNVF4E2M1}};
   std::vector<ProblemClass> classes;

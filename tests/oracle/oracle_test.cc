@@ -326,15 +326,18 @@ TEST(Oracle, PlansGroupedProductsOnEveryGpu) {
           const auto answer = rank_plans(c, facts, {1, 0});
           ASSERT_TRUE(answer.ok()) << facts.name << ": " << answer.status();
           expect_well_formed(*answer);
+          bool has_wgmma = false;
           for (const RankedPlan& r : answer->ranked) {
             const KernelKind kernel = r.plan.config.kernel();
-            const bool serves =
-                kernel == KernelKind::kSimt || kernel == KernelKind::kMma || kernel == KernelKind::kMma32 ||
-                kernel == KernelKind::kSkinny || (is_grouped(c.rows) && kernel == KernelKind::kWgmma) ||
-                kernel == KernelKind::kTcgen05;  // of blocks only, which has a reason of its own
+            has_wgmma |= kernel == KernelKind::kWgmma && r.rejection.empty();
+            // Families that refuse only some rows have reasons of their own.
+            const bool serves = kernel == KernelKind::kSimt || kernel == KernelKind::kMma ||
+                                kernel == KernelKind::kMma32 || kernel == KernelKind::kSkinny ||
+                                kernel == KernelKind::kWgmma || kernel == KernelKind::kTcgen05;
             if (!serves) EXPECT_THAT(r.rejection, HasSubstr("rows ")) << name_of(kernel);
             if (r.rejection.empty()) EXPECT_EQ(r.plan.config.split(), kNoSplit) << name_of(kernel);
           }
+          EXPECT_EQ(has_wgmma, facts.target.arch == "sm_90a" && t == DType::kBF16 && is_grouped(c.rows));
           EXPECT_EQ(rank_plans(c, facts, {1, 4}).status().code(), absl::StatusCode::kUnimplemented);
         }
   }

@@ -227,7 +227,8 @@ TEST(GroupedRequest, BlockScalesOfGroups) {
   EXPECT_THAT(std::string(g.read(&r).message()), testing::HasSubstr("b: scale: data is NULL"));
 }
 
-TEST(GroupedRequest, RefusesTuning) {
+// On the CPU every group has a class of its own. On a GPU a product has one class.
+TEST(GroupedRequest, TakesACandidateOnGpusOnly) {
   Grouped g;
   GroupedRequest r;
   lathe_tuning tuning = LATHE_TUNING_INIT;
@@ -236,6 +237,11 @@ TEST(GroupedRequest, RefusesTuning) {
   const absl::Status status = g.read(&r);
   EXPECT_EQ(status.code(), kUnsupported);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("lathe_tuning"));
+  GroupedRequest on_gpu;
+  ASSERT_TRUE(g.read(&on_gpu, Purpose::kRun, /*is_cpu=*/false).ok());
+  EXPECT_EQ(on_gpu.product.request.key.candidate, 2);
+  tuning.split_k = 2;
+  EXPECT_EQ(g.read(&on_gpu, Purpose::kRun, /*is_cpu=*/false).code(), kUnsupported);
 }
 
 // ---- GPUs

@@ -1,5 +1,5 @@
-// "tcgen05" on Blackwell: products of MXFP8, MXFP4 or NVFP4 by the tensor core's own instructions for blocks with
-// scales. The rows of the table are widths of the tile; the number of stages is enumerated for each.
+// "tcgen05" on Blackwell: products of MXFP8, MXFP4 or NVFP4 (MXFP8 also by MXFP4) by instructions that apply scales. The
+// rows of the table are widths of the tile; the number of stages is enumerated for each.
 #include "kernels/matmul/candidates.h"
 
 #include "absl/strings/str_cat.h"
@@ -39,13 +39,16 @@ std::string refusal(const CandidateContext& context) {
   return "";
 }
 
-std::string check(const GpuRates& rates, const MatmulSizes& s, const Tcgen05Shape& shape) {
+std::string check(const ProblemClass& c, const GpuRates& rates, const MatmulSizes& s,
+                  const Tcgen05Shape& shape) {
   if (!shape.defect().empty()) return shape.defect();
   if (const int64_t shared = shape.shared_bytes() + shape.static_bytes();
       double(shared) > rates.shared_memory_bytes)
     return absl::StrCat("smem ", shared, " > ", int64_t(rates.shared_memory_bytes));
   if (shape.stages < kLeastStages) return absl::StrCat("stages ", shape.stages, " < ", kLeastStages);
-  if (Tcgen05Shape::kTileM > 2 * s.m) return absl::StrCat("tile_m ", Tcgen05Shape::kTileM, " > 2 * M ", s.m);
+  // Experts of a few tokens take the time of reading their weights.
+  if (Tcgen05Shape::kTileM > 2 * s.m && !is_grouped(c.rows))
+    return absl::StrCat("tile_m ", Tcgen05Shape::kTileM, " > 2 * M ", s.m);
   if (shape.tile_n > std::max<int64_t>(64, 2 * s.n))
     return absl::StrCat("tile_n ", shape.tile_n, " > 2 * N ", s.n);
   return "";
@@ -74,7 +77,8 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double products = 2 * tile_m * tile_n * double(shape.tile_k()) / (matrix / rates.units);
   const double compute = per_unit * steps * products / (together > 1 ? kMatrixEfficiency : kLoneEfficiency);
 
-  const double stage = double(shape.stage_bytes() + shape.scale_bytes());
+  const double unpacked = shape.unpacks_b() ? double(shape.b_bytes()) / 2 : 0;
+  const double stage = double(shape.stage_bytes() + shape.scale_bytes()) - unpacked;
   const double from_l2 =
       std::max(per_unit / kUnitL2BytesPerCycle, tiles / (kAllL2BytesPerCycle * rates.units)) * steps * stage /
       rates.clock_hz;
@@ -109,7 +113,7 @@ void enumerate_matmul_tcgen05(const CandidateContext& context, std::vector<Ranke
       config.tile_m = Tcgen05Shape::kTileM, config.tile_n = width, config.tile_k = shape.tile_k();
       config.threads = Tcgen05Shape::kThreads;
       config.stages = shape.stages;
-      if (std::string reason = check(rates, s, shape); !reason.empty()) {
+      if (std::string reason = check(c, rates, s, shape); !reason.empty()) {
         if (resident == 1) out->push_back(rejected(config, std::move(reason)));
         continue;
       }

@@ -11,7 +11,7 @@ namespace {
 
 // PTX ISA, instruction descriptor: the numbers of the element types.
 ScaledKind kind_of(const Tcgen05Shape& shape) {
-  const auto number = [](DType t) { return t == DType::kMXF8E5M2 ? 1 : 0; };
+  const auto number = [](DType t) { return t == DType::kMXF4E2M1 ? 5 : t == DType::kMXF8E5M2 ? 1 : 0; };
   if (shape.a == DType::kMXF4E2M1) return {"mxf4", shape.scales_of_step(), 1, 1, true};
   if (shape.a == DType::kNVF4E2M1) return {"mxf4nvf4", shape.scales_of_step(), 1, 1, false};
   return {"mxf8f6f4", shape.scales_of_step(), number(shape.a), number(shape.b), true};
@@ -45,6 +45,8 @@ Tcgen05Kernel::Tcgen05Kernel(Emit& e, GpuKernel& kernel, const GpuStep& step, Ti
                              const Tcgen05Shape& shape)
     : e_(e), kernel_(kernel), step_(step), program_(program), shape_(shape), kind_(kind_of(shape)) {
   for (unsigned i = 0; i < 2; ++i) {
+    places_[i] = scale_places(e, step, program, i);
+    if (!copied_by_tma(i)) continue;
     TensorMap map;
     map.operand = i == 0 ? "a" : "b";
     map.dtype = element_of(blocks(i));
@@ -55,7 +57,6 @@ Tcgen05Kernel::Tcgen05Kernel(Emit& e, GpuKernel& kernel, const GpuStep& step, Ti
     map.swizzle = Tcgen05Shape::kRow;
     map.shared_rows = i == 0 && rows_of(kernel.module()) == Rows::kCounts;
     maps_[i] = kernel.tensor_map(map);
-    places_[i] = scale_places(e, step, program, i);
   }
 }
 
@@ -83,7 +84,8 @@ void Tcgen05Kernel::begin() {
   lane_ = e_.rem(thread_, e_.i32(32));
   count_ = e_.to_i32(e_.ceil_div(program_.depth, e_.idx(shape_.tile_k())));
   e_.when(e_.equal(thread_, e_.i32(0)), [&] {
-    for (Value map : maps_) prefetch_map(e_, map);
+    for (Value map : maps_)
+      if (map) prefetch_map(e_, map);
     for (int64_t s = 0; s < shape_.stages; ++s) {
       init_barrier(e_, full(e_.i32(s)), 2);
       init_barrier(e_, empty(e_.i32(s)), 1);
@@ -143,9 +145,10 @@ void Tcgen05Kernel::copy() {
       arrive_expecting(e_, full(s.stage), shape_.copied_bytes());
       Value to = e_.add(shared_, e_.mul(s.stage, shape_.stage_bytes())),
             k = e_.mul(block, Tcgen05Shape::kRow);
-      for (int i = shape_.lists_rows ? 1 : 0; i < 2; ++i)
-        copy_in(e_, e_.add(to, i == 0 ? 0 : shape_.a_bytes()), maps_[i], {k, rows[i], batches[i]},
-                full(s.stage));
+      for (unsigned i = 0; i < 2; ++i)
+        if (maps_[i])
+          copy_in(e_, e_.add(to, i == 0 ? 0 : shape_.a_bytes()), maps_[i], {k, rows[i], batches[i]},
+                  full(s.stage));
     });
   });
 }

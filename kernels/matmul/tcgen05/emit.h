@@ -1,8 +1,8 @@
 // Blackwell's "tcgen05" family. Warp 4 copies parts of A and B into stages of shared memory with TMA. Warps 0 to 3
-// gather the scales (and listed rows of A) of the same stages in turns, in the order of the instruction. One thread of
-// warp 5 copies scales to tensor memory and issues products, whose sums are in tensor memory. Each stage has two
-// mbarriers: "full" waits for TMA's bytes and the scales' warp, "empty" for the products. At the end warps 0 to 3 store
-// D.
+// gather what TMA does not copy in turns: scales in the order of the instruction, listed rows of A, and fp4 beside fp8.
+// One thread of warp 5 copies scales to tensor memory and issues products, whose sums are in tensor memory. Each stage
+// has two mbarriers: "full" waits for TMA's bytes and the gathering warp, "empty" for the products. At the end warps 0
+// to 3 store D.
 #pragma once
 
 #include "compiler/ptx_blackwell.h"
@@ -39,7 +39,7 @@ class Tcgen05Kernel {
   // The columns of tensor memory of a tile.
   int64_t column_of(unsigned operand, int64_t of_k, int64_t of_lines) const;
 
-  // --- emit_gather.cc: scales, and listed rows of A, from global to shared memory
+  // --- emit_gather.cc: scales, and elements that TMA does not copy, from global to shared memory
   void gather();
   // The scales of the four lines of a tile that belong to this lane: the first of each line, of type index.
   using Lines = std::array<Value, 4>;
@@ -49,8 +49,11 @@ class Tcgen05Kernel {
   void gather_words(const std::vector<Lines>& lines, Type stored);
   void gather_bytes(const std::vector<Lines>& lines);
   Value bytes_as_word(unsigned operand, Value line, Value k);
-  void gather_rows(Slot s, Value k);
+  void gather_elements(Slot s, Value k);
   void publish(Slot s);
+  bool copied_by_tma(unsigned operand) const {
+    return operand == 0 ? !shape_.lists_rows : !shape_.unpacks_b();
+  }
   DType blocks(unsigned operand) const { return operand == 0 ? shape_.a : shape_.b; }
 
   // --- emit_store.cc: the epilogue

@@ -100,7 +100,7 @@ void Tcgen05Kernel::gather_words(const std::vector<Lines>& lines, Type stored) {
     });
     const Slot s = slot_of(block);
     wait_until_empty(s);
-    if (shape_.lists_rows) gather_rows(s, k0);
+    gather_elements(s, k0);
     Value to = e_.add(e_.add(shared_, shape_.scales_at()),
                       e_.add(e_.mul(s.stage, shape_.scale_bytes()), e_.mul(lane_, 4 * kLinesOfLane)));
     for (size_t number = 0; number < tiles.size(); ++number)
@@ -116,7 +116,7 @@ void Tcgen05Kernel::gather_bytes(const std::vector<Lines>& lines) {
     Value k0 = e_.mul(e_.to_index(block), shape_.tile_k());
     const Slot s = slot_of(block);
     wait_until_empty(s);
-    if (shape_.lists_rows) gather_rows(s, k0);
+    gather_elements(s, k0);
     Value to = e_.add(e_.add(shared_, shape_.scales_at()),
                       e_.add(e_.mul(s.stage, shape_.scale_bytes()), e_.mul(lane_, 4 * kLinesOfLane)));
     for (unsigned operand = 0; operand < 2; ++operand) {
@@ -150,17 +150,22 @@ Value Tcgen05Kernel::bytes_as_word(unsigned operand, Value line, Value k) {
   return word;
 }
 
-// Starts to copy listed rows of A, from element `k` on.
-void Tcgen05Kernel::gather_rows(Slot s, Value k) {
+// Starts to copy the elements that TMA does not, from `k` on.
+void Tcgen05Kernel::gather_elements(Slot s, Value k) {
   linalg::LinalgOp contraction = program_.contraction;
-  const View& a = program_.views.find(contraction.getDpsInputs()[0])->second;
-  copy_rows(e_, a, Tcgen05Shape::kTileM, lane_, k, program_.depth,
-            e_.add(shared_, e_.mul(s.stage, shape_.stage_bytes())));
+  Value stage = e_.add(shared_, e_.mul(s.stage, shape_.stage_bytes()));
+  for (unsigned i = 0; i < 2; ++i) {
+    if (copied_by_tma(i)) continue;
+    SharedRows rows = {Tcgen05Shape::kTileM, false, {}};
+    if (i == 1) rows = {shape_.tile_n, true, e_.sub(program_.columns, e_.idx(1))};
+    copy_rows(e_, program_.views.find(contraction.getDpsInputs()[i])->second, rows, lane_, k, program_.depth,
+              e_.add(stage, i == 0 ? 0 : shape_.a_bytes()));
+  }
 }
 
 // Makes the warp's stores and copies visible to the tensor core and to the thread that multiplies.
 void Tcgen05Kernel::publish(Slot s) {
-  if (shape_.lists_rows)
+  if (shape_.copies_elements())
     finish_rows(e_);
   else
     fence_copies(e_);

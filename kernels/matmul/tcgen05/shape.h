@@ -32,9 +32,16 @@ struct Tcgen05Shape {
   // the phase before the last.
   int64_t gathering_warps() const { return std::min(kScaleWarps, stages); }
 
-  // Why no instruction multiplies the operands, "" if one does. A mixture of fp8 and fp4 would need fp4 in bytes.
+  // Why no instruction multiplies the operands, "" if one does.
   static std::string refusal(DType a, DType b);
+  static bool is_f8_blocks(DType t) { return t == DType::kMXF8E4M3 || t == DType::kMXF8E5M2; }
   std::string defect() const;
+
+  // B in fp4 by A in fp8: in shared memory 16 elements take 16 bytes, whose second half is not used. Threads copy B,
+  // because TMA's type for this needs rows of whole 128 elements aligned to 32 bytes.
+  bool unpacks_b() const { return is_f8_blocks(a) && b == DType::kMXF4E2M1; }
+  // Whether the warps that gather scales copy elements too.
+  bool copies_elements() const { return lists_rows || unpacks_b(); }
 
   int64_t elements_of_row() const { return kRow * block_elements(a) / static_cast<int64_t>(size_of(a)); }
   int64_t tile_k() const { return elements_of_row(); }
@@ -51,7 +58,9 @@ struct Tcgen05Shape {
   int64_t a_bytes() const { return kTileM * kRow; }
   int64_t b_bytes() const { return tile_n * kRow; }
   int64_t stage_bytes() const { return a_bytes() + b_bytes(); }
-  int64_t copied_bytes() const { return lists_rows ? b_bytes() : stage_bytes(); }  // by TMA
+  int64_t copied_bytes() const {  // by TMA
+    return (lists_rows ? 0 : a_bytes()) + (unpacks_b() ? 0 : b_bytes());
+  }
   int64_t scale_bytes() const { return tiles_of_k() * (1 + tiles_of_n()) * kTileBytes; }
   int64_t scales_at() const { return stages * stage_bytes(); }
   int64_t patches_at() const { return scales_at() + stages * scale_bytes(); }
@@ -89,9 +98,8 @@ struct Tcgen05Shape {
 };
 
 inline std::string Tcgen05Shape::refusal(DType a, DType b) {
-  const auto is_mx8 = [](DType t) { return t == DType::kMXF8E4M3 || t == DType::kMXF8E5M2; };
   const bool same = a == b && (a == DType::kMXF4E2M1 || a == DType::kNVF4E2M1);
-  if (same || (is_mx8(a) && is_mx8(b))) return "";
+  if (same || (is_f8_blocks(a) && (is_f8_blocks(b) || b == DType::kMXF4E2M1))) return "";
   return absl::StrCat("tcgen05 does not multiply ", name_of(a), " by ", name_of(b), " with scales");
 }
 

@@ -181,6 +181,10 @@ std::string check(const ProblemClass& c, const GpuRates& rates, const MatmulSize
     return absl::StrCat("transposed supports M up to ", kSwapRows, ", not ", s.m);
   if (r.swap && s.m > r.tile_m)
     return absl::StrCat("transposed supports M up to tile_m ", r.tile_m, ", not ", s.m);
+  // As in "skinny": most groups read their weights once.
+  if (const int64_t rows = std::min(2 * s.m, kSwapRows); r.swap && is_grouped(c.rows) && r.tile_m < rows)
+    return absl::StrCat("transposed tile_m ", r.tile_m, " has no room for ", rows,
+                        " rows, twice a mean group");
   if (r.tile_m > std::max<int64_t>(r.swap ? 8 : 64, 2 * s.m))
     return absl::StrCat("tile_m ", r.tile_m, " > 2 * M ", s.m);
   return "";

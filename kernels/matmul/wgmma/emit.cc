@@ -100,6 +100,7 @@ WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TilePr
   Type elements[2];
   for (int i = 0; i < 2; ++i) {
     elements[i] = element_of(program, i);
+    if (i == 0 && shape.in.lists_rows) continue;  // threads copy the rows
     const WgmmaOperand& x = i == 0 ? shape.a : shape.b;
     TensorMap map;
     map.operand = kOperands[i];
@@ -167,7 +168,8 @@ LogicalResult WgmmaKernel::emit() {
 
 void WgmmaKernel::initialize_barriers() {
   e_.when(e_.equal(thread_, e_.i32(0)), [&] {
-    for (Value map : maps_) prefetch_map(e_, map);
+    for (Value map : maps_)
+      if (map) prefetch_map(e_, map);
     if (map_out_) prefetch_map(e_, map_out_);
     for (int64_t s = 0; s < shape_.in.stages; ++s) {
       init_barrier(e_, full(e_.i32(s)), shape_.has_loaders() ? 2 : 1);

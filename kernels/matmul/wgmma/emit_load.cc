@@ -57,7 +57,7 @@ void WgmmaKernel::load_rows(const TileProgram& p, PipelineState s, Value depth) 
   const View& a = p.views.find(contraction.getDpsInputs()[0])->second;
   Value to = e_.add(e_.add(shared_, e_.mul(s.stage, shape_.stage_bytes)), place_of(shape_.a));
   for (int64_t box = 0; box < shape_.a.boxes; ++box)
-    copy_rows(e_, a, shape_.a.width, lane_, e_.add(depth, box * shape_.a.box_columns), p.depth,
+    copy_rows(e_, a, {shape_.a.width, false, {}}, lane_, e_.add(depth, box * shape_.a.box_columns), p.depth,
               e_.add(to, box * shape_.a.width * WgmmaShape::kRow));
 }
 

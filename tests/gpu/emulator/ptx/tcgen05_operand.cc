@@ -10,6 +10,7 @@ namespace lathe::ptx {
 namespace {
 
 constexpr uint32_t kChunk = 16;  // bytes; the unit that a swizzle moves
+constexpr uint32_t kE2M1 = 5;    // the number of 4-bit elements among those of mxf8f6f4
 
 uint32_t bits_at(uint64_t word, int first, int count) {
   return static_cast<uint32_t>(word >> first & ((uint64_t{1} << count) - 1));
@@ -43,7 +44,8 @@ std::string decode_product_fields(uint32_t bits, BlockKind kind, uint32_t scales
   fields.powers_of_two = bits_at(bits, 23, 1) != 0;
   if (fields.n < 8 || fields.n > 256) return absl::StrFormat("N is %u", fields.n);
   for (const uint32_t type : {fields.a_type, fields.b_type})
-    if (wide ? type > 1 : type != 1) return absl::StrFormat("element type %u is not modelled", type);
+    if (wide ? type > 1 && type != kE2M1 : type != 1)
+      return absl::StrFormat("element type %u is not modelled", type);
   if (!fields.powers_of_two && scales != 4) return "scales of E4M3 need scale_vec::4X";
   for (const uint32_t first : {fields.first_a, fields.first_b})
     if (first % scales != 0) return absl::StrFormat("the first scale is number %u of 4", first);
@@ -83,10 +85,15 @@ uint32_t elements_in_row(BlockKind kind) { return kind == BlockKind::mxf8f6f4 ? 
 
 void decode_elements(BlockKind kind, uint32_t type, const uint8_t* bytes, double* values) {
   for (uint32_t k = 0; k < elements_in_row(kind); ++k) {
-    if (kind == BlockKind::mxf8f6f4)
-      values[k] = type == 0 ? e4m3_to_float(bytes[k]) : e5m2_to_float(bytes[k]);
+    const auto four_bits = [&](uint32_t at) {
+      return e2m1_value(k % 2 == 0 ? bytes[at] & 15 : bytes[at] >> 4);
+    };
+    if (kind != BlockKind::mxf8f6f4)
+      values[k] = four_bits(k / 2);
+    else if (type == kE2M1)  // 16 elements are in the first half of 16 bytes
+      values[k] = four_bits(k / 16 * 16 + k % 16 / 2);
     else
-      values[k] = e2m1_value(k % 2 == 0 ? bytes[k / 2] & 15 : bytes[k / 2] >> 4);
+      values[k] = type == 0 ? e4m3_to_float(bytes[k]) : e5m2_to_float(bytes[k]);
   }
 }
 

@@ -29,7 +29,9 @@ const Kind kKinds[] = {{"mxf8f6f4", 1, 0, 0, true, value_e4m3, value_e4m3, 8},
                        {"mxf8f6f4", 1, 1, 0, true, value_e5m2, value_e4m3, 8},
                        {"mxf4", 2, 1, 1, true, value_e2m1, value_e2m1, 4},
                        {"mxf4nvf4", 2, 1, 1, true, value_e2m1, value_e2m1, 4},
-                       {"mxf4nvf4", 4, 1, 1, false, value_e2m1, value_e2m1, 4}};
+                       {"mxf4nvf4", 4, 1, 1, false, value_e2m1, value_e2m1, 4},
+                       {"mxf8f6f4", 1, 1, 5, true, value_e5m2, value_e2m1, 8},
+                       {"mxf8f6f4", 1, 5, 0, true, value_e2m1, value_e4m3, 8}};
 
 // 128 bytes of K of A and B, their scales in tiles of 512 bytes, and what the kernel does with them.
 class Product {
@@ -87,11 +89,14 @@ class Product {
       image_[i] = static_cast<uint8_t>(kind_.element_bits == 4 ? random_int(0, 255)
                                                                : random_int(0, most) | random_int(0, 1) << 7);
   }
-  // The 128-byte swizzle exchanges chunks of 16 bytes within 8 rows.
-  uint32_t element(uint32_t from, uint32_t line, uint32_t k) const {
-    const uint32_t byte = k * kind_.element_bits / 8, chunk = (byte / 16) ^ (line % 8);
+  // The 128-byte swizzle exchanges chunks of 16 bytes within 8 rows. Beside fp8, 16 elements of 4 bits are in the first
+  // half of a chunk.
+  uint32_t element(uint32_t operand, uint32_t line, uint32_t k) const {
+    const bool padded = (operand == 0 ? kind_.a : kind_.b) == 5;
+    const uint32_t byte = padded ? k / 16 * 16 + k % 16 / 2 : k * kind_.element_bits / 8;
+    const uint32_t chunk = (byte / 16) ^ (line % 8), from = operand == 0 ? 0 : a_bytes();
     const uint8_t bits = image_[from + line * kRow + chunk * 16 + byte % 16];
-    if (kind_.element_bits == 8) return bits;
+    if (kind_.element_bits == 8 && !padded) return bits;
     return k % 2 == 0 ? bits & 15 : bits >> 4;
   }
   double scale(uint32_t operand, uint32_t line, uint32_t k) const {
@@ -105,7 +110,7 @@ class Product {
     std::vector<double> values;
     for (uint32_t line = 0; line < lines; ++line)
       for (uint32_t k = 0; k < elements(); ++k) {
-        const uint32_t code = element(operand == 0 ? 0 : a_bytes(), line, k);
+        const uint32_t code = element(operand, line, k);
         values.push_back((operand == 0 ? kind_.a_value : kind_.b_value)(code)*scale(operand, line, k));
       }
     return values;
