@@ -222,7 +222,7 @@ std::vector<ProblemClass> block_rows_classes() {
 
 constexpr DType kF8 = DType::kF8E4M3x128, kMx8 = DType::kMXF8E4M3, kMx8e5 = DType::kMXF8E5M2,
                 kMx4 = DType::kMXF4E2M1, kNv4 = DType::kNVF4E2M1;
-constexpr std::pair<DType, DType> kPairs[] = {
+constexpr std::pair<DType, DType> kScaledPairs[] = {
     {kF8, kF8},           {kMx8, kMx8},         {kMx8e5, kMx8e5},      {kMx4, kMx4},
     {kNv4, kNv4},         {kMx8, kMx4},         {kNv4, kMx8},          {DType::kF16, kF8},
     {DType::kBF16, kMx4}, {DType::kBF16, kNv4}, {DType::kF16, kMx8e5}, {DType::kF32, kF8},
@@ -235,7 +235,7 @@ std::vector<ProblemClass> scaled_classes() {
   std::vector<ProblemClass> classes;
   for (const Shape& shape : {Shape{"deepseek", 4096, 7168}, Shape{"ragged", 333, 2816}})
     for (int64_t m : {1, 3, 8, 16, 33, 123, 2048})
-      for (const auto& [a, b] : kPairs)
+      for (const auto& [a, b] : kScaledPairs)
         for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
           const Rows rows = kForms[classes.size() % std::size(kForms)];
           ProblemClass c = matmul_class(a, sum_of(rows) != DType::kNone ? DType::kF32 : DType::kBF16, shape.n,
@@ -372,7 +372,7 @@ std::vector<SweepPlan> legal_plans(Backend backend) {
       collector.add(facts, with_alignment(c, Alignment::k16, /*is_cpu=*/false), /*every_legal=*/true);
     }
     if (backend == Backend::kRocm)
-      for (const auto& [a, b] : kPairs)
+      for (const auto& [a, b] : kScaledPairs)
         for (Alignment alignment : {Alignment::k16, Alignment::kByte}) {
           ProblemClass c = matmul_class(a, DType::kBF16, 4096, 4096, m_bucket(8192));
           c.b = b;

@@ -114,6 +114,8 @@ std::string check(const Target& target, const GpuRates& rates, const MatmulSizes
     return "the addresses of 8-bit elements from several rows would spill registers";
   if (shape.has_blocks() && shape.depth_bytes() > kMostStagedDepth)
     return absl::StrCat("decoding blocks in stages of ", shape.depth_bytes(), " bytes would spill registers");
+  if (shape.has_blocks() && shape.part_stages() > 2)
+    return absl::StrCat("parts of ", shape.part_stages(), " stages would spill registers");
   const double shared = unit_bytes(shape);
   if (shared > rates.shared_memory_bytes)
     return absl::StrCat("smem ", int64_t(shared), " > ", int64_t(rates.shared_memory_bytes));

@@ -92,6 +92,8 @@ class MmaTile {
     const size_t sums = carried.size();
     // With one step, the fragments of the next stage would be copied to the registers of this one's.
     const bool ahead = steps_ > 1 || !shape_.instruction.takes_formats();
+    // LLVM would load the fragments of all steps first.
+    const bool pins = shape_.adds_parts() || (shape_.has_blocks() && steps_ > 2);
     if (ahead) append(carried, fragments(e_.i32(0), 0));
     const size_t copies = carried.size(), a_copies = a_copies_->carried().size();
     append(carried, a_copies_->carried());
@@ -121,6 +123,7 @@ class MmaTile {
           following_registers = step + 1 < steps_ ? fragments(read, step + 1) : fragments(write, 0);
           if (step + 1 == steps_) pin_loads(e_);
           products_.multiply(parts.empty() ? next : parts, registers);
+          if (pins) pin_schedule(e_);
           registers = following_registers;
         }
         read = write;

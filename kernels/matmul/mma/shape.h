@@ -239,13 +239,15 @@ struct MmaShape {
   }
   // The same on AMD, and for A: the fragments and scales of two groups, the sums of two fragments, a thread's loads,
   // which wait through a stage, and those for decoding. Parts are in registers of their own, and their scales are
-  // loaded last.
+  // loaded last; if only some threads have pieces, LLVM keeps more values through the unrolled stages.
   int64_t lane_block_registers(int64_t fragments) const {
-    const int64_t of_a = has_a_blocks() ? lane_loads(tile_m, a_blocks) + 2 * fragment_rows()
+    const auto some = [&](int64_t width) { return threads() > width * tile_k / 32; };
+    const int64_t branches = some(tile_n) || (has_a_blocks() && some(tile_m)) ? 64 : 0;
+    const int64_t of_a = has_a_blocks() ? lane_loads(tile_m, a_blocks) + 2 * fragment_rows() + 24
                                         : copy_registers(tile_m, a_k_contiguous);
     const int64_t scales = scale_words() * fragment_columns() * instruction.sums();
-    const int64_t parts =
-        adds_parts() ? warp_m * warp_n / instruction.wave() + scales : 2 * scales + 2 * instruction.sums();
+    const int64_t parts = adds_parts() ? warp_m * warp_n / instruction.wave() + scales + branches
+                                       : 2 * (scales + instruction.sums());
     return fragments * scaled_steps() + of_a + parts + lane_loads(tile_n, blocks) + 16;
   }
   int64_t lane_loads(int64_t width, DType format) const {
