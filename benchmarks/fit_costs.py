@@ -5,13 +5,15 @@
     benchmarks/fit_costs.py --clock 3.55e9 --bandwidth 33e9 --costs kernels/matmul/cpu/costs/zen4.json DIR/*.csv
 
 --clock and --bandwidth are the facts clock_hz and core_bytes_per_second that the oracle had (`lathe devices`). The
-model is that of kernels/matmul/cpu/cost_model.cc, for one thread. Prints the speed of the cheapest candidate over the fastest
-(geometric mean and worst) with the old coefficients and the new ones; --write replaces those in the file. Needs NumPy.
+model is that of kernels/matmul/cpu/cost_model.cc, for one thread. Prints the speed of the cheapest candidate over the
+fastest (geometric mean and worst) with the old coefficients and the new ones; --write replaces those in the file. Needs
+NumPy and cma (PyPI).
 """
 import argparse
 import csv
 import json
 
+import cma
 import numpy as np
 
 CYCLES = ["issue", "loads", "conversions", "starts", "entries", "ends", "sums", "lanes", "copies", "turns", "conflicts",
@@ -87,40 +89,11 @@ class Timings:
               f"({' '.join(self.classes[worst][0][1:])})")
 
 
-def minimize(loss, start, low, high, sigma, seed, rounds=300, samples=28):
-    """CMA-ES (Hansen, arXiv:1604.00772) within bounds: the best of all samples."""
-    random, n, parents = np.random.default_rng(seed), len(start), samples // 2
-    weights = np.log(parents + 0.5) - np.log(np.arange(1, parents + 1))
-    weights /= weights.sum()
-    effective = 1 / np.sum(weights**2)
-    cc, cs = (4 + effective / n) / (n + 4 + 2 * effective / n), (effective + 2) / (n + effective + 5)
-    c1 = 2 / ((n + 1.3) ** 2 + effective)
-    cm = min(1 - c1, 2 * (effective - 2 + 1 / effective) / ((n + 2) ** 2 + effective))
-    damping = 1 + 2 * max(0, np.sqrt((effective - 1) / (n + 1)) - 1) + cs
-    expected = np.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))
-    mean, path, step_path, covariance = np.array(start), np.zeros(n), np.zeros(n), np.eye(n)
-    best = loss(mean), mean.copy()
-    for turn in range(rounds):
-        scales, axes = np.linalg.eigh(covariance)
-        scales = np.sqrt(np.maximum(scales, 1e-12))
-        points = np.clip(mean[:, None] + sigma * (axes * scales) @ random.normal(size=(n, samples)), low[:, None],
-                         high[:, None])
-        losses = np.array([loss(points[:, i]) for i in range(samples)])
-        order = np.argsort(losses)
-        if losses[order[0]] < best[0]:
-            best = losses[order[0]], points[:, order[0]].copy()
-        steps = (points[:, order[:parents]] - mean[:, None]) / sigma
-        step = steps @ weights
-        mean = mean + sigma * step
-        step_path = (1 - cs) * step_path + np.sqrt(cs * (2 - cs) * effective) * (axes @ ((axes.T @ step) / scales))
-        length = np.linalg.norm(step_path)
-        short = length / np.sqrt(1 - (1 - cs) ** (2 * (turn + 1))) < (1.4 + 2 / (n + 1)) * expected
-        path = (1 - cc) * path + short * np.sqrt(cc * (2 - cc) * effective) * step
-        covariance = (1 - c1 - cm) * covariance + c1 * np.outer(path, path) + cm * (steps * weights) @ steps.T
-        sigma = min(1.0, sigma * np.exp(cs / damping * (length / expected - 1)))
-        if sigma < 1e-3:
-            break
-    return best[1]
+def minimize(loss, start, low, high, sigma, seed):
+    """The best point within bounds that CMA-ES finds."""
+    options = {"bounds": [low, high], "maxiter": 300, "popsize": 28, "seed": seed + 1, "tolx": 1e-3, "verbose": -9}
+    search = cma.CMAEvolutionStrategy(np.clip(start, low, high), sigma, options)
+    return search.optimize(loss).result.xbest
 
 
 def main():
