@@ -232,7 +232,9 @@ TaskWork Dot::work_of(const DotConfig& c, double n, double k, int64_t columns) c
   else if (fetch != CpuFetch::kSpread)  // which prefetches the columns' first lines, too
     w.runs = n * blocks;
   w.narrow = memory / double(is_wide ? kWideVectors : t.columns);
-  if (!fetches_near(fetch)) w.crowded = memory * std::max(0.0, double(t.columns) - 4) / 4;
+  constexpr double kHardwareStreams = 4;  // that a core's prefetchers follow well
+  if (!fetches_near(fetch))
+    w.crowded = memory * std::max(0.0, double(t.columns) - kHardwareStreams) / kHardwareStreams;
   if (rates.pace_bytes_per_second > 0 && c.pace == 0) w.unpaced = memory;
   return w;
 }
