@@ -19,7 +19,7 @@ namespace lathe {
   X(ptr, d)         /* matmul: D.                     argmax, matmul_argmax: indices */                      \
   X(ptr, bias)      /* matmul: N elements */                                                                 \
   X(ptr, residual)  /* matmul: M by N */                                                                     \
-  X(ptr, values)    /* Rows::kDeviceM: M. grouped: routing. argmax, matmul_argmax: rows f32, or null */      \
+  X(ptr, values)    /* kDeviceM: M. grouped: routing; CPU: M + M offsets, A, D. argmax: rows f32, or null */ \
   X(ptr, workspace) /* shared by the launch: partial results of splits */                                    \
   X(ptr, counters)  /* zeroed once, reset by the kernels */                                                  \
   X(ptr, scratch)   /* CPU: private memory of this worker, 64-byte aligned */                                \

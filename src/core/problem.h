@@ -41,9 +41,9 @@ enum class DependentLaunch : int16_t { kOff = 0, kOn = 1, kConstantB = 2 };
 // Granularity of an i8 operand's scale or zero point. kPerChannel: one per row of A or per column of B.
 enum class Scale : int16_t { kNone = 0, kPerTensor = 1, kPerChannel = 2 };
 
-// Which rows of A a matmul reads, and where its rows of D go. Other values than kPlain exist on GPUs only: the CPU
-// reads M and the routing on the host. kOffsets and the following are the forms of lathe/grouped.h; kSum* sum the
-// slots of a token into rows of that dtype. The M bucket of grouped classes is that of the mean rows per group.
+// Which rows of A a matmul reads, and where its rows of D go. kOffsets and the following are the forms of
+// lathe/grouped.h; kSum* sum the slots of a token into rows of that dtype. The M bucket of GPU classes is that of the
+// mean rows per group. The CPU has kPlain, and kIndexed for one group of any form whose rows the host lists.
 enum class Rows : int8_t {
   kPlain = 0,
   kDeviceM = 1,  // M is in device memory

@@ -13,7 +13,7 @@ class GroupKernels {
  public:
   GroupKernels(lathe_device& device, const Request& product) : device_(device), request_(product) {}
 
-  // The kernel for `rows` rows; `uneven`: they are not all the same distance apart (kMostCopiedRows). request() is that
+  // The kernel for `rows` rows; `uneven`: they are not all the same distance apart (kFewestListedRows). request() is that
   // product afterwards. On a miss its policy decides; a generic kernel reads no list.
   absl::StatusOr<const DispatchEntry*> find(int64_t rows, bool uneven);
   // As find(), for a group that runs on the kernel: counts a hit, unless the call counts a miss for it.

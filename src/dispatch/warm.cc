@@ -236,7 +236,7 @@ void append_listed(std::vector<ProblemClass>* classes) {
   const size_t count = classes->size();
   for (size_t i = 0; i < count; ++i) {
     ProblemClass c = (*classes)[i];
-    if (c.m_lo <= kMostCopiedRows) continue;
+    if (c.m_lo < kFewestListedRows) continue;
     c.rows = Rows::kIndexed;
     classes->push_back(c);
   }

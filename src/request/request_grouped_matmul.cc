@@ -328,7 +328,7 @@ void plan_mean_group(const lathe_grouped_matmul_desc& d, GroupedRequest* r) {
   product.key.problem.m_hi = bucket.hi;
   product.dims.m = ceil_div(r->slots, std::max<int64_t>(r->groups, 1));
   product.dims.batch = 1;
-  if (lists_rows(rows_of(d)) && bucket.lo > kMostCopiedRows) product.key.problem.rows = Rows::kIndexed;
+  if (lists_rows(rows_of(d)) && bucket.lo >= kFewestListedRows) product.key.problem.rows = Rows::kIndexed;
 }
 
 // The arguments of every group.

@@ -23,10 +23,9 @@ struct GroupProduct {
   int64_t first_column = 0, column_step = 1;  // of the group's bias
 };
 
-// On the CPU a group of more rows than this, which are not all the same distance apart in A and in D, has a class of
-// Rows::kIndexed, whatever the grouping: its kernel reads a list of where they are. Two rows rarely have no distance;
-// they are copied.
-constexpr int64_t kMostCopiedRows = 2;
+// On the CPU a group whose rows are not all the same distance apart in A and in D has a class of Rows::kIndexed, whatever
+// the grouping: its kernel reads a list of where they are. One row is always at one distance.
+constexpr int64_t kFewestListedRows = 2;
 
 struct GroupedRequest {
   // The product that gives the rows of D. With a gate it is that of g, multiplied by `up`, an f32 residual. D is f32 if

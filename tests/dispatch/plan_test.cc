@@ -337,17 +337,17 @@ TEST(Plan, ExplainsARequestWithoutPreparingIt) {
   EXPECT_EQ(Json::parse(argmax), as_of_choice(OwnedPlan(fake.device.get(), a.desc).explain()));
 }
 
-// 8 slots of 4 experts: the kernel of a group of 2 rows.
+// 4 slots of 4 experts: the kernel of a group of one row.
 TEST(Plan, OfAGroupedProductIsThatOfItsMeanGroup) {
   FakeDevice fake;
   lathe_grouped_matmul_desc desc = LATHE_GROUPED_MATMUL_DESC_INIT;
   desc.grouping = LATHE_GROUPING_INDEXED;
-  desc.m = 4, desc.n = 40, desc.k = 33, desc.groups = 4, desc.used = 2;
+  desc.m = 2, desc.n = 40, desc.k = 33, desc.groups = 4, desc.used = 2;
   desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
   desc.b.layout = LATHE_COLUMN_MAJOR;
   desc.b.batch_stride = 40 * 33;
   desc.d.leading_dimension = 80, desc.d.batch_stride = 40;
-  MatmulRequest m(2, 40, 33);
+  MatmulRequest m(1, 40, 33);
   m.desc.b.layout = LATHE_COLUMN_MAJOR;
   m.desc.b.leading_dimension = 33;
   std::string text, single;
@@ -363,7 +363,7 @@ TEST(Plan, OfAGroupedProductIsThatOfItsMeanGroup) {
   const Json of_many = Json::parse(text);
   EXPECT_EQ(of_many["class"]["rows"], "indexed");
   EXPECT_EQ(of_many["predicted_seconds"], of_many["candidates"][0]["predicted_seconds"]);
-  desc.m = 4;
+  desc.m = 2;
   EXPECT_EQ(fake.driver->loads.load(), 0);
   lathe_plan* plan = nullptr;
   ASSERT_EQ(lathe_plan_grouped_matmul(fake.device.get(), &desc, &plan), LATHE_OK) << lathe_last_error();
