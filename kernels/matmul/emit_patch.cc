@@ -13,9 +13,9 @@ int64_t bytes_of(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
 // Adjacent elements of a row that one access writes: 16 bytes of D, or up to 16 bytes of the workspace, where rows of N
 // elements follow each other without padding.
-int64_t neighbours(const TileProgram& p) {
+int64_t neighbours(const TileProgram& p, const Patch& patch) {
   const int64_t most = kAccess / bytes_of(p.output.element);
-  return p.epilogue ? most : std::gcd(p.n, most);
+  return p.epilogue && !patch.grouped ? most : std::gcd(p.n, most);
 }
 
 // Applies the epilogue to adjacent elements of a row and stores them.
@@ -33,7 +33,7 @@ void store_group(Emit& e, TileProgram& p, const Values& sums, Value row, Value c
 }  // namespace
 
 void store_patch(Emit& e, TileProgram& p, const Patch& patch, const LoadSums& load) {
-  const int64_t count = neighbours(p), in_row = patch.columns / count;
+  const int64_t count = neighbours(p, patch), in_row = patch.columns / count;
   Value rows = e.to_i32(p.rows), columns = e.to_i32(p.columns);
   const auto load_group = [&](Value offset) {
     Values sums;

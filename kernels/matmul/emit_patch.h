@@ -11,6 +11,7 @@ struct Patch {
   int64_t rows, columns;
   int64_t pitch;            // f32 (i32) elements from one row to the next in shared memory
   Value row, column, lane;  // i32: where it begins in the tile of D; the lane
+  bool grouped = false;  // of a grouped product, whose sums or residual may be rows of N f32 without padding
 };
 // Loads `count` (1, 2 or 4) adjacent products, `offset` (i32) bytes from the start of the patch.
 using LoadSums = std::function<Values(Value offset, int64_t count)>;

@@ -1,5 +1,5 @@
-// "tcgen05" on Blackwell: products of MXFP8, MXFP4 or NVFP4 (MXFP8 also by MXFP4) by instructions that apply scales. The
-// rows of the table are widths of the tile; the number of stages is enumerated for each.
+// "tcgen05" on Blackwell: products of MXFP8, MXFP4 or NVFP4 (MXFP8 also by MXFP4) by instructions that apply scales.
+// The rows of the table are widths of the tile; the number of stages is enumerated for each.
 #include "kernels/matmul/candidates.h"
 
 #include "absl/strings/str_cat.h"

@@ -20,9 +20,9 @@ void Tcgen05Kernel::store() {
     for (int64_t i = 0; i < kPatch; i += 4)
       store_shared(e_, own, 4 * i, mlir::ValueRange(llvm::ArrayRef<Value>(sums).slice(size_t(i), 4)));
     sync_warp(e_);
-    store_patch(e_, program_, {kPatch, kPatch, kPitch, row, column, lane_}, [&](Value offset, int64_t count) {
-      return load_shared(e_, e_.add(patch, offset), 0, count);
-    });
+    store_patch(
+        e_, program_, {kPatch, kPatch, kPitch, row, column, lane_, step_.is_grouped()},
+        [&](Value offset, int64_t count) { return load_shared(e_, e_.add(patch, offset), 0, count); });
     sync_warp(e_);
   });
 }

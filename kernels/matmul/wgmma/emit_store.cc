@@ -15,7 +15,8 @@ Patch WgmmaKernel::patch_of(Value warp, Value index) {
   Value block = e_.add(e_.mul(e_.div(warp, e_.i32(4)), shape_.blocks), e_.div(index, e_.i32(pieces)));
   Value along_p = e_.add(e_.mul(block, 64), e_.mul(e_.rem(warp, e_.i32(4)), 16));
   Value along_q = e_.mul(e_.rem(index, e_.i32(pieces)), WgmmaShape::kPatch);
-  Patch patch{shape_.patch_rows(), shape_.patch_columns(), shape_.patch_pitch(), along_p, along_q, lane_};
+  Patch patch{shape_.patch_rows(), shape_.patch_columns(), shape_.patch_pitch(), along_p, along_q, lane_,
+              step_.is_grouped()};
   if (shape_.in.swap) std::swap(patch.row, patch.column);
   return patch;
 }
