@@ -58,8 +58,8 @@ struct MatrixInstruction {
   // in FNUZ, so the accumulators are multiplied by 4, which is exact; -0 and NaN are converted on the way to
   // shared memory. (Not possible for e5m2: OCP has infinities, FNUZ has none.)
   bool fnuz_of_ocp = false;
-  // AMD: bytes that a lane reads of each operand at once, at least. 16, but fewer where an instruction must not multiply
-  // elements of more than one group of scales.
+  // AMD: bytes that a lane reads of each operand at once, at least. 16, but fewer where an instruction must not
+  // multiply elements of more than one group of scales.
   int64_t least_read = 16;
 
   // The instruction takes the formats of its operands, and their scales or none.

@@ -1,5 +1,5 @@
-// The products of a warp's fragments in one step, added to the warp's accumulators, and the scaling of sums where operands
-// are in blocks.
+// The products of a warp's fragments in one step, added to the warp's accumulators, and the scaling of sums where
+// operands are in blocks.
 #pragma once
 
 #include "kernels/matmul/mma/emit_operand.h"
@@ -12,8 +12,8 @@ class MmaProducts {
       : e_(e), shape_(shape), warp_(warp), a_(a), b_(b) {}
 
   mlir::Type sum_type() const;
-  // Adds the products of a step to `sums`. `registers`: the fragments of A and of B, those of each step in turn if several
-  // steps have the same scale, and the scales unless parts are added (MmaShape::adds_parts).
+  // Adds the products of a step to `sums`. `registers`: the fragments of A and of B, those of each step in turn if
+  // several steps have the same scale, and the scales unless parts are added (MmaShape::adds_parts).
   void multiply(Values& sums, const Values& registers) const;
   // Adds `parts` times their scales.
   void add_scaled(Values& sums, const Values& parts, const Values& scales) const;

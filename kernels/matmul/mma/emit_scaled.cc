@@ -2,9 +2,9 @@
 // shared memory in chunks of 16 bytes, with the scales of their blocks behind them. Instructions of gfx950 apply scales
 // of a byte; f32 scales of 128 multiply sums.
 //
-// gfx950: lane group g of a step has chunk g of a row with 4-bit elements. With 8-bit elements it has chunks g and groups + g,
-// which belong to blocks g / 2 and (groups + g) / 2. In both cases it gives the scale of block g of the step
-// (composable_kernel's test/mx_mfma_op lists this mapping as measured on hardware).
+// gfx950: lane group g of a step has chunk g of a row with 4-bit elements. With 8-bit elements it has chunks g and
+// groups + g, which belong to blocks g / 2 and (groups + g) / 2. In both cases it gives the scale of block g of the
+// step (composable_kernel's test/mx_mfma_op lists this mapping as measured on hardware).
 #include <algorithm>
 
 #include "kernels/matmul/emit_blocks.h"

@@ -92,8 +92,8 @@ struct MmaShape {
     if (!scales_sums()) return 0;
     return scale_bytes_of_b() + (a_blocks != DType::kNone ? scale_groups() * tile_m * 4 : 0);
   }
-  // AMD: scales of 128, unless an instruction multiplies a whole block. Registers beside those of the sums hold the sums
-  // of a block through its steps, and through as many stages as a block has. Then they are scaled, once.
+  // AMD: scales of 128, unless an instruction multiplies a whole block. Registers beside those of the sums hold the
+  // sums of a block through its steps, and through as many stages as a block has. Then they are scaled, once.
   bool adds_parts() const {
     return instruction.amd() && !instruction.takes_formats() && blocks == DType::kF8E4M3x128 &&
            (a_blocks == DType::kNone || a_blocks == blocks);
