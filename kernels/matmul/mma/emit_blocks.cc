@@ -1,6 +1,6 @@
-// B in quantised blocks, and perhaps A. A thread loads pieces of 32 elements of a line, undecoded, and a stage
-// later stores their codes to shared memory as 16-bit floats, which is exact, with the scales of every group of 16, 32 or
-// 128 behind them. The matrix instructions sum products of A and codes over a group; the sums are scaled in f32
+// B in quantised blocks, and perhaps A. A thread loads pieces of 32 elements of a line, undecoded, and a stage later
+// stores their codes to shared memory as 16-bit floats, which is exact, with the scales of every group of 16, 32 or 128
+// behind them. The matrix instructions sum products of A and codes over a group; the sums are scaled in f32
 // (MmaProducts).
 #include <algorithm>
 
