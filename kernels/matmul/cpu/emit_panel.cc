@@ -32,7 +32,6 @@ constexpr int64_t kLineBits = 512;  // bits of a cache line
 
 // Whether panels of B packed in advance are read in place.
 bool panels_in_place(const CpuTile& t) { return t.packed_word && !t.a_in_place; }
-int64_t depth_words(const CpuTile& t) { return t.tile_k / t.words.per_lane(); }
 int64_t b_words(const CpuTile& t) {
   if (panels_in_place(t)) return 0;
   return round_up(round_up(t.tile_columns, t.register_columns) * panel_depth(t) + kSlack, 16);
