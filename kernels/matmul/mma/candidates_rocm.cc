@@ -25,9 +25,9 @@ constexpr Row kWave32[] = {
     {64, 32, 16, 16},   {32, 128, 32, 32},  {32, 128, 16, 32},  {32, 64, 16, 32},
     {32, 64, 16, 16},   {16, 64, 16, 16},   {16, 128, 16, 32},  {16, 128, 16, 16},
 };
-constexpr int64_t kDepths[] = {64, 128, 256};  // bytes of K in a block
-constexpr int64_t kScaledDepths[] = {128, 256,
-                                     512};  // elements, for blocks by instructions that take formats
+// Depths of a block: in bytes of K, and in elements for instructions that take formats.
+constexpr int64_t kDepths[] = {64, 128, 256};
+constexpr int64_t kScaledDepths[] = {128, 256, 512};
 // Limit for operands that pass through registers element by element: moving a deeper block takes longer than
 // the latency that it would hide.
 constexpr int64_t kMostStagedDepth = 128;
