@@ -254,7 +254,7 @@ try:
 except lathe.Error as error:
     print(error.status.name, error)
 """
-    done = subprocess.run(["qemu-x86_64", "-cpu", "Nehalem", sys.executable, "-c", program], text=True,
+    done = subprocess.run(["qemu-x86_64", "-cpu", "SandyBridge", sys.executable, "-c", program], text=True,
                           capture_output=True, timeout=120, env={**os.environ, "LATHE_CACHE_DIR": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("UNSUPPORTED") and "AVX2" in done.stdout
