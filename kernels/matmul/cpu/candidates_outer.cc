@@ -219,6 +219,8 @@ void Outer::append_many_rows(const RegisterTile& t, const OuterConfig& config,
     whole.prefetch = static_cast<int64_t>(whole_fetch(config));
     append(whole, columns, out);
   }
+  // Each task reads A again, and one worker needs no others to balance its work.
+  if (p_.rates.workers == 1) columns.tasks_a_worker = 1;
   for (const int64_t depth : kDeepBlocks) {
     if (is_held && (is_small_ || depth >= p_.s.k)) continue;
     OuterConfig blocked = config;
