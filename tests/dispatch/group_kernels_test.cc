@@ -73,6 +73,16 @@ TEST_F(GroupKernelsTest, UnevenRowsAreAnotherClass) {
   EXPECT_EQ(fake->statistics().dispatch_misses, 6u);
 }
 
+// The last row of a divided group, whose other rows are uneven.
+TEST_F(GroupKernelsTest, OneRowIsNotUneven) {
+  auto fake = open(MissPolicy::kBlock);
+  GroupKernels kernels(*fake->device, product(*fake));
+  const absl::StatusOr<const DispatchEntry*> entry = kernels.use(1, /*uneven=*/true);
+  ASSERT_EQ(entry.status(), absl::OkStatus());
+  EXPECT_EQ((*entry)->key.problem.rows, Rows::kPlain);
+  EXPECT_EQ(kernels.request().key.problem.rows, Rows::kPlain);
+}
+
 TEST_F(GroupKernelsTest, UnevenRowsFallBackToTheGenericKernel) {
   auto fake = open(MissPolicy::kFallback);
   call(*fake, {20, 21}, /*uneven=*/true);
