@@ -8,7 +8,8 @@ namespace lathe {
 
 absl::StatusOr<GroupKernels::Known*> GroupKernels::known(int64_t rows, bool uneven) {
   request_.dims.m = rows;
-  const Rows listed = uneven && rows > 1 ? Rows::kIndexed : Rows::kPlain;  // one row has no distance
+  // The last part of a divided group can be a single row, which is never listed.
+  const Rows listed = uneven && rows >= kFewestListedRows ? Rows::kIndexed : Rows::kPlain;
   request_.key.problem.rows = listed;
   for (Known& k : known_) {
     if (rows < k.bucket.lo || rows > k.bucket.hi || listed != k.listed) continue;

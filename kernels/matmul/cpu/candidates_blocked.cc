@@ -368,7 +368,7 @@ double Blocked::sums_a_cycle(double sums, int64_t chains) const {
   return std::min(rates_.fma_units, sums * double(chains) / (latency + 1));
 }
 
-// Only for pairs of bf16 has this been measured.
+// Other kernels and dtypes keep their prices: they were not measured with narrow passes.
 bool Blocked::prices_narrow_pass(const Shape& shape) const {
   return form_.kernel == KernelKind::kDirect && rates_.k_per_lane == 2 && has_narrow_passes_of(shape) &&
          ceil_div(problem_.m_hi, int64_t{rates_.lanes}) <= kMostNarrowVectors;
