@@ -26,6 +26,10 @@ constexpr Weights kWeights[] = {
 class GroupedListed : public GroupedTest {
  protected:
   GroupedListed() : GroupedTest(83) {}
+  // GPUs multiply floats of one dtype only, and have no MATH_INT8 for blocks.
+  bool multiplies(const Weights& w) const {
+    return is_cpu() || (w.math != LATHE_MATH_INT8 && (w.a == w.b || elements_of(w.b) > 1));
+  }
   // Groups of 17 to about 100 rows, most of them uneven.
   GroupedMatmulRequest random_request(const Weights& w, lathe_grouping grouping) {
     GroupedMatmulRequest r;
@@ -60,7 +64,7 @@ class GroupedListed : public GroupedTest {
 TEST_F(GroupedListed, EveryWeightAndGrouping) {
   for (int repeat = 0; repeat < quick_or(1, 2); ++repeat)
     for (const Weights& w : kWeights) {
-      if (!is_cpu() && w.math == LATHE_MATH_INT8) continue;
+      if (!multiplies(w)) continue;
       const lathe_grouping even = repeat % 2 == 0 ? LATHE_GROUPING_OFFSETS : LATHE_GROUPING_COUNTS;
       for (lathe_grouping grouping : {LATHE_GROUPING_ROW_IDS, LATHE_GROUPING_INDEXED, even}) {
         GroupedMatmulRequest r = random_request(w, grouping);
@@ -88,7 +92,7 @@ TEST_F(GroupedListed, PackedWeights) {
 TEST_F(GroupedListed, GatesAndSums) {
   for (int repeat = 0; repeat < quick_or(1, 2); ++repeat)
     for (const Weights& w : kWeights) {
-      if (w.a == LATHE_I8 || (!is_cpu() && w.math == LATHE_MATH_INT8)) continue;
+      if (w.a == LATHE_I8 || !multiplies(w)) continue;
       GroupedMatmulRequest r = random_request(w, LATHE_GROUPING_INDEXED);
       r.fill = reference::Fill::kNormal;
       r.summed = random_.below(2) != 0;
@@ -105,7 +109,7 @@ TEST_F(GroupedListed, GatesAndSums) {
 // All rows in one group; a row for each of many groups; groups of 16 rows, and of 17.
 TEST_F(GroupedListed, UnequalGroups) {
   for (const Weights& w : {kWeights[0], kWeights[4], kWeights[6]}) {
-    if (!is_cpu() && w.math == LATHE_MATH_INT8) continue;
+    if (!multiplies(w)) continue;
     for (int shape = 0; shape < 4; ++shape) {
       GroupedMatmulRequest r;
       r.grouping = LATHE_GROUPING_INDEXED;
