@@ -48,9 +48,9 @@ typedef enum lathe_gate_layout {
  * activation must be NONE, B must not be i8, and u is kept in f32 until g is there.
  *
  * On the CPU the call reads the routing, runs one or two lathe_matmul kernels per group with the true number of rows,
- * and returns. Workers take tiles of all groups from one queue. So the classes of a grouped product are those of
- * lathe_matmul with B's N and K. Rows that are not evenly spaced are gathered first, and scattered afterwards; a group
- * of one row is used where it lies.
+ * and returns. Workers share the tiles of all groups. So the classes of a grouped product are those of
+ * lathe_matmul with B's N and K. Rows that are not evenly spaced are read and written where they lie, by classes of
+ * their own; only rows of A that must be decoded, and rows for generic kernels, are copied.
  *
  * On a GPU the call enqueues kernels that read the routing, so a captured graph replays with the routing that is there
  * when it is launched. A product has one class for each grouping and each bucket of the mean rows per group.
