@@ -49,6 +49,7 @@ struct CpuRates {
       : workers(std::max(context.workers, 1)),
         lanes(vector_lanes(context.facts.target)),
         registers(vector_registers(context.facts.target)),
+        late(context.problem.rows == Rows::kIndexed ? 0 : 0.1),  // other groups follow a group
         k_per_lane(elements_a_lane(context)),
         rounds_a(context.problem.math == Math::kBf16 && k_per_lane == 2),
         converts_a(context.problem.a != DType::kF32 && k_per_lane == 1),
@@ -111,15 +112,15 @@ struct CpuRates {
   double schedule_seconds(double tasks, double average, double largest, double whole,
                           double task_seconds = kTaskSeconds) const {
     if (workers == 1 || tasks <= 1) return tasks * (average + task_seconds);
-    constexpr double kLate = 0.1;
     const double rounds = std::ceil(tasks / workers), whole_rounds = std::ceil(whole / workers);
     double busiest = std::max({largest, rounds * average, whole_rounds * largest});
     if (tasks - whole == 1 && whole_rounds < rounds)
       busiest = whole_rounds * largest + tasks * average - whole * largest;
-    return busiest + kLate * largest + rounds * task_seconds + kForkSeconds;
+    return busiest + late * largest + rounds * task_seconds + kForkSeconds;
   }
 
   int32_t workers, lanes, registers;
+  double late;                  // the part of a task by which the last worker ends late
   int32_t k_per_lane;           // see elements_a_lane
   bool rounds_a;                // f32 A is rounded to bf16
   bool converts_a, converts_b;  // elements are converted to f32

@@ -107,6 +107,19 @@ TEST(Candidates, RefusesPackedBlocksOnAarch64) {
   EXPECT_EQ(bytes_packed_on("x86-64-avx512bf16"), "");
 }
 
+// Each further task of the same rows would round A again.
+TEST(Candidates, BytesRoundsAOnceForEachWorker) {
+  ProblemClass c = matmul_class(DType::kF32, DType::kQ8_0, 768, 2048, {8, 8});
+  c.trans_b = 1;
+  c.math = Math::kInt8;
+  c.rows = Rows::kIndexed;
+  for (int32_t workers : {1, 2}) {
+    const Plan best = cheapest(candidates(c, synthetic("x86-64-avx512vnni", {}), workers));
+    EXPECT_EQ(kernel_of(best.config), "bytes");
+    EXPECT_EQ(field(best.config, "tile_n"), 768 / workers);
+  }
+}
+
 // Rows of A that are a multiple of 4 KiB apart fall into one set of L1. More rows than the set has ways must be
 // read from L2 at every step.
 TEST(Candidates, AvoidsManyRowsInOneL1Set) {
