@@ -70,49 +70,43 @@ struct CpuTile {
   bool is_one_block() const { return tile_k >= most_depth; }  // all of K in one block
 };
 
-// Enforces CpuTile::pace on a loop: next() adds 0 to the loop counter through a chain of dependent
-// instructions (kernels/matmul/cpu/shape.h).
-struct Pace {
-  Pace(Emit& e, const CpuTile& t);
-  Value start() const { return zero; }
-  Value next(Emit& e, Value late) const;
+// The part of a length that fills whole vectors.
+inline Value whole_vectors(Emit& e, Value length, int64_t vector) {
+  return e.mul(e.div(length, e.idx(vector)), vector);
+}
+// Runs `body` for all vectors of `length` elements: those of the first `whole` ones with a null `left`, then, unless
+// `whole` is the same value as `length`, a masked one for the elements that are left.
+void for_each_vector(Emit& e, Value whole, Value length, int64_t vector,
+                     const std::function<void(Value at, Value left)>& body);
+// Runs `body` along K at CpuTile::pace. `late` is a 0 that a chain of dependent instructions computes
+// (kernels/matmul/cpu/shape.h); the addresses of what a step reads include it.
+using PacedBody = std::function<Values(Value k, Value late, const Values& sums)>;
+Values paced_loop(Emit& e, const CpuTile& t, Value from, Value to, int64_t step, Values sums,
+                  const PacedBody& body);
 
- private:
-  Value zero;  // 0, but the compiler cannot know it if there is a pace
-  int64_t cycles;
+// How a kernel's micro-kernel is emitted.
+struct CpuForm {
+  // What of the tile it cannot do, and the field's name; "" if it can.
+  std::string (*refusal)(const CpuTile& t);
+  int64_t (*packing_words)(const CpuTile& t);  // that it needs of the packing memory
+  void (*emit)(Emit& e, const CpuTile& t);
 };
-
-// Each form has up to three functions: `refusal` says what of the tile it cannot do, and names the field,
-// or is "" if it can; `packing_elements` is the number of words of packing memory that it needs; `emit`
-// emits it.
-//
 // "dot": rows of A by columns of B, vectors along K, both operands K-contiguous. With tile_k A is packed in
 // blocks.
-std::string dot_refusal(const CpuTile& t);
-void emit_dot(Emit& e, const CpuTile& t);
-int64_t dot_packing_elements(const CpuTile& t);
+extern const CpuForm kDotForm;
 // "outer": streams rows of B, vectors along N. B is N-contiguous; A has few rows and any layout.
-std::string outer_refusal(const CpuTile& t);
-void emit_outer(Emit& e, const CpuTile& t);
+extern const CpuForm kOuterForm;
 // "amx", "amx_t", "amx_packed": AMX tiles, of pairs of bf16 or of bytes; any layout.
-std::string amx_refusal(const CpuTile& t);
-void emit_amx(Emit& e, const CpuTile& t);
-int64_t amx_packing_elements(const CpuTile& t);
+extern const CpuForm kAmxForm;
 // "bytes", "bytes_packed": A rounded to bytes by B in quantised blocks, a vector of columns at a time.
-std::string bytes_refusal(const CpuTile& t);
-void emit_bytes(Emit& e, const CpuTile& t);
-int64_t bytes_packing_elements(const CpuTile& t);
+extern const CpuForm kBytesForm;
 // "amx_bytes", "amx_bytes_packed": the same with AMX tiles.
-std::string amx_bytes_refusal(const CpuTile& t);
-void emit_amx_bytes(Emit& e, const CpuTile& t);
-int64_t amx_bytes_packing_elements(const CpuTile& t);
+extern const CpuForm kAmxBytesForm;
 // "panel", "panel_t": packs A and B into panels tile_k deep; outer products in registers; any layout.
 // "packed": as "panel" with B packed in advance (core/packed.h). "direct", "direct_a", "direct_packed": A
 // is K-contiguous and read in place, in whole words; B is packed, for "direct_packed" from panels that were
 // packed in advance.
-std::string panel_refusal(const CpuTile& t);
-void emit_panel(Emit& e, const CpuTile& t);
-int64_t panel_packing_elements(const CpuTile& t);
+extern const CpuForm kPanelForm;
 
 // Sums of `depth` bytes along K per lane, from element `line` on.
 Value sum_along_k(Emit& e, const CpuWords& words, const View& v, Value line, Value depth);
@@ -144,7 +138,7 @@ struct CpuProducts {
 
   // The vector of products from (i, j) on, f32 or i32.
   Value at(Emit& e, Value i, Value j) const {
-    Value x = words.sums_of(e.load_vector(memory, e.add(e.mul(i, ld), j), words.lanes()));
+    Value x = words.sums_of(e.load_vector(memory, e.add(e.mul(i, ld), j), words.lanes));
     return zero_b ? zero_b->take(e, x, i, j) : x;
   }
 };

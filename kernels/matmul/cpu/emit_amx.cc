@@ -139,13 +139,11 @@ void Amx::multiply(const NestBlock& block, const NestRows& rows, Value j) {
   every_sum([&](int64_t r, int64_t c) { tiles.store(sum(r, c), sums_at(rows.at_row, j, r, c)); });
 }
 
-}  // namespace
-
-int64_t amx_packing_elements(const CpuTile& t) {
+int64_t packing_words(const CpuTile& t) {
   return kTileWords / kSide + b_words(t) + t.register_rows * row_pitch(t) + kSide;
 }
 
-std::string amx_refusal(const CpuTile& t) {
+std::string refusal(const CpuTile& t) {
   const int64_t mr = t.register_rows, nr = t.register_columns, rows = mr / kSide, columns = nr / kSide;
   if (mr % kSide || nr % kSide || rows * columns + rows + 1 > AmxTiles::kRegisters)
     return absl::StrCat("register tile ", mr, " x ", nr, " must be whole AMX tiles of ", kSide, " x ", kSide,
@@ -158,6 +156,10 @@ std::string amx_refusal(const CpuTile& t) {
   return "";
 }
 
-void emit_amx(Emit& e, const CpuTile& t) { Amx(e, t).run(); }
+void emit_tile(Emit& e, const CpuTile& t) { Amx(e, t).run(); }
+
+}  // namespace
+
+const CpuForm kAmxForm = {refusal, packing_words, emit_tile};
 
 }  // namespace lathe::emit

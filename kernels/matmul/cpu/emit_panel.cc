@@ -75,8 +75,7 @@ void store_first(Emit& e, const CpuTile& t, Value i, Value k0, Value a_base, Val
     const bool shifted = t.words.shifts() && !t.a_in_place;
     Value first = shifted ? t.words.reduce(t.words.unshift(lane_sums)) : e.i32(0);
     if (t.zero_point) {
-      Value of_zero = arith::MulIOp::create(e.b, e.loc, t.words.reduce(lane_sums), t.zero_point);
-      first = arith::SubIOp::create(e.b, e.loc, first, of_zero);
+      first = t.words.sub(first, t.words.mul(t.words.reduce(lane_sums), t.zero_point));
     }
     e.store(arith::BitcastOp::create(e.b, e.loc, e.f32(), first), t.packing, first_at(e, t, r));
   };
@@ -193,19 +192,10 @@ Values steps_beside(Emit& e, const CpuTile& t, const NextPanel& next, const Nest
 }
 
 // Runs `step` `count` times at the tile's pace.
-Values steps_paced(Emit& e, const CpuTile& t, Value count, Values sums,
+Values steps_paced(Emit& e, const CpuTile& t, Value count, const Values& sums,
                    const std::function<Values(Value, const Values&)>& step) {
-  const Pace pace(e, t);
-  sums.push_back(pace.start());
-  sums = e.loop(e.idx(0), count, 1, sums, [&](Value turn, const Values& carried) {
-    Values now = carried;
-    Value late = now.pop_back_val();
-    now = step(e.add(turn, late), now);
-    now.push_back(pace.next(e, late));
-    return now;
-  });
-  sums.pop_back();
-  return sums;
+  return paced_loop(e, t, e.idx(0), count, 1, sums,
+                    [&](Value k, Value late, const Values& now) { return step(e.add(k, late), now); });
 }
 
 // Runs `pair` for every pair of words of K; the last time without the second word if K is odd.
@@ -451,11 +441,9 @@ std::string copy_ahead_refusal(const CpuTile& t) {
              : "copy_ahead needs a next panel, and K blocks with a step for each of its cache lines";
 }
 
-}  // namespace
+int64_t packing_words(const CpuTile& t) { return packed_words(t) + next_line_words(t); }
 
-int64_t panel_packing_elements(const CpuTile& t) { return packed_words(t) + next_line_words(t); }
-
-std::string panel_refusal(const CpuTile& t) {
+std::string refusal(const CpuTile& t) {
   const int64_t nr = t.register_columns;
   if (nr % t.lanes != 0) return "register_n is not a multiple of lanes";
   if (t.packed_word && nr % kPackedColumns != 0)
@@ -478,9 +466,13 @@ std::string panel_refusal(const CpuTile& t) {
   return t.copy_ahead ? copy_ahead_refusal(t) : "";
 }
 
-void emit_panel(Emit& e, const CpuTile& t) {
+void emit_tile(Emit& e, const CpuTile& t) {
   Panel panel(e, t);
   emit_nest(e, t, panel.nest());
 }
+
+}  // namespace
+
+const CpuForm kPanelForm = {refusal, packing_words, emit_tile};
 
 }  // namespace lathe::emit
