@@ -63,36 +63,20 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   const View& b = p.views.find(op.getDpsInputs()[1])->second;
   // Blocks are decoded to f32, and A is multiplied as that.
   Type element = CpuBlocks::holds(b) ? e.f32() : op->hasAttr(kRoundsA) ? b.element : a.element;
-  CpuTile t(CpuWords(e, element, config.lanes(), features.getValue()));
+  CpuTile t(CpuFields(config.getConfig()), CpuWords(e, element, config.lanes(), features.getValue()));
   t.a = a;
   t.b = b;
-  t.vnni = features.getValue().contains(config.lanes() == 16 ? "+avx512vnni" : "+avxvnni");
-  t.dotprod = config.lanes() == kNeonLanes && features.getValue().contains("+dotprod");
+  t.vnni = features.getValue().contains(t.lanes == 16 ? "+avx512vnni" : "+avxvnni");
+  t.dotprod = t.lanes == kNeonLanes && features.getValue().contains("+dotprod");
   t.i8mm = t.dotprod && features.getValue().contains("+i8mm");
   t.a_k_contiguous = k_contiguous(op, 0);
   t.b_k_contiguous = k_contiguous(op, 1);
   t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;
-  t.tile_rows = config.tile_m(), t.tile_columns = config.tile_n();
+  t.tile_rows = t.tile_m, t.tile_columns = t.tile_n;
+  t.register_rows = t.register_m, t.register_columns = t.register_n;
   if (auto least = op->getAttrOfType<IntegerAttr>(kLeastM)) t.least_rows = least.getInt();
   t.most_depth = p.k;
   t.product_columns = p.n;
-  const KernelConfig& c = config.getConfig();
-  t.register_rows = LATHE_READ_FIELD(c, register_m, 0);
-  t.register_columns = LATHE_READ_FIELD(c, register_n, 0);
-  t.tile_k = LATHE_READ_FIELD(c, tile_k, 0);
-  t.unroll_k = LATHE_READ_FIELD(c, unroll_k, 1);
-  t.lanes = c.lanes();
-  t.fetch = static_cast<CpuFetch>(LATHE_READ_FIELD(c, prefetch, 0));
-  t.pace = LATHE_READ_FIELD(c, pace, 0);
-  t.prefetch_lines = LATHE_READ_FIELD(c, prefetch_lines, 0);
-  t.chains = LATHE_READ_FIELD(c, chains, 1);
-  t.piece = LATHE_READ_FIELD(c, piece, 0);
-  t.copy_rows = LATHE_READ_FIELD(c, copy_rows, 0) != 0;
-  t.copy_ahead = LATHE_READ_FIELD(c, copy_ahead, 0) != 0;
-  t.store_directly = LATHE_READ_FIELD(c, store_directly, 0) != 0;
-  t.narrow_passes = LATHE_READ_FIELD(c, narrow_passes, 0);
-  t.narrowest_rows = LATHE_READ_FIELD(c, narrowest_rows, 0);
-  t.group_columns = LATHE_READ_FIELD(c, group_n, 0);
   t.a_in_place = kernel.has(kReadsInPlace) || (is_amx(kernel.kind) && !t.copy_rows);
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
   if (kernel.has(kTakesPackedB)) {
@@ -304,13 +288,12 @@ void for_each_vector(Emit& e, Value whole, Value length, int64_t vector,
 
 Values paced_loop(Emit& e, const CpuTile& t, Value from, Value to, int64_t step, Values sums,
                   const PacedBody& body) {
-  if (t.pace == 0)
-    return e.loop(from, to, step, sums, [&](Value k, const Values& now) { return body(k, e.idx(0), now); });
-  // Bit 0 of the address of aligned scratch memory is a 0 that the compiler does not know.
-  Value bits =
-      LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, t.accumulators, e.idx(0)));
-  Value address = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), bits);
-  Value zero = arith::AndIOp::create(e.b, e.loc, address, e.idx(1));
+  Value zero = e.idx(0);
+  if (t.pace > 0) {  // bit 0 of the address of aligned scratch memory is a 0 that the compiler does not know
+    Value bits =
+        LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, t.accumulators, e.idx(0)));
+    zero = arith::AndIOp::create(e.b, e.loc, e.to_index(bits), e.idx(1));
+  }
   const auto either = [&](Value late) { return arith::OrIOp::create(e.b, e.loc, late, zero); };
   sums.push_back(zero);
   sums = e.loop(from, to, step, sums, [&](Value k, const Values& carried) {

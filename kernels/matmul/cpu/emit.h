@@ -25,8 +25,9 @@ struct ProductsSink {
 // One tile's work: acc[i][j] (row-major, leading dimension `ld`, padded so that whole register tiles may be
 // written) = sum over k < depth of A(i, k) B(k, j), for i < rows, j < columns. In transposed kernels A and
 // B are swapped, and rows are D's columns.
-struct CpuTile {
-  explicit CpuTile(const CpuWords& w) : words(w) {}
+struct CpuTile : CpuFields {
+  CpuTile(const CpuFields& fields, const CpuWords& w)
+      : CpuFields(fields), words(w), fetch(static_cast<CpuFetch>(prefetch)) {}
   CpuWords words;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
@@ -34,10 +35,6 @@ struct CpuTile {
   bool vnni = false;        // vectors have products of four bytes (AVX512-VNNI, AVX-VNNI)
   bool dotprod = false;     // AArch64: the same, of signed bytes (sdot)
   bool i8mm = false;        // AArch64: products of two rows by two columns of eight bytes (smmla)
-  // These fields are those of the config, if its family has them.
-  bool copy_rows = false, copy_ahead = false, store_directly = false;
-  int64_t narrow_passes = 0, narrowest_rows = 0, prefetch_lines = 0, chains = 1;
-  int64_t group_columns = 0;  // group_n
   // If not 0: B was packed in advance, in words of so many elements of K. Word w of column j is at element
   // b.offset + j / 16 * 16 * packed_depth + (w * 16 + j % 16) * packed_word.
   int64_t packed_word = 0;
@@ -49,9 +46,7 @@ struct CpuTile {
   int64_t least_rows = 1, least_columns = 1;  // lower bounds of them
   int64_t most_depth;                         // upper bound of depth
   int64_t register_rows, register_columns;    // the register tile
-  int64_t tile_k, unroll_k, lanes;
-  CpuFetch fetch;      // `prefetch` of the config
-  int64_t pace;        // of the config
+  CpuFetch fetch;                             // `prefetch`
   Value accumulators;  // memref<?xf32>, 64-byte aligned, of CpuWords::to_scratch of sums
   int64_t ld;
   Value packing;  // memref<?xf32>, 64-byte aligned: the rest of the scratch memory
@@ -61,10 +56,9 @@ struct CpuTile {
   ir::UkernelAttr ukernel;  // "panel": the micro-kernel in C, over all of K; null: the generated one
   // Where sums go instead of `accumulators`, if given (`store_directly`).
   ProductsSink sink;
-  // `piece` of the config. `turn` transposes `count` finished rows, the first of which is row `at` of the
+  // If there are pieces: `turn` transposes `count` finished rows, the first of which is row `at` of the
   // accumulators. `write` writes part number `part` of the rows from row i on to D; there are as many parts
   // as a piece has register tiles.
-  int64_t piece = 0;
   std::function<void(Value at, Value count)> turn;
   std::function<void(Value i, Value count, Value part)> write;
   bool is_one_block() const { return tile_k >= most_depth; }  // all of K in one block
@@ -78,7 +72,7 @@ inline Value whole_vectors(Emit& e, Value length, int64_t vector) {
 // `whole` is the same value as `length`, a masked one for the elements that are left.
 void for_each_vector(Emit& e, Value whole, Value length, int64_t vector,
                      const std::function<void(Value at, Value left)>& body);
-// Runs `body` along K at CpuTile::pace. `late` is a 0 that a chain of dependent instructions computes
+// Runs `body` along K at the tile's pace. `late` is a 0 that a chain of dependent instructions computes
 // (kernels/matmul/cpu/shape.h); the addresses of what a step reads include it.
 using PacedBody = std::function<Values(Value k, Value late, const Values& sums)>;
 Values paced_loop(Emit& e, const CpuTile& t, Value from, Value to, int64_t step, Values sums,

@@ -48,7 +48,7 @@ class Dot {
     CpuNest nest;
     nest.pass_columns = rn;
     if (t.tile_k > 0) {
-      nest.group_columns = t.group_columns;
+      nest.group_columns = t.group_n;
       nest.rows_first = t.fetch != CpuFetch::kSpread;
       nest.begin_group = [this](const NestBlock&) { store_first_sums(); };
       nest.end_group = [this](const NestBlock& group) { sum_lanes(group.column0, group.columns); };
@@ -255,9 +255,7 @@ class Dot {
   // --- With tile_k. The packing memory: A as [K block][row][tile_k], start values, then sums as
   // [row][column of the group], a vector each.
   Value sums_base() { return e.idx(packed_words(t) + first_words(t)); }
-  Value sum_at(Value i, Value c) {
-    return e.add(sums_base(), e.mul(e.add(e.mul(i, t.group_columns), c), lanes));
-  }
+  Value sum_at(Value i, Value c) { return e.add(sums_base(), e.mul(e.add(e.mul(i, t.group_n), c), lanes)); }
   Value block_of_a(Value k0, Value i) {
     return e.add(e.mul(t.words.count(k0), padded_rows(t)), e.mul(i, t.tile_k / t.words.per_lane()));
   }
@@ -291,8 +289,7 @@ class Dot {
   void store_first_sums() {
     e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
       Value x = t.words.to_scratch(first_of_row(i));
-      e.loop(e.idx(0), e.idx(t.group_columns), 1,
-             [&](Value c) { e.store_vector(x, t.packing, sum_at(i, c)); });
+      e.loop(e.idx(0), e.idx(t.group_n), 1, [&](Value c) { e.store_vector(x, t.packing, sum_at(i, c)); });
     });
   }
 
@@ -303,7 +300,7 @@ class Dot {
     Value j0 = now.column0, columns = now.columns, k0 = now.k0;
     Value same_group = e.less(e.add(k0, kc), t.depth);
     Value next_k = select(e, same_group, e.add(k0, kc), e.idx(0));
-    Value next_group = select(e, same_group, j0, e.add(j0, t.group_columns));
+    Value next_group = select(e, same_group, j0, e.add(j0, t.group_n));
     Value fetched_k = next_k, fetched = e.add(next_group, c);
     if (t.fetch == CpuFetch::kSpread) {
       Value on = e.add(c, round_up(kColumnsOn, rn)), same_block = e.less(on, columns);
@@ -357,7 +354,7 @@ class Dot {
 int64_t packing_words(const CpuTile& t) {
   if (t.tile_k == 0) return packed_words(t) + first_words(t);
   // The last column's vectors are read in groups of lanes.
-  return packed_words(t) + first_words(t) + (padded_rows(t) * t.group_columns + t.lanes) * t.lanes;
+  return packed_words(t) + first_words(t) + (padded_rows(t) * t.group_n + t.lanes) * t.lanes;
 }
 
 std::string refusal(const CpuTile& t) {
@@ -366,8 +363,8 @@ std::string refusal(const CpuTile& t) {
   if (t.fetch == CpuFetch::kNoChoice || t.fetch > CpuFetch::kFar ||
       (t.fetch == CpuFetch::kSpread && t.tile_k == 0))
     return "prefetch must be 1 to 5 or 7; 6 needs a tile_k";
-  if ((t.tile_k > 0) != (t.group_columns > 0) || t.group_columns % t.register_columns != 0)
-    return absl::StrCat("group_n ", t.group_columns, " must be a multiple of register_n ", t.register_columns,
+  if ((t.tile_k > 0) != (t.group_n > 0) || t.group_n % t.register_columns != 0)
+    return absl::StrCat("group_n ", t.group_n, " must be a multiple of register_n ", t.register_columns,
                         " if tile_k is set, and 0 otherwise");
   if (t.tile_k % t.words.width() != 0) return "tile_k is not a multiple of a vector's elements";
   if (t.copy_rows && (t.tile_k > 0 || CpuBlocks::holds(t.b)))
