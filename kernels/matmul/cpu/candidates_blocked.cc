@@ -109,12 +109,15 @@ class Blocked {
         reject(p_.context, config_of({t}, false), out, why);
     }
   }
-  // A micro-kernel in C with panels as deep as K.
+  // A micro-kernel in C with panels as deep as K. It has the instructions of "panel", but sums stay in registers over
+  // all of K, and panels of A are not copied beside the FMAs.
   void append_ukernel(const CompileConfig& ukernel, std::vector<RankedPlan>* out) const {
     const auto& config = ukernel.as<PanelUkernelConfig>();
     constexpr int64_t kTooDeep = 1 << 30;  // deeper than any L2 allows
     Shape shape{
         {static_cast<int32_t>(config.register_m), static_cast<int32_t>(config.register_n / rates_.lanes)}};
+    if (const std::string why = refusal(shape.tile); !why.empty())
+      return reject(p_.context, ukernel, out, why);
     shape.depth = std::min(round_up(s_.k, int64_t{rates_.lanes} * rates_.k_per_lane), kTooDeep);
     const size_t first = out->size();
     append_tiles(shape, out);
@@ -224,7 +227,7 @@ std::string Blocked::refusal(const RegisterTile& t) const {
     if (invariant_ && chains(t) > 1) return "batch_invariant: sums even and odd K separately, unlike 'panel'";
     if (t.vectors > 1 && width(t) >= round_up(columns_, rates_.lanes) + rates_.lanes)
       return absl::StrCat("register tile has too many ", of_columns, width(t), columns_name, columns_);
-  } else if (!form_.packed_ahead) {
+  } else if (!form_.packed_ahead && !is_ukernel()) {
     if (sums < kFewSums && rates_.registers >= 32 && rows_ > kFewSums)
       return absl::StrCat("register tile has ", sums, " accumulators, fewer than ", kFewSums,
                           ": other tiles use more of the registers");

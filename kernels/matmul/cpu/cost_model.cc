@@ -102,8 +102,8 @@ absl::InlinedVector<int64_t, 8> task_sizes(absl::Span<const int64_t> listed, int
 
 void append_tasks(const CpuPricing& p, const Tasks& t,
                   absl::FunctionRef<TaskWork(double m, double n, double k)> work,
-                  absl::FunctionRef<CompileConfig(bool is_split)> config_of,
-                  absl::FunctionRef<std::string(int32_t splits)> recipe, std::vector<RankedPlan>* out) {
+                  absl::FunctionRef<CompileConfig(bool is_split)> config_of, RecipeOf recipe,
+                  std::vector<RankedPlan>* out) {
   const auto m = double(p.s.m), n = double(p.s.n);
   const double row_tiles = std::ceil(m / double(t.m)), column_tiles = std::ceil(n / double(t.n));
   const double tiles = row_tiles * column_tiles;

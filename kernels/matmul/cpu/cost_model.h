@@ -100,10 +100,11 @@ struct Tasks {
 };
 // The listed sizes of a task, rounded up to the register tile's `step` and cut to the problem, each of them once.
 absl::InlinedVector<int64_t, 8> task_sizes(absl::Span<const int64_t> listed, int64_t problem, int64_t step);
+using RecipeOf = absl::FunctionRef<std::string(int32_t splits)>;
 // Prices the tasks for every number of splits worth trying, and appends the plans. `work(m, n, k)`: of a task.
 void append_tasks(const CpuPricing& p, const Tasks& tasks,
                   absl::FunctionRef<TaskWork(double m, double n, double k)> work,
-                  absl::FunctionRef<CompileConfig(bool is_split)> config_of,
-                  absl::FunctionRef<std::string(int32_t splits)> recipe, std::vector<RankedPlan>* out);
+                  absl::FunctionRef<CompileConfig(bool is_split)> config_of, RecipeOf recipe,
+                  std::vector<RankedPlan>* out);
 
 }  // namespace lathe

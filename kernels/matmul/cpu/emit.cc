@@ -280,6 +280,11 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
   return inline_elementwise(e, op, inputs, lanes, p.mapping);
 }
 
+Value address_of(Emit& e, Value memory, Value at) {
+  Value pointer = pointer_to(e, memory, at);
+  return e.to_index(LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer));
+}
+
 void for_each_vector(Emit& e, Value whole, Value length, int64_t vector,
                      const std::function<void(Value at, Value left)>& body) {
   e.loop(e.idx(0), whole, vector, [&](Value at) { body(at, nullptr); });
@@ -288,12 +293,9 @@ void for_each_vector(Emit& e, Value whole, Value length, int64_t vector,
 
 Values paced_loop(Emit& e, const CpuTile& t, Value from, Value to, int64_t step, Values sums,
                   const PacedBody& body) {
+  // Bit 0 of the address of aligned scratch memory is a 0 that the compiler does not know.
   Value zero = e.idx(0);
-  if (t.pace > 0) {  // bit 0 of the address of aligned scratch memory is a 0 that the compiler does not know
-    Value bits =
-        LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, t.accumulators, e.idx(0)));
-    zero = arith::AndIOp::create(e.b, e.loc, e.to_index(bits), e.idx(1));
-  }
+  if (t.pace > 0) zero = arith::AndIOp::create(e.b, e.loc, address_of(e, t.accumulators, e.idx(0)), e.idx(1));
   const auto either = [&](Value late) { return arith::OrIOp::create(e.b, e.loc, late, zero); };
   sums.push_back(zero);
   sums = e.loop(from, to, step, sums, [&](Value k, const Values& carried) {

@@ -64,6 +64,15 @@ struct CpuTile : CpuFields {
   bool is_one_block() const { return tile_k >= most_depth; }  // all of K in one block
 };
 
+// The elements of a cache line.
+inline int64_t elements_of_line(const View& v) { return 512 / v.element.getIntOrFloatBitWidth(); }
+// Element `k`, or the first one, of row `i` of A; past the last row of the last row again.
+inline Value row_of_a(Emit& e, const CpuTile& t, Value i, Value k = nullptr) {
+  Value row = row_at(e, t.a, e.min(i, e.sub(t.rows, e.idx(1))));
+  return e.add(t.a.offset, k ? e.add(row, k) : row);
+}
+// The number of a byte of memory.
+Value address_of(Emit& e, Value memory, Value at);
 // The part of a length that fills whole vectors.
 inline Value whole_vectors(Emit& e, Value length, int64_t vector) {
   return e.mul(e.div(length, e.idx(vector)), vector);

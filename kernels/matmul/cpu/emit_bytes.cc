@@ -145,18 +145,16 @@ class Bytes : Lanes {
   Value place_of_word(const Chain& chain, int64_t part, int64_t w) {
     return e.add(row.bytes(e, chain.i, chain.group), part * (kWords / f.scales_of_group()) + w);
   }
+  // What the products of a chain start from: what the offset of the weights' bytes adds, negated.
+  Value first_of(const Chain& chain, int64_t part) {
+    if (!f.offset) return all(0);
+    return as(i32s(), word(chain.i, e.add(e.mul(chain.group, f.scales_of_group()), row.firsts + part)));
+  }
   // The exact products of each chain.
   Values products(llvm::ArrayRef<Chain> chains, int64_t part) {
     if (in_pairs()) return products_of_pairs(chains, part);
     Values exact;
-    for (const Chain& chain : chains) {
-      Value first = all(0);
-      if (f.offset) {
-        Value at = e.add(e.mul(chain.group, f.scales_of_group()), row.firsts + part);
-        first = as(i32s(), word(chain.i, at));
-      }
-      exact.push_back(first);
-    }
+    for (const Chain& chain : chains) exact.push_back(first_of(chain, part));
     if (t.dotprod) return add_dot_products(chains, part, exact);
     const auto count = static_cast<int64_t>(chains[0].numbers.size());
     Values narrow(chains.size());  // sums of 16 bits
@@ -225,11 +223,7 @@ class Bytes : Lanes {
     Values exact;
     for (size_t c = 0; c < chains.size(); c += 2) {
       const Chain &chain = chains[c], &other = chains[c + 1];
-      Value first = all(0);
-      if (f.offset) {
-        Value at = e.add(e.mul(chain.group, f.scales_of_group()), row.firsts + part);
-        first = as(i32s(), shuffle(word(chain.i, at), word(other.i, at), {0, 1, 4, 5}));
-      }
+      Value first = shuffle(first_of(chain, part), first_of(other, part), {0, 1, 4, 5});
       Value at = row.bytes(e, chain.i, chain.group), columns[] = {first, first};
       for (int64_t step = 0; step < steps; ++step) {
         Value from = e.add(at, (part * steps + step) * RoundedRows::kPairStep);

@@ -41,7 +41,6 @@ class Dot {
         lanes(t.lanes),
         width(t.words.width()),
         vectors(CpuBlocks::holds(t.b) ? CpuBlocks::elements(t.b) / t.lanes : 1),
-        last_row(e.sub(t.rows, e.idx(1))),
         last_column(e.sub(t.columns, e.idx(1))) {}
 
   void run() {
@@ -73,7 +72,7 @@ class Dot {
     const int64_t passes = ceil_div(t.tile_rows, rm);
     Values a_row;
     for (int64_t r = 0; r < rm; ++r)
-      a_row.push_back(copy ? row_of_copy(copy, e.add(i, r)) : row_of_a(e.add(i, r)));
+      a_row.push_back(copy ? row_of_copy(copy, e.add(i, r)) : row_of_a(e, t, e.add(i, r)));
     Value next = e.add(j, rn);
     Value shared = e.add(next, e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
     // If rows are shorter than the prefetch distance, it reaches several groups ahead.
@@ -96,7 +95,6 @@ class Dot {
     }
   }
 
-  Value row_of_a(Value i) { return e.add(t.a.offset, row_at(e, t.a, e.min(i, last_row))); }
   Values rows_of_b(Value j, int64_t count, Value k) {
     Values rows;
     for (int64_t c = 0; c < count; ++c)
@@ -111,7 +109,7 @@ class Dot {
   void store_first() {
     if (!t.words.shifts()) return;
     e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
-      Value sum = sum_along_k(e, t.words, t.a, row_of_a(i), t.depth);
+      Value sum = sum_along_k(e, t.words, t.a, row_of_a(e, t, i), t.depth);
       e.store_vector(t.words.to_scratch(t.words.unshift(sum)), t.packing, first_at(i));
     });
   }
@@ -264,22 +262,19 @@ class Dot {
     e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k0) {
       Value length = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
       e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
-        copy_line(e, t, {t.a, e.add(row_of_a(i), k0), length}, block_of_a(k0, i));
+        copy_line(e, t, {t.a, e.add(row_of_a(e, t, i), k0), length}, block_of_a(k0, i));
       });
     });
   }
 
   // Copies A half a cache way away from B; returns its offset in the packing memory.
   Value copy_a() {
-    const auto address = [&](Value memory, Value at) {
-      Value bits = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, memory, at));
-      return Value(arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), bits));
-    };
-    Value from_b = e.sub(e.add(address(t.b.memory, t.b.offset), kWayBytes / 2), address(t.packing, e.idx(0)));
+    Value of_b = e.add(address_of(e, t.b.memory, t.b.offset), kWayBytes / 2);
+    Value from_b = e.sub(of_b, address_of(e, t.packing, e.idx(0)));
     Value line = e.rem(e.div(from_b, e.idx(kLineBytes)), e.idx(kWayBytes / kLineBytes));
     Value copy = e.mul(line, kLineBytes / 4);
     e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
-      copy_line(e, t, {t.a, row_of_a(i), t.depth}, row_of_copy(copy, i));
+      copy_line(e, t, {t.a, row_of_a(e, t, i), t.depth}, row_of_copy(copy, i));
     });
     return copy;
   }
@@ -348,7 +343,7 @@ class Dot {
   const CpuTile& t;
   const int64_t rm, rn, lanes, width;  // width: elements of K in a vector
   const int64_t vectors;               // vectors of a row of B per step
-  Value last_row, last_column;
+  Value last_column;
 };
 
 int64_t packing_words(const CpuTile& t) {

@@ -7,9 +7,7 @@
 namespace lathe::emit {
 using namespace mlir;
 
-int64_t line_elements(const CpuTile& t) {
-  return std::max<int64_t>(512 / t.a.element.getIntOrFloatBitWidth(), t.words.width());
-}
+int64_t line_elements(const CpuTile& t) { return std::max<int64_t>(elements_of_line(t.a), t.words.width()); }
 int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lane(); }
 
 namespace {

@@ -23,7 +23,7 @@ class Outer {
         rn(t.register_columns),
         lanes(t.lanes),
         passes(ceil_div(t.tile_rows, rm)),
-        line_vectors(std::max<int64_t>(1, 512 / (lanes * t.b.element.getIntOrFloatBitWidth()))),
+        line_vectors(std::max<int64_t>(1, elements_of_line(t.b) / lanes)),
         last_row(e.sub(t.rows, e.idx(1))),
         tiles(t.tile_k > 0 ? ceil_div(t.tile_columns, rn) : 1),
         row_lines(ceil_div(tiles * rn, line_vectors * lanes)),
@@ -207,8 +207,7 @@ class Outer {
   // Prefetches a cache line of one of these rows of A per step along K, of each row in turn.
   void prefetch_next_rows(Value rows, Value k) {
     if (!t.a_k_contiguous) return;
-    const int64_t elements = 512 / t.a.element.getIntOrFloatBitWidth();
-    Value turn = e.rem(k, e.idx(elements)), row = e.min(turn, e.idx(rm - 1));
+    Value turn = e.rem(k, e.idx(elements_of_line(t.a))), row = e.min(turn, e.idx(rm - 1));
     Value at = e.add(e.add(rows, e.mul(row, t.a.row_stride)), e.sub(k, turn));
     e.prefetch(t.a.memory, at, kIntoL2);
   }

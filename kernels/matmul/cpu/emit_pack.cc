@@ -41,7 +41,7 @@ void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64
     if (!exist || *exist < lines) at = e.min(at, e.sub(s.lines_left, e.idx(1)));
     from.push_back(e.add(s.view.offset, e.add(row_at(e, s.view, e.add(s.first_line, at)), s.start)));
   }
-  const int64_t near = kNearLines * 512 / s.view.element.getIntOrFloatBitWidth();
+  const int64_t near = kNearLines * elements_of_line(s.view);
   Value ahead = e.idx(near);
   if (!s.view.lists_rows())
     ahead = select(e, e.less(e.idx(lines), s.lines_left), e.mul(s.view.row_stride, lines), ahead);
@@ -86,7 +86,7 @@ void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Valu
   };
   Value words = e.ceil_div(depth, e.idx(per_lane));
   const auto fetch = [&](Value word) {
-    const int64_t step = 512 / s.view.element.getIntOrFloatBitWidth();
+    const int64_t step = elements_of_line(s.view);
     Value ahead = e.add(word, kWordsAhead), here = e.less(ahead, words);
     Value row = select(e, here, ahead, e.sub(ahead, words));
     Value panel = select(e, here, e.idx(0), e.idx(pitch));

@@ -24,10 +24,9 @@ class Rounding : Lanes {
         groups(e.div(t.depth, e.idx(kGroup))) {}
 
   void run() {
-    Value last_row = e.sub(t.rows, e.idx(1));
     Value padded_rows = e.mul(e.ceil_div(t.rows, e.idx(t.register_rows)), t.register_rows);
     e.loop(e.idx(0), padded_rows, 1, [&](Value i) {
-      Value row = e.add(t.a.offset, row_at(e, t.a, e.min(i, last_row)));
+      Value row = row_of_a(e, t, i);
       e.loop(e.idx(0), groups, lanes, [&](Value g) { round_groups(i, row, g); });
     });
   }
