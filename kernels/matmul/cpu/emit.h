@@ -24,7 +24,7 @@ struct ProductsSink {
 
 // One tile's work: acc[i][j] (row-major, leading dimension `ld`, padded so that whole register tiles may be
 // written) = sum over k < depth of A(i, k) B(k, j), for i < rows, j < columns. In transposed kernels A and
-// B are swapped, and rows are D's columns.
+// B are swapped, and rows are D's columns, but not in CpuFields.
 struct CpuTile : CpuFields {
   CpuTile(const CpuFields& fields, const CpuWords& w)
       : CpuFields(fields), words(w), fetch(static_cast<CpuFetch>(prefetch)) {}
@@ -66,12 +66,12 @@ struct CpuTile : CpuFields {
 
 // The elements of a cache line.
 inline int64_t elements_of_line(const View& v) { return 512 / v.element.getIntOrFloatBitWidth(); }
-// Element `k`, or the first one, of row `i` of A; past the last row of the last row again.
+// Where element `k` (null: the first one) of row `i` of A is; past the last row that of the last row.
 inline Value row_of_a(Emit& e, const CpuTile& t, Value i, Value k = nullptr) {
   Value row = row_at(e, t.a, e.min(i, e.sub(t.rows, e.idx(1))));
   return e.add(t.a.offset, k ? e.add(row, k) : row);
 }
-// The number of a byte of memory.
+// The address of an element as a number.
 Value address_of(Emit& e, Value memory, Value at);
 // The part of a length that fills whole vectors.
 inline Value whole_vectors(Emit& e, Value length, int64_t vector) {

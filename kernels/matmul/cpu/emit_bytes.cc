@@ -145,16 +145,15 @@ class Bytes : Lanes {
   Value place_of_word(const Chain& chain, int64_t part, int64_t w) {
     return e.add(row.bytes(e, chain.i, chain.group), part * (kWords / f.scales_of_group()) + w);
   }
-  // What the products of a chain start from: what the offset of the weights' bytes adds, negated.
-  Value first_of(const Chain& chain, int64_t part) {
-    if (!f.offset) return all(0);
-    return as(i32s(), word(chain.i, e.add(e.mul(chain.group, f.scales_of_group()), row.firsts + part)));
+  // What the offset of the weights' bytes adds to the products of a chain, negated.
+  Value of_offset(const Chain& chain, int64_t part) {
+    return word(chain.i, e.add(e.mul(chain.group, f.scales_of_group()), row.firsts + part));
   }
   // The exact products of each chain.
   Values products(llvm::ArrayRef<Chain> chains, int64_t part) {
     if (in_pairs()) return products_of_pairs(chains, part);
     Values exact;
-    for (const Chain& chain : chains) exact.push_back(first_of(chain, part));
+    for (const Chain& chain : chains) exact.push_back(f.offset ? as(i32s(), of_offset(chain, part)) : all(0));
     if (t.dotprod) return add_dot_products(chains, part, exact);
     const auto count = static_cast<int64_t>(chains[0].numbers.size());
     Values narrow(chains.size());  // sums of 16 bits
@@ -223,7 +222,8 @@ class Bytes : Lanes {
     Values exact;
     for (size_t c = 0; c < chains.size(); c += 2) {
       const Chain &chain = chains[c], &other = chains[c + 1];
-      Value first = shuffle(first_of(chain, part), first_of(other, part), {0, 1, 4, 5});
+      Value first = all(0);
+      if (f.offset) first = as(i32s(), shuffle(of_offset(chain, part), of_offset(other, part), {0, 1, 4, 5}));
       Value at = row.bytes(e, chain.i, chain.group), columns[] = {first, first};
       for (int64_t step = 0; step < steps; ++step) {
         Value from = e.add(at, (part * steps + step) * RoundedRows::kPairStep);

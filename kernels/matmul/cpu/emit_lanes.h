@@ -31,7 +31,7 @@ struct Lanes {
   Value sub(Value x, Value y) const;
   Value mul(Value x, Value y) const;
 
-  // Of integers of any width.
+  // Of integers of any width; up: towards the highest bit.
   Value max(Value x, Value y) const { return mlir::arith::MaxSIOp::create(e.b, e.loc, x, y); }
   Value either(Value x, Value y) const { return mlir::arith::OrIOp::create(e.b, e.loc, x, y); }
   Value masked(Value x, int64_t mask) const;
