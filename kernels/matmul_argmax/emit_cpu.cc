@@ -20,7 +20,7 @@ llvm::FailureOr<int64_t> emit_tile(Emit& e, const Arguments& arguments, TileProg
   auto config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
   llvm::FailureOr<CpuProducts> products = emit_products(e, arguments, p);
   if (failed(products)) return failure();
-  const int64_t lanes = products->words.lanes();
+  const int64_t lanes = products->words.lanes;
   const int64_t unroll = std::clamp<int64_t>(config.tile_n() / lanes, 1, kUnroll);
   // A pair in the workspace has its column in the whole row. If no merge follows, index_offset is added here.
   Value first = p.column0;

@@ -1,7 +1,6 @@
 // Candidates of the blocked loop nest: "panel", "panel_t", "packed", "direct", "direct_a" and "direct_packed". One
 // operand gives the vectors of the micro-kernel (columns), the other one its scalars (rows). README.md has the
 // choices of each kernel.
-#include <type_traits>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -110,12 +109,15 @@ class Blocked {
         reject(p_.context, config_of({t}, false), out, why);
     }
   }
-  // A micro-kernel in C with panels as deep as K.
+  // A micro-kernel in C with panels as deep as K. It has the instructions of "panel", but sums stay in registers over
+  // all of K, and panels of A are not copied beside the FMAs.
   void append_ukernel(const CompileConfig& ukernel, std::vector<RankedPlan>* out) const {
     const auto& config = ukernel.as<PanelUkernelConfig>();
     constexpr int64_t kTooDeep = 1 << 30;  // deeper than any L2 allows
     Shape shape{
         {static_cast<int32_t>(config.register_m), static_cast<int32_t>(config.register_n / rates_.lanes)}};
+    if (const std::string why = refusal(shape.tile); !why.empty())
+      return reject(p_.context, ukernel, out, why);
     shape.depth = std::min(round_up(s_.k, int64_t{rates_.lanes} * rates_.k_per_lane), kTooDeep);
     const size_t first = out->size();
     append_tiles(shape, out);
@@ -132,8 +134,6 @@ class Blocked {
   void append_depths(const RegisterTile& t, std::vector<RankedPlan>* out) const;
   void append_tiles(Shape shape, std::vector<RankedPlan>* out) const;
   CompileConfig config_of(const Shape& shape, bool is_split) const;
-  template <typename Config>
-  CompileConfig fill(const Shape& shape, bool is_split) const;
   TaskWork work_of(const Shape& shape, double rows, double columns, double k) const;
   double sums_a_cycle(double sums, int64_t chains) const;
   bool prices_narrow_pass(const Shape& shape) const;
@@ -227,7 +227,7 @@ std::string Blocked::refusal(const RegisterTile& t) const {
     if (invariant_ && chains(t) > 1) return "batch_invariant: sums even and odd K separately, unlike 'panel'";
     if (t.vectors > 1 && width(t) >= round_up(columns_, rates_.lanes) + rates_.lanes)
       return absl::StrCat("register tile has too many ", of_columns, width(t), columns_name, columns_);
-  } else if (!form_.packed_ahead) {
+  } else if (!form_.packed_ahead && !is_ukernel()) {
     if (sums < kFewSums && rates_.registers >= 32 && rows_ > kFewSums)
       return absl::StrCat("register tile has ", sums, " accumulators, fewer than ", kFewSums,
                           ": other tiles use more of the registers");
@@ -239,56 +239,36 @@ std::string Blocked::refusal(const RegisterTile& t) const {
   return "";
 }
 
-// The numbers that each kernel has.
-template <typename Config>
-CompileConfig Blocked::fill(const Shape& shape, bool is_split) const {
-  const RegisterTile& t = shape.tile;
-  Config c;
-  c.lanes = rates_.lanes;
-  c.tile_k = shape.depth;
-  c.tile_m = form_.transposed ? shape.columns : shape.rows;
-  c.tile_n = form_.transposed ? shape.rows : shape.columns;
-  c.register_m = form_.transposed ? width(t) : t.rows;
-  c.register_n = form_.transposed ? t.rows : width(t);
-  if constexpr (!std::is_same_v<Config, PanelUkernelConfig>) c.split = is_split;
-  if constexpr (std::is_same_v<Config, PanelConfig> || std::is_same_v<Config, PanelTConfig>) {
-    c.prefetch_lines = kPanelLines;
-    if (fetches_block(shape)) c.prefetch = static_cast<int64_t>(CpuFetch::kSpread);
-    c.copy_ahead = !is_split && copies_ahead(shape);
-  }
-  if constexpr (std::is_same_v<Config, PackedConfig>) {
-    c.pace = pace_of(t);
-    c.prefetch_lines = packed_prefetch_lines(t.rows, c.pace);
-    c.copy_ahead = !is_split && copies_ahead(shape);
-  }
-  if constexpr (std::is_same_v<Config, PanelConfig> || std::is_same_v<Config, DirectAConfig>)
-    c.store_directly = stores_directly(shape, is_split);
-  if constexpr (std::is_same_v<Config, DirectConfig> || std::is_same_v<Config, DirectAConfig> ||
-                std::is_same_v<Config, DirectPackedConfig>) {
-    c.chains = chains(t);
-    c.unroll_k = direct_unroll(int64_t{t.rows} * t.vectors);
-    c.prefetch = static_cast<int64_t>(fetch_of(shape));
-  }
-  if constexpr (std::is_same_v<Config, DirectConfig>)
-    c.piece = finished_piece(shape.rows, t.rows, rates_.lanes);
-  if constexpr (!std::is_same_v<Config, PanelConfig> && !std::is_same_v<Config, PackedConfig> &&
-                !std::is_same_v<Config, PanelUkernelConfig>) {
-    const int64_t least = form_.transposed ? least_rows(problem_, c.tile_m) : 1;
-    if (has_narrow_passes_of(shape))
-      c.narrow_passes = least_narrow_pass(shape.columns, width(t), least, rates_.lanes);
-  }
-  return c;
-}
-
 CompileConfig Blocked::config_of(const Shape& shape, bool is_split) const {
+  const RegisterTile& t = shape.tile;
+  CpuFields f;
+  f.lanes = rates_.lanes;
+  f.tile_m = shape.rows, f.tile_n = shape.columns, f.tile_k = shape.depth;
+  f.register_m = t.rows, f.register_n = width(t);
+  if (form_.transposed) f.transpose();
+  f.split = is_split;
+  f.copy_ahead = !is_split && copies_ahead(shape);
+  f.store_directly = stores_directly(shape, is_split);
+  if (form_.in_place)
+    f.prefetch = static_cast<int64_t>(fetch_of(shape));
+  else if (fetches_block(shape))
+    f.prefetch = static_cast<int64_t>(CpuFetch::kSpread);
+  if (form_.packed_ahead) f.pace = pace_of(t);
+  f.prefetch_lines = form_.packed_ahead ? packed_prefetch_lines(t.rows, f.pace) : kPanelLines;
+  f.chains = chains(t);
+  f.unroll_k = direct_unroll(int64_t{t.rows} * t.vectors);
+  f.piece = finished_piece(shape.rows, t.rows, rates_.lanes);
+  if (has_narrow_passes_of(shape))
+    f.narrow_passes = least_narrow_pass(shape.columns, width(t),
+                                        form_.transposed ? least_rows(problem_, f.tile_m) : 1, rates_.lanes);
   switch (form_.kernel) {
-    case KernelKind::kPanelT: return fill<PanelTConfig>(shape, is_split);
-    case KernelKind::kPacked: return fill<PackedConfig>(shape, is_split);
-    case KernelKind::kDirect: return fill<DirectConfig>(shape, is_split);
-    case KernelKind::kDirectA: return fill<DirectAConfig>(shape, is_split);
-    case KernelKind::kDirectPacked: return fill<DirectPackedConfig>(shape, is_split);
-    case KernelKind::kUkernel: return fill<PanelUkernelConfig>(shape, is_split);
-    default: return fill<PanelConfig>(shape, is_split);
+    case KernelKind::kPanelT: return f.as<PanelTConfig>(form_.kernel);
+    case KernelKind::kPacked: return f.as<PackedConfig>(form_.kernel);
+    case KernelKind::kDirect: return f.as<DirectConfig>(form_.kernel);
+    case KernelKind::kDirectA: return f.as<DirectAConfig>(form_.kernel);
+    case KernelKind::kDirectPacked: return f.as<DirectPackedConfig>(form_.kernel);
+    case KernelKind::kUkernel: return f.as<PanelUkernelConfig>(form_.kernel);
+    default: return f.as<PanelConfig>(form_.kernel);
   }
 }
 
@@ -459,23 +439,17 @@ std::string Blocked::recipe(const Shape& shape, int32_t splits) const {
 void Blocked::append_tiles(Shape shape, std::vector<RankedPlan>* out) const {
   const RegisterTile& t = shape.tile;
   const double limit = (form_.in_place ? kDirectShare : kPanelShare) * rates_.l2_bytes;
-  const auto cut = [](int64_t size, int64_t problem, int64_t step) {
-    return std::min(round_up(size, step), round_up(problem, step));
-  };
   const int64_t most = form_.transposed || !packs_runs(problem_, rates_) ? kDirectColumns : kDirectRunColumns;
   const int64_t direct[] = {std::max<int64_t>(most / width(t), 1) * width(t)};
   // The smallest panels are legal with any L2, so that every class has a plan; their price reflects it.
   const bool shallow = shape.depth <= kInvariantDepth * rates_.k_per_lane;
   const bool is_limited = !(form_.packed_ahead && !form_.in_place);
-  int64_t last_rows = 0;
-  for (const int64_t rows : form_.rows) {
-    shape.rows = cut(rows, rows_, t.rows);
-    if (shape.rows == std::exchange(last_rows, shape.rows)) continue;
-    int64_t last_columns = 0;
-    for (const int64_t columns : form_.in_place ? absl::Span<const int64_t>(direct) : form_.columns) {
-      shape.columns = cut(columns, columns_, width(t));
-      if (shape.columns == std::exchange(last_columns, shape.columns)) continue;
-      const bool smallest = shallow && !is_ukernel() && (form_.in_place || columns == form_.columns[0]);
+  const auto listed = form_.in_place ? absl::Span<const int64_t>(direct) : form_.columns;
+  const auto all_columns = task_sizes(listed, columns_, width(t));
+  for (const int64_t rows : task_sizes(form_.rows, rows_, t.rows)) {
+    for (const int64_t columns : all_columns) {
+      shape.rows = rows, shape.columns = columns;
+      const bool smallest = shallow && !is_ukernel() && columns == all_columns[0];
       if (is_limited && !smallest && packed_bytes(shape) > limit) {
         reject(p_.context, config_of(shape, false), out, "packed panels take ", int64_t(packed_bytes(shape)),
                " bytes, at most ", int64_t(limit), " bytes of L2 are used");

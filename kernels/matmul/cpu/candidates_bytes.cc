@@ -165,7 +165,7 @@ void BytesPricing::append_task(const Config& config, std::vector<RankedPlan>* ou
       [&](int32_t splits) { return absl::StrCat(recipe(), "; ", merge_recipe(splits)); }, out);
 }
 
-constexpr int32_t kTileColumns[] = {64, 128, 256, 512, 1024, 2048, 4096};
+constexpr int64_t kTileColumns[] = {64, 128, 256, 512, 1024, 2048, 4096};
 
 void BytesPricing::enumerate_vectors(BytesConfig config, std::vector<RankedPlan>* out) const {
   config.lanes = bytes_.lanes;
@@ -195,41 +195,31 @@ void BytesPricing::enumerate_vectors(BytesConfig config, std::vector<RankedPlan>
     return reject(context_, config, out, "does not support split_k ", context_.split_k);
   config.register_m = bytes_.rows;
   config.narrowest_rows = narrowest_rows(config.register_m);
-  for (int32_t rows : {64, 128}) {
-    for (int32_t columns : kTileColumns) {
-      config.tile_m = std::min(int64_t{rows}, round_up(s_.m, config.register_m));
-      config.tile_n = std::min(int64_t{columns}, round_up(s_.n, kSide));
+  for (const int64_t rows : task_sizes({64, 128}, s_.m, config.register_m))
+    for (const int64_t columns : task_sizes(kTileColumns, s_.n, kSide)) {
+      config.tile_m = rows, config.tile_n = columns;
       append_task(config, out);
-      if (config.tile_n >= s_.n) break;
     }
-    if (config.tile_m >= s_.m) break;
-  }
 }
 
 void BytesPricing::enumerate_tiles(AmxBytesConfig config, std::vector<RankedPlan>* out) const {
-  constexpr int32_t kTileRows[] = {64, 128, 256, 512, 1024};
   config.lanes = config.register_m = kSide;
   config.prefetch = fetch();
   config.register_n = has_group_scales() ? 2 * kSide : kSide;
-  for (int32_t depth : {256, 512, 1024, 2048}) {
-    config.tile_k = std::min(int64_t{depth}, s_.k);
-    for (int32_t rows : kTileRows) {
-      config.tile_m = std::min(int64_t{rows}, round_up(s_.m, config.register_m));
+  for (const int64_t depth : task_sizes({256, 512, 1024, 2048}, s_.k, 1))
+    for (const int64_t rows : task_sizes({64, 128, 256, 512, 1024}, s_.m, config.register_m)) {
+      config.tile_k = depth, config.tile_m = rows;
       // Rows of A and decoded columns stay in L2.
-      const int64_t held = config.tile_k * (config.tile_m + 2 * kSide);
+      const int64_t held = depth * (rows + 2 * kSide);
       if (held > static_cast<int64_t>(0.75 * rates_.l2_bytes)) {
         reject(context_, config, out, "a K block takes ", held, " bytes, more than 3/4 of L2");
         break;
       }
-      for (int32_t columns : kTileColumns) {
-        config.tile_n = std::min(int64_t{columns}, round_up(s_.n, config.register_n));
+      for (const int64_t columns : task_sizes(kTileColumns, s_.n, config.register_n)) {
+        config.tile_n = columns;
         append_task(config, out);
-        if (config.tile_n >= s_.n) break;
       }
-      if (config.tile_m >= s_.m) break;
     }
-    if (config.tile_k >= s_.k) break;
-  }
 }
 
 }  // namespace

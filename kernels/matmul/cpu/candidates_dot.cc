@@ -43,7 +43,7 @@ class Dot {
 
   void enumerate(std::vector<RankedPlan>* out) const {
     const MatmulSizes& s = p_.s;
-    DotConfig config;
+    CpuFields config;
     config.lanes = p_.rates.lanes;
     if (s.m == 1 && p_.rates.converts_b && p_.rates.prefetches_into_l1 && !is_small_ && !transposed_)
       append_wide(config, out);
@@ -55,7 +55,7 @@ class Dot {
                            : problem_.zero_a != 0 ? 2 * t.columns
                                                   : std::min(t.rows, t.columns);
       if (const std::string why = tile_refusal(p_, t, held, transposed_); !why.empty()) {
-        reject(p_.context, turned(config), out, why);
+        reject(p_.context, config_of(config), out, why);
         continue;
       }
       config.unroll_k = unroll(t);
@@ -65,15 +65,15 @@ class Dot {
   }
 
  private:
-  void append_wide(DotConfig config, std::vector<RankedPlan>* out) const;
-  void append_whole_rows(const RegisterTile& t, DotConfig config, std::vector<RankedPlan>* out) const;
-  void append_blocks(const RegisterTile& t, DotConfig config, std::vector<RankedPlan>* out) const;
-  void append(const DotConfig& config, bool short_tasks, std::vector<RankedPlan>* out) const;
-  TaskWork work_of(const DotConfig& config, double n, double k, int64_t columns) const;
+  void append_wide(CpuFields config, std::vector<RankedPlan>* out) const;
+  void append_whole_rows(const RegisterTile& t, CpuFields config, std::vector<RankedPlan>* out) const;
+  void append_blocks(const RegisterTile& t, CpuFields config, std::vector<RankedPlan>* out) const;
+  void append(const CpuFields& config, bool short_tasks, std::vector<RankedPlan>* out) const;
+  TaskWork work_of(const CpuFields& config, double n, double k, int64_t columns) const;
   CpuFetch fetch_of(const RegisterTile& t, bool in_blocks) const;
   int64_t block_depth(const RegisterTile& t, bool spread) const;
   double decoded(const RegisterTile& t) const;
-  CompileConfig turned(const DotConfig& c) const;
+  CompileConfig config_of(CpuFields c) const;
   double widened(const RegisterTile& t) const;
   double arithmetic(const RegisterTile& t) const;
   int64_t unroll(const RegisterTile& t) const;
@@ -165,19 +165,14 @@ int64_t Dot::block_depth(const RegisterTile& t, bool spread) const {
   return depth + (share_sets ? step : 0);
 }
 
-CompileConfig Dot::turned(const DotConfig& c) const {
-  if (!transposed_) return c;
-  DotTConfig t;
-  t.tile_m = c.tile_n, t.tile_n = c.tile_m;
-  t.register_m = c.register_n, t.register_n = c.register_m;
-  t.unroll_k = c.unroll_k, t.lanes = c.lanes;
-  t.prefetch = c.prefetch, t.copy_rows = c.copy_rows;
-  t.split = c.split, t.pace = c.pace;
-  return t;
+CompileConfig Dot::config_of(CpuFields c) const {
+  if (!transposed_) return c.as<DotConfig>(KernelKind::kDot);
+  c.transpose();
+  return c.as<DotTConfig>(KernelKind::kDotT);
 }
 
 // The work of n columns over k, all rows.
-TaskWork Dot::work_of(const DotConfig& c, double n, double k, int64_t columns) const {
+TaskWork Dot::work_of(const CpuFields& c, double n, double k, int64_t columns) const {
   const CpuRates& rates = p_.rates;
   const MatmulSizes& s = p_.s;
   const RegisterTile t{static_cast<int32_t>(c.register_m), static_cast<int32_t>(c.register_n)};
@@ -239,16 +234,16 @@ TaskWork Dot::work_of(const DotConfig& c, double n, double k, int64_t columns) c
   return w;
 }
 
-void Dot::append(const DotConfig& config, bool short_tasks, std::vector<RankedPlan>* out) const {
+void Dot::append(const CpuFields& config, bool short_tasks, std::vector<RankedPlan>* out) const {
   Columns columns;
   columns.step = config.register_n;
   columns.short_tasks = short_tasks;
   append_streamed(
       p_, columns, [&](double n, double k, int64_t tile_n) { return work_of(config, n, k, tile_n); },
       [&](int64_t tile_n, bool is_split) {
-        DotConfig c = config;
+        CpuFields c = config;
         c.tile_m = round_up(p_.s.m, config.register_m), c.tile_n = tile_n, c.split = is_split;
-        return turned(c);
+        return config_of(c);
       },
       [&](int32_t splits) -> std::string {
         if (!is_float(problem_.a)) return kExactRecipe;
@@ -260,7 +255,7 @@ void Dot::append(const DotConfig& config, bool short_tasks, std::vector<RankedPl
 
 // Read in memory order and prefetched far ahead, this is faster on a core that prefetches into L1 than several
 // columns side by side.
-void Dot::append_wide(DotConfig config, std::vector<RankedPlan>* out) const {
+void Dot::append_wide(CpuFields config, std::vector<RankedPlan>* out) const {
   config.register_m = config.register_n = config.unroll_k = 1;
   config.lanes = kWideVectors * p_.rates.lanes;
   config.prefetch = static_cast<int64_t>(CpuFetch::kFar);
@@ -269,7 +264,7 @@ void Dot::append_wide(DotConfig config, std::vector<RankedPlan>* out) const {
 }
 
 // The plans of a tile without K blocks.
-void Dot::append_whole_rows(const RegisterTile& t, DotConfig config, std::vector<RankedPlan>* out) const {
+void Dot::append_whole_rows(const RegisterTile& t, CpuFields config, std::vector<RankedPlan>* out) const {
   const CpuRates& rates = p_.rates;
   const MatmulSizes& s = p_.s;
   config.prefetch = static_cast<int64_t>(fetch_of(t, /*in_blocks=*/false));
@@ -286,7 +281,7 @@ void Dot::append_whole_rows(const RegisterTile& t, DotConfig config, std::vector
 }
 
 // The plans of a tile with K blocks. They do not pay for weights of few columns, nor for a single paced row.
-void Dot::append_blocks(const RegisterTile& t, DotConfig config, std::vector<RankedPlan>* out) const {
+void Dot::append_blocks(const RegisterTile& t, CpuFields config, std::vector<RankedPlan>* out) const {
   const MatmulSizes& s = p_.s;
   const CpuFetch fetch = fetch_of(t, /*in_blocks=*/true);
   const int64_t depth = block_depth(t, fetch == CpuFetch::kSpread);

@@ -68,7 +68,7 @@ int64_t pace_for(const CpuPricing& p, const RegisterTile& t, int64_t unroll, dou
 void append_streamed(const CpuPricing& p, const Columns& columns,
                      absl::FunctionRef<TaskWork(double n, double k, int64_t columns)> work,
                      absl::FunctionRef<CompileConfig(int64_t columns, bool is_split)> config_of,
-                     absl::FunctionRef<std::string(int32_t splits)> recipe, std::vector<RankedPlan>* out) {
+                     RecipeOf recipe, std::vector<RankedPlan>* out) {
   for (const int64_t tile_n : task_columns(p, columns)) {
     Tasks tasks;
     tasks.m = p.s.m, tasks.n = tile_n;

@@ -21,7 +21,7 @@ struct Columns {
 void append_streamed(const CpuPricing& p, const Columns& columns,
                      absl::FunctionRef<TaskWork(double n, double k, int64_t columns)> work,
                      absl::FunctionRef<CompileConfig(int64_t columns, bool is_split)> config_of,
-                     absl::FunctionRef<std::string(int32_t splits)> recipe, std::vector<RankedPlan>* out);
+                     RecipeOf recipe, std::vector<RankedPlan>* out);
 
 struct RegisterTile {
   int32_t rows, columns;  // "dot": rows of B; "outer": vectors along N

@@ -27,21 +27,6 @@ CompileConfig register_tile(const CandidateContext& context) {
   return config;
 }
 
-// Priced like "panel", which has the same instructions, with two differences that the model knows: sums
-// stay in registers over all of K, and panels of A are not copied beside the FMAs.
-void price(const CandidateContext& context, const CompileConfig& ukernel, std::vector<RankedPlan>* out) {
-  const auto& config = ukernel.as<PanelUkernelConfig>();
-  const CpuRates rates(context);
-  const int64_t vectors = config.register_n / config.lanes, need = config.register_m * vectors + vectors + 1;
-  const MatmulSizes s(context.problem);
-  if (need > rates.registers)
-    reject(context, ukernel, out, "tile needs ", need, " registers, the target has ", rates.registers);
-  else if (config.register_m > s.m)
-    reject(context, ukernel, out, "register tile has too many rows: ", config.register_m, " for M ", s.m);
-  else
-    append_whole_panels(context, ukernel, out);
-}
-
 constexpr char kInlined[] = "alwaysinline nounwind";
 
 }  // namespace
@@ -51,17 +36,17 @@ const std::vector<UkernelRow>& matmul_ukernels() {
   // VNNI.
   static const std::vector<UkernelRow> rows = {
       {Op::kMatmul, Backend::kCpu, DType::kF32, "lathe_panels_f32_14x2", "matmul/panels", kInlined, refusal,
-       register_tile<14, 2>, 0, price},
+       register_tile<14, 2>, 0, append_whole_panels},
       {Op::kMatmul, Backend::kCpu, DType::kF32, "lathe_panels_f32_6x2", "matmul/panels", kInlined, refusal,
-       register_tile<6, 2>, 0, price},
+       register_tile<6, 2>, 0, append_whole_panels},
       {Op::kMatmul, Backend::kCpu, DType::kF16, "lathe_panels_f32_14x2", "matmul/panels", kInlined, refusal,
-       register_tile<14, 2>, 0, price},
+       register_tile<14, 2>, 0, append_whole_panels},
       {Op::kMatmul, Backend::kCpu, DType::kF16, "lathe_panels_f32_6x2", "matmul/panels", kInlined, refusal,
-       register_tile<6, 2>, 0, price},
+       register_tile<6, 2>, 0, append_whole_panels},
       {Op::kMatmul, Backend::kCpu, DType::kBF16, "lathe_panels_bf16_14x2", "matmul/panels_bf16", kInlined,
-       refusal, register_tile<14, 2>, 0, price},
+       refusal, register_tile<14, 2>, 0, append_whole_panels},
       {Op::kMatmul, Backend::kCpu, DType::kI8, "lathe_panels_i8_14x2", "matmul/panels_i8", kInlined, refusal,
-       register_tile<14, 2>, 0, price},
+       register_tile<14, 2>, 0, append_whole_panels},
   };
   return rows;
 }

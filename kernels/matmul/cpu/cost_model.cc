@@ -38,6 +38,7 @@ CpuCosts::CpuCosts(const DeviceFacts& facts) {
   LATHE_CPU_WORK(LATHE_READ_COST)
 #undef LATHE_READ_COST
   overlap = coefficient(facts, "cost_overlap");
+  is_fitted = true;
 }
 
 double task_seconds(const CpuPricing& p, const TaskWork& w, double bandwidth) {
@@ -90,10 +91,19 @@ double padded_rows(const ProblemClass& c, double m, int64_t width) {
   return m * mean / double(c.m_hi);
 }
 
+absl::InlinedVector<int64_t, 8> task_sizes(absl::Span<const int64_t> listed, int64_t problem, int64_t step) {
+  absl::InlinedVector<int64_t, 8> sizes;
+  for (const int64_t size : listed) {
+    const int64_t cut = std::min(round_up(size, step), round_up(problem, step));
+    if (sizes.empty() || sizes.back() != cut) sizes.push_back(cut);
+  }
+  return sizes;
+}
+
 void append_tasks(const CpuPricing& p, const Tasks& t,
                   absl::FunctionRef<TaskWork(double m, double n, double k)> work,
-                  absl::FunctionRef<CompileConfig(bool is_split)> config_of,
-                  absl::FunctionRef<std::string(int32_t splits)> recipe, std::vector<RankedPlan>* out) {
+                  absl::FunctionRef<CompileConfig(bool is_split)> config_of, RecipeOf recipe,
+                  std::vector<RankedPlan>* out) {
   const auto m = double(p.s.m), n = double(p.s.n);
   const double row_tiles = std::ceil(m / double(t.m)), column_tiles = std::ceil(n / double(t.n));
   const double tiles = row_tiles * column_tiles;
@@ -117,7 +127,7 @@ void append_tasks(const CpuPricing& p, const Tasks& t,
             : mean;
     const double whole = whole_tiles(m, double(t.m)) * whole_tiles(n, double(t.n)) * splits;
     const double predicted =
-        p.rates.schedule_seconds(tasks, mean, largest, whole, /*task_seconds=*/0) +
+        p.rates.schedule_seconds(tasks, mean, largest, whole, t.entry_seconds) +
         (splits > 1 ? merge_seconds(p.s, splits, p.rates.bandwidth(p.rates.workers)) : 0);
     if (!p.context.wants(predicted)) continue;
     RankedPlan r;
@@ -125,7 +135,7 @@ void append_tasks(const CpuPricing& p, const Tasks& t,
     r.plan.launch.splits = splits;
     r.plan.predicted_seconds = predicted;
     r.plan.numeric_recipe = recipe(splits);
-    if (p.context.wants_rejected()) r.price = parts_of(average, tasks);
+    if (p.context.wants_rejected() && p.costs.is_fitted) r.price = parts_of(average, tasks);
     out->push_back(std::move(r));
   }
 }

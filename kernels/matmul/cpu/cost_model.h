@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
 
@@ -48,20 +50,24 @@ struct TaskWork {
 };
 
 struct CpuCosts {
+  CpuCosts() = default;
   explicit CpuCosts(const DeviceFacts& facts);
-#define LATHE_COST_FIELD(name, meaning) double name;
+#define LATHE_COST_FIELD(name, meaning) double name = 0;
   LATHE_CPU_WORK(LATHE_COST_FIELD)
 #undef LATHE_COST_FIELD
-  double overlap;  // the share of the shorter of computing and reading that the longer does not hide
+  bool is_fitted = false;  // to the processor
+  double overlap = 0;      // the share of the shorter of computing and reading that the longer does not hide
 };
 
 // What every price of a CPU kernel depends on.
 struct CpuPricing {
   explicit CpuPricing(const CandidateContext& candidate_context)
+      : CpuPricing(candidate_context, CpuCosts(candidate_context.facts)) {}
+  CpuPricing(const CandidateContext& candidate_context, const CpuCosts& coefficients)
       : context(candidate_context),
         rates(candidate_context),
         s(candidate_context.problem),
-        costs(candidate_context.facts) {}
+        costs(coefficients) {}
   const CandidateContext& context;
   CpuRates rates;
   MatmulSizes s;
@@ -90,11 +96,15 @@ struct Tasks {
   int64_t m, n;
   int64_t least_chunk;
   bool can_split = true;
+  double entry_seconds = 0;  // to take a task and enter it, if TaskWork::tasks does not count that
 };
+// The listed sizes of a task, rounded up to the register tile's `step` and cut to the problem, each of them once.
+absl::InlinedVector<int64_t, 8> task_sizes(absl::Span<const int64_t> listed, int64_t problem, int64_t step);
+using RecipeOf = absl::FunctionRef<std::string(int32_t splits)>;
 // Prices the tasks for every number of splits worth trying, and appends the plans. `work(m, n, k)`: of a task.
 void append_tasks(const CpuPricing& p, const Tasks& tasks,
                   absl::FunctionRef<TaskWork(double m, double n, double k)> work,
-                  absl::FunctionRef<CompileConfig(bool is_split)> config_of,
-                  absl::FunctionRef<std::string(int32_t splits)> recipe, std::vector<RankedPlan>* out);
+                  absl::FunctionRef<CompileConfig(bool is_split)> config_of, RecipeOf recipe,
+                  std::vector<RankedPlan>* out);
 
 }  // namespace lathe

@@ -22,16 +22,6 @@ constexpr unsigned kRowLoop = 1, kColumnLoop = 2;  // dimensions of an epilogue
 
 int64_t padded(int64_t size, int64_t multiple) { return round_up(size, std::max<int64_t>(multiple, 1)); }
 
-// Runs `body(i, j, left)` for all vectors of the tile: whole ones with a null `left`, then a masked one per
-// row.
-void for_each_vector(Emit& e, Value rows, Value columns, int64_t lanes,
-                     const std::function<void(Value i, Value j, Value left)>& body) {
-  Value whole = e.mul(e.div(columns, e.idx(lanes)), lanes);
-  e.loop(e.idx(0), rows, 1, [&](Value i) {
-    e.loop(e.idx(0), whole, lanes, [&](Value j) { body(i, j, nullptr); });
-    e.when(e.less(whole, columns), [&] { body(i, whole, e.sub(columns, whole)); });
-  });
-}
 Value load_lanes(Emit& e, Value memory, Value at, int64_t lanes, Value left) {
   return left ? e.load_masked(memory, at, lanes, left) : e.load_vector(memory, at, lanes);
 }
@@ -53,8 +43,10 @@ void write_vector(Emit& e, const TileProgram& p, Value products, Value i, Value 
 // Writes the tile; `products(i, j, left)` gives its vectors.
 void write_tile(Emit& e, const TileProgram& p, int64_t lanes,
                 const std::function<Value(Value i, Value j, Value left)>& products) {
-  for_each_vector(e, p.rows, p.columns, lanes, [&](Value i, Value j, Value left) {
-    write_vector(e, p, products(i, j, left), i, j, left);
+  Value whole = whole_vectors(e, p.columns, lanes);
+  e.loop(e.idx(0), p.rows, 1, [&](Value i) {
+    for_each_vector(e, whole, p.columns, lanes,
+                    [&](Value j, Value left) { write_vector(e, p, products(i, j, left), i, j, left); });
   });
 }
 
@@ -71,36 +63,20 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   const View& b = p.views.find(op.getDpsInputs()[1])->second;
   // Blocks are decoded to f32, and A is multiplied as that.
   Type element = CpuBlocks::holds(b) ? e.f32() : op->hasAttr(kRoundsA) ? b.element : a.element;
-  CpuTile t(CpuWords(e, element, config.lanes(), features.getValue()));
+  CpuTile t(CpuFields(config.getConfig()), CpuWords(e, element, config.lanes(), features.getValue()));
   t.a = a;
   t.b = b;
-  t.vnni = features.getValue().contains(config.lanes() == 16 ? "+avx512vnni" : "+avxvnni");
-  t.dotprod = config.lanes() == kNeonLanes && features.getValue().contains("+dotprod");
+  t.vnni = features.getValue().contains(t.lanes == 16 ? "+avx512vnni" : "+avxvnni");
+  t.dotprod = t.lanes == kNeonLanes && features.getValue().contains("+dotprod");
   t.i8mm = t.dotprod && features.getValue().contains("+i8mm");
   t.a_k_contiguous = k_contiguous(op, 0);
   t.b_k_contiguous = k_contiguous(op, 1);
   t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;
-  t.tile_rows = config.tile_m(), t.tile_columns = config.tile_n();
+  t.tile_rows = t.tile_m, t.tile_columns = t.tile_n;
+  t.register_rows = t.register_m, t.register_columns = t.register_n;
   if (auto least = op->getAttrOfType<IntegerAttr>(kLeastM)) t.least_rows = least.getInt();
   t.most_depth = p.k;
   t.product_columns = p.n;
-  const KernelConfig& c = config.getConfig();
-  t.register_rows = LATHE_READ_FIELD(c, register_m, 0);
-  t.register_columns = LATHE_READ_FIELD(c, register_n, 0);
-  t.tile_k = LATHE_READ_FIELD(c, tile_k, 0);
-  t.unroll_k = LATHE_READ_FIELD(c, unroll_k, 1);
-  t.lanes = c.lanes();
-  t.fetch = static_cast<CpuFetch>(LATHE_READ_FIELD(c, prefetch, 0));
-  t.pace = LATHE_READ_FIELD(c, pace, 0);
-  t.prefetch_lines = LATHE_READ_FIELD(c, prefetch_lines, 0);
-  t.chains = LATHE_READ_FIELD(c, chains, 1);
-  t.piece = LATHE_READ_FIELD(c, piece, 0);
-  t.copy_rows = LATHE_READ_FIELD(c, copy_rows, 0) != 0;
-  t.copy_ahead = LATHE_READ_FIELD(c, copy_ahead, 0) != 0;
-  t.store_directly = LATHE_READ_FIELD(c, store_directly, 0) != 0;
-  t.narrow_passes = LATHE_READ_FIELD(c, narrow_passes, 0);
-  t.narrowest_rows = LATHE_READ_FIELD(c, narrowest_rows, 0);
-  t.group_columns = LATHE_READ_FIELD(c, group_n, 0);
   t.a_in_place = kernel.has(kReadsInPlace) || (is_amx(kernel.kind) && !t.copy_rows);
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
   if (kernel.has(kTakesPackedB)) {
@@ -163,47 +139,38 @@ void finish_in_pieces(Emit& e, const TileProgram& p, const ProductsSink& sink, c
   const int64_t share = ceil_div(t->tile_columns, ceil_div(t->piece, t->register_rows));
   t->write = [&e, &p, &sink, &tile, products, share](Value j0, Value count, Value part) {
     Value i0 = e.min(e.mul(part, share), p.rows), rows = e.min(e.idx(share), e.sub(p.rows, i0));
-    for_each_vector(e, rows, count, tile.lanes, [&](Value r, Value j, Value left) {
-      Value i = e.add(i0, r), column = e.add(j0, j);
-      Value from = e.add(e.mul(i, products.ld), j);
-      Value x = products.words.sums_of(e.load_vector(products.memory, from, tile.lanes));
-      if (products.zero_b) x = products.zero_b->take(e, x, i, column);
-      sink.store(x, i, column, left);
+    Value whole = whole_vectors(e, count, tile.lanes);
+    e.loop(e.idx(0), rows, 1, [&](Value r) {
+      for_each_vector(e, whole, count, tile.lanes, [&](Value j, Value left) {
+        Value i = e.add(i0, r), column = e.add(j0, j), from = e.add(e.mul(i, products.ld), j);
+        Value x = products.words.sums_of(e.load_vector(products.memory, from, tile.lanes));
+        if (products.zero_b) x = products.zero_b->take(e, x, i, column);
+        sink.store(x, i, column, left);
+      });
     });
   };
 }
 
-// How a kernel is emitted.
-struct CpuForm {
+struct KernelForm {
   KernelKind kind;
-  std::string (*refusal)(const CpuTile& t);
-  int64_t (*packing_elements)(const CpuTile& t);  // null: none
-  void (*emit)(Emit& e, const CpuTile& t);
+  const CpuForm* form;
 };
-constexpr CpuForm kForms[] = {
-    {KernelKind::kDot, dot_refusal, dot_packing_elements, emit_dot},
-    {KernelKind::kDotT, dot_refusal, dot_packing_elements, emit_dot},
-    {KernelKind::kOuter, outer_refusal, nullptr, emit_outer},
-    {KernelKind::kPanel, panel_refusal, panel_packing_elements, emit_panel},
-    {KernelKind::kPanelT, panel_refusal, panel_packing_elements, emit_panel},
-    {KernelKind::kDirect, panel_refusal, panel_packing_elements, emit_panel},
-    {KernelKind::kDirectA, panel_refusal, panel_packing_elements, emit_panel},
-    {KernelKind::kDirectPacked, panel_refusal, panel_packing_elements, emit_panel},
-    {KernelKind::kPacked, panel_refusal, panel_packing_elements, emit_panel},
-    {KernelKind::kUkernel, panel_refusal, panel_packing_elements, emit_panel},
-    {KernelKind::kBytes, bytes_refusal, bytes_packing_elements, emit_bytes},
-    {KernelKind::kBytesPacked, bytes_refusal, bytes_packing_elements, emit_bytes},
-    {KernelKind::kAmxBytes, amx_bytes_refusal, amx_bytes_packing_elements, emit_amx_bytes},
-    {KernelKind::kAmxBytesPacked, amx_bytes_refusal, amx_bytes_packing_elements, emit_amx_bytes},
-    {KernelKind::kAmx, amx_refusal, amx_packing_elements, emit_amx},
-    {KernelKind::kAmxT, amx_refusal, amx_packing_elements, emit_amx},
-    {KernelKind::kAmxPacked, amx_refusal, amx_packing_elements, emit_amx},
+constexpr KernelForm kForms[] = {
+    {KernelKind::kDot, &kDotForm},           {KernelKind::kDotT, &kDotForm},
+    {KernelKind::kOuter, &kOuterForm},       {KernelKind::kPanel, &kPanelForm},
+    {KernelKind::kPanelT, &kPanelForm},      {KernelKind::kDirect, &kPanelForm},
+    {KernelKind::kDirectA, &kPanelForm},     {KernelKind::kDirectPacked, &kPanelForm},
+    {KernelKind::kPacked, &kPanelForm},      {KernelKind::kUkernel, &kPanelForm},
+    {KernelKind::kBytes, &kBytesForm},       {KernelKind::kBytesPacked, &kBytesForm},
+    {KernelKind::kAmxBytes, &kAmxBytesForm}, {KernelKind::kAmxBytesPacked, &kAmxBytesForm},
+    {KernelKind::kAmx, &kAmxForm},           {KernelKind::kAmxT, &kAmxForm},
+    {KernelKind::kAmxPacked, &kAmxForm},
 };
 static_assert(emits_every_kernel(kForms, Op::kMatmul, kOnCpu));
 
 const CpuForm* form_of(KernelKind kind) {
-  for (const CpuForm& form : kForms)
-    if (form.kind == kind) return &form;
+  for (const KernelForm& row : kForms)
+    if (row.kind == kind) return row.form;
   return nullptr;
 }
 
@@ -269,7 +236,7 @@ llvm::FailureOr<int64_t> emit_contraction(Emit& e, const Arguments& arguments, T
   llvm::FailureOr<CpuProducts> products = emit_products(e, arguments, p, sink);
   if (failed(products)) return failure();
   if (!products->memory) return products->scratch_bytes;
-  write_tile(e, p, products->words.lanes(), [&](Value i, Value j, Value) { return products->at(e, i, j); });
+  write_tile(e, p, products->words.lanes, [&](Value i, Value j, Value) { return products->at(e, i, j); });
   return products->scratch_bytes;
 }
 
@@ -278,15 +245,13 @@ int64_t emit_merge(Emit& e, const TileProgram& p, const Arguments& arguments, in
   auto op = const_cast<TileProgram&>(p).reduction;
   const View& partial = p.views.find(op.getDpsInputs()[0])->second;
   auto type = cast<RankedTensorType>(op.getDpsInputs()[0].getType());
-  const bool exact = type.getElementType().isInteger();  // sums of products of bytes
   Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
   write_tile(e, p, lanes, [&](Value i, Value j, Value left) {
     Value at = e.add(partial.offset, e.add(e.mul(i, partial.row_stride), j));
     return e.loop(e.idx(0), p.depth, 1, {e.splat(e.vec(lanes, type.getElementType()), 0)},
                   [&](Value s, const Values& sum) -> Values {
                     Value x = load_lanes(e, partial.memory, e.add(at, e.mul(s, split_stride)), lanes, left);
-                    if (exact) return {arith::AddIOp::create(e.b, e.loc, sum[0], x)};
-                    return {arith::AddFOp::create(e.b, e.loc, sum[0], x)};
+                    return {Lanes{e, lanes}.add(sum[0], x)};
                   })[0];
   });
   return 0;
@@ -315,25 +280,35 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
   return inline_elementwise(e, op, inputs, lanes, p.mapping);
 }
 
-// Bit 0 of the address of aligned scratch memory is a 0 that the compiler does not know.
-Pace::Pace(Emit& e, const CpuTile& t) : zero(e.idx(0)), cycles(t.pace) {
-  if (cycles == 0) return;
-  Value bits =
-      LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, t.accumulators, e.idx(0)));
-  Value address = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), bits);
-  zero = arith::AndIOp::create(e.b, e.loc, address, e.idx(1));
+Value address_of(Emit& e, Value memory, Value at) {
+  Value pointer = pointer_to(e, memory, at);
+  return e.to_index(LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer));
 }
-Value Pace::next(Emit& e, Value late) const {
-  const auto either = [&] { late = arith::OrIOp::create(e.b, e.loc, late, zero); };
-  for (int64_t link = 0; link < cycles / kPaceLinkCycles; ++link) {
-    late = e.mul(late, zero);
-    either();
-  }
-  if (cycles % kPaceLinkCycles == kPaceHalfLinkCycles) {
-    late = e.add(late, zero);
-    either();
-  }
-  return late;
+
+void for_each_vector(Emit& e, Value whole, Value length, int64_t vector,
+                     const std::function<void(Value at, Value left)>& body) {
+  e.loop(e.idx(0), whole, vector, [&](Value at) { body(at, nullptr); });
+  if (whole != length) e.when(e.less(whole, length), [&] { body(whole, e.sub(length, whole)); });
+}
+
+Values paced_loop(Emit& e, const CpuTile& t, Value from, Value to, int64_t step, Values sums,
+                  const PacedBody& body) {
+  // Bit 0 of the address of aligned scratch memory is a 0 that the compiler does not know.
+  Value zero = e.idx(0);
+  if (t.pace > 0) zero = arith::AndIOp::create(e.b, e.loc, address_of(e, t.accumulators, e.idx(0)), e.idx(1));
+  const auto either = [&](Value late) { return arith::OrIOp::create(e.b, e.loc, late, zero); };
+  sums.push_back(zero);
+  sums = e.loop(from, to, step, sums, [&](Value k, const Values& carried) {
+    Values after = carried;
+    Value late = after.pop_back_val();
+    after = body(k, late, after);
+    for (int64_t link = 0; link < t.pace / kPaceLinkCycles; ++link) late = either(e.mul(late, zero));
+    if (t.pace % kPaceLinkCycles == kPaceHalfLinkCycles) late = either(e.add(late, zero));
+    after.push_back(late);
+    return after;
+  });
+  sums.pop_back();
+  return sums;
 }
 
 llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p,
@@ -370,7 +345,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
     products.memory = scratch.take(padded(t.tile_columns, t.lanes) * products.ld);
   }
   if (t.piece) finish_in_pieces(e, p, sink, products, &t);
-  if (form->packing_elements) t.packing = scratch.take(form->packing_elements(t));
+  t.packing = scratch.take(form->packing_words(t));
   form->emit(e, t);
   if (t.piece)
     products.memory = nullptr;

@@ -24,9 +24,10 @@ struct ProductsSink {
 
 // One tile's work: acc[i][j] (row-major, leading dimension `ld`, padded so that whole register tiles may be
 // written) = sum over k < depth of A(i, k) B(k, j), for i < rows, j < columns. In transposed kernels A and
-// B are swapped, and rows are D's columns.
-struct CpuTile {
-  explicit CpuTile(const CpuWords& w) : words(w) {}
+// B are swapped, and rows are D's columns, but not in CpuFields.
+struct CpuTile : CpuFields {
+  CpuTile(const CpuFields& fields, const CpuWords& w)
+      : CpuFields(fields), words(w), fetch(static_cast<CpuFetch>(prefetch)) {}
   CpuWords words;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
@@ -34,10 +35,6 @@ struct CpuTile {
   bool vnni = false;        // vectors have products of four bytes (AVX512-VNNI, AVX-VNNI)
   bool dotprod = false;     // AArch64: the same, of signed bytes (sdot)
   bool i8mm = false;        // AArch64: products of two rows by two columns of eight bytes (smmla)
-  // These fields are those of the config, if its family has them.
-  bool copy_rows = false, copy_ahead = false, store_directly = false;
-  int64_t narrow_passes = 0, narrowest_rows = 0, prefetch_lines = 0, chains = 1;
-  int64_t group_columns = 0;  // group_n
   // If not 0: B was packed in advance, in words of so many elements of K. Word w of column j is at element
   // b.offset + j / 16 * 16 * packed_depth + (w * 16 + j % 16) * packed_word.
   int64_t packed_word = 0;
@@ -49,9 +46,7 @@ struct CpuTile {
   int64_t least_rows = 1, least_columns = 1;  // lower bounds of them
   int64_t most_depth;                         // upper bound of depth
   int64_t register_rows, register_columns;    // the register tile
-  int64_t tile_k, unroll_k, lanes;
-  CpuFetch fetch;      // `prefetch` of the config
-  int64_t pace;        // of the config
+  CpuFetch fetch;                             // `prefetch`
   Value accumulators;  // memref<?xf32>, 64-byte aligned, of CpuWords::to_scratch of sums
   int64_t ld;
   Value packing;  // memref<?xf32>, 64-byte aligned: the rest of the scratch memory
@@ -61,58 +56,60 @@ struct CpuTile {
   ir::UkernelAttr ukernel;  // "panel": the micro-kernel in C, over all of K; null: the generated one
   // Where sums go instead of `accumulators`, if given (`store_directly`).
   ProductsSink sink;
-  // `piece` of the config. `turn` transposes `count` finished rows, the first of which is row `at` of the
+  // If there are pieces: `turn` transposes `count` finished rows, the first of which is row `at` of the
   // accumulators. `write` writes part number `part` of the rows from row i on to D; there are as many parts
   // as a piece has register tiles.
-  int64_t piece = 0;
   std::function<void(Value at, Value count)> turn;
   std::function<void(Value i, Value count, Value part)> write;
   bool is_one_block() const { return tile_k >= most_depth; }  // all of K in one block
 };
 
-// Enforces CpuTile::pace on a loop: next() adds 0 to the loop counter through a chain of dependent
-// instructions (kernels/matmul/cpu/shape.h).
-struct Pace {
-  Pace(Emit& e, const CpuTile& t);
-  Value start() const { return zero; }
-  Value next(Emit& e, Value late) const;
+// The elements of a cache line.
+inline int64_t elements_of_line(const View& v) { return 512 / v.element.getIntOrFloatBitWidth(); }
+// Where element `k` (null: the first one) of row `i` of A is; past the last row that of the last row.
+inline Value row_of_a(Emit& e, const CpuTile& t, Value i, Value k = nullptr) {
+  Value row = row_at(e, t.a, e.min(i, e.sub(t.rows, e.idx(1))));
+  return e.add(t.a.offset, k ? e.add(row, k) : row);
+}
+// The address of an element as a number.
+Value address_of(Emit& e, Value memory, Value at);
+// The part of a length that fills whole vectors.
+inline Value whole_vectors(Emit& e, Value length, int64_t vector) {
+  return e.mul(e.div(length, e.idx(vector)), vector);
+}
+// Runs `body` for all vectors of `length` elements: those of the first `whole` ones with a null `left`, then, unless
+// `whole` is the same value as `length`, a masked one for the elements that are left.
+void for_each_vector(Emit& e, Value whole, Value length, int64_t vector,
+                     const std::function<void(Value at, Value left)>& body);
+// Runs `body` along K at the tile's pace. `late` is a 0 that a chain of dependent instructions computes
+// (kernels/matmul/cpu/shape.h); the addresses of what a step reads include it.
+using PacedBody = std::function<Values(Value k, Value late, const Values& sums)>;
+Values paced_loop(Emit& e, const CpuTile& t, Value from, Value to, int64_t step, Values sums,
+                  const PacedBody& body);
 
- private:
-  Value zero;  // 0, but the compiler cannot know it if there is a pace
-  int64_t cycles;
+// How a kernel's micro-kernel is emitted.
+struct CpuForm {
+  // What of the tile it cannot do, and the field's name; "" if it can.
+  std::string (*refusal)(const CpuTile& t);
+  int64_t (*packing_words)(const CpuTile& t);  // that it needs of the packing memory
+  void (*emit)(Emit& e, const CpuTile& t);
 };
-
-// Each form has up to three functions: `refusal` says what of the tile it cannot do, and names the field,
-// or is "" if it can; `packing_elements` is the number of words of packing memory that it needs; `emit`
-// emits it.
-//
 // "dot": rows of A by columns of B, vectors along K, both operands K-contiguous. With tile_k A is packed in
 // blocks.
-std::string dot_refusal(const CpuTile& t);
-void emit_dot(Emit& e, const CpuTile& t);
-int64_t dot_packing_elements(const CpuTile& t);
+extern const CpuForm kDotForm;
 // "outer": streams rows of B, vectors along N. B is N-contiguous; A has few rows and any layout.
-std::string outer_refusal(const CpuTile& t);
-void emit_outer(Emit& e, const CpuTile& t);
+extern const CpuForm kOuterForm;
 // "amx", "amx_t", "amx_packed": AMX tiles, of pairs of bf16 or of bytes; any layout.
-std::string amx_refusal(const CpuTile& t);
-void emit_amx(Emit& e, const CpuTile& t);
-int64_t amx_packing_elements(const CpuTile& t);
+extern const CpuForm kAmxForm;
 // "bytes", "bytes_packed": A rounded to bytes by B in quantised blocks, a vector of columns at a time.
-std::string bytes_refusal(const CpuTile& t);
-void emit_bytes(Emit& e, const CpuTile& t);
-int64_t bytes_packing_elements(const CpuTile& t);
+extern const CpuForm kBytesForm;
 // "amx_bytes", "amx_bytes_packed": the same with AMX tiles.
-std::string amx_bytes_refusal(const CpuTile& t);
-void emit_amx_bytes(Emit& e, const CpuTile& t);
-int64_t amx_bytes_packing_elements(const CpuTile& t);
+extern const CpuForm kAmxBytesForm;
 // "panel", "panel_t": packs A and B into panels tile_k deep; outer products in registers; any layout.
 // "packed": as "panel" with B packed in advance (core/packed.h). "direct", "direct_a", "direct_packed": A
 // is K-contiguous and read in place, in whole words; B is packed, for "direct_packed" from panels that were
 // packed in advance.
-std::string panel_refusal(const CpuTile& t);
-void emit_panel(Emit& e, const CpuTile& t);
-int64_t panel_packing_elements(const CpuTile& t);
+extern const CpuForm kPanelForm;
 
 // Sums of `depth` bytes along K per lane, from element `line` on.
 Value sum_along_k(Emit& e, const CpuWords& words, const View& v, Value line, Value depth);
@@ -144,7 +141,7 @@ struct CpuProducts {
 
   // The vector of products from (i, j) on, f32 or i32.
   Value at(Emit& e, Value i, Value j) const {
-    Value x = words.sums_of(e.load_vector(memory, e.add(e.mul(i, ld), j), words.lanes()));
+    Value x = words.sums_of(e.load_vector(memory, e.add(e.mul(i, ld), j), words.lanes));
     return zero_b ? zero_b->take(e, x, i, j) : x;
   }
 };

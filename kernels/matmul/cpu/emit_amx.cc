@@ -26,7 +26,6 @@ constexpr int64_t kLineBytes = 64;  // of a tile
 int64_t b_words(const CpuTile& t) {
   return t.packed_word ? 0 : round_up(t.tile_columns, t.register_columns) * panel_depth(t);
 }
-int64_t element_bytes(const View& v) { return v.element.getIntOrFloatBitWidth() / 8; }
 
 class Amx {
  public:
@@ -78,7 +77,7 @@ class Amx {
     }
     Value line = e.add(t.a.offset, e.mul(e.add(rows.i, r * kSide), t.a.row_stride));
     return {t.a.memory, e.add(line, e.add(k0, e.mul(step, t.words.width()))),
-            e.mul(t.a.row_stride, element_bytes(t.a))};
+            e.mul(t.a.row_stride, kLineBytes / elements_of_line(t.a))};
   }
   Place b_at(Value j, Value k0, Value step, int64_t c) {
     if (!t.packed_word) {
@@ -86,11 +85,9 @@ class Amx {
       return {t.packing, e.add(e.add(panel, kTileWords / kSide), e.mul(step, kTileWords)), e.idx(kLineBytes)};
     }
     // Columns past the last panel read it again.
-    Value last = e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
-    Value column = e.min(e.add(j, c * kSide), last);
+    Value column = e.min(e.add(j, c * kSide), last_panel(e, t));
     Value k = e.add(k0, e.mul(step, t.words.width()));
-    Value at = e.add(e.mul(column, t.packed_depth), e.mul(k, kPackedColumns));
-    return {t.b.memory, e.add(t.b.offset, at), e.idx(kLineBytes)};
+    return {t.b.memory, panel_at(e, t, column, k), e.idx(kLineBytes)};
   }
 
   Emit& e;
@@ -108,8 +105,7 @@ void Amx::fetch(Value i, Value j, Value k0, Value step) {
   Value k = e.add(k0, e.mul(step, t.words.width()));
   for (int64_t r = 0; r < part; ++r) {
     Value row = e.add(e.mul(e.div(j, e.idx(t.register_columns)), part), r);
-    row = e.min(e.add(e.add(i, t.register_rows), row), e.sub(t.rows, e.idx(1)));
-    e.prefetch(t.a.memory, e.add(t.a.offset, e.add(row_at(e, t.a, row), k)), kIntoL2);
+    e.prefetch(t.a.memory, row_of_a(e, t, e.add(e.add(i, t.register_rows), row), k), kIntoL2);
   }
 }
 
@@ -139,13 +135,11 @@ void Amx::multiply(const NestBlock& block, const NestRows& rows, Value j) {
   every_sum([&](int64_t r, int64_t c) { tiles.store(sum(r, c), sums_at(rows.at_row, j, r, c)); });
 }
 
-}  // namespace
-
-int64_t amx_packing_elements(const CpuTile& t) {
+int64_t packing_words(const CpuTile& t) {
   return kTileWords / kSide + b_words(t) + t.register_rows * row_pitch(t) + kSide;
 }
 
-std::string amx_refusal(const CpuTile& t) {
+std::string refusal(const CpuTile& t) {
   const int64_t mr = t.register_rows, nr = t.register_columns, rows = mr / kSide, columns = nr / kSide;
   if (mr % kSide || nr % kSide || rows * columns + rows + 1 > AmxTiles::kRegisters)
     return absl::StrCat("register tile ", mr, " x ", nr, " must be whole AMX tiles of ", kSide, " x ", kSide,
@@ -158,6 +152,10 @@ std::string amx_refusal(const CpuTile& t) {
   return "";
 }
 
-void emit_amx(Emit& e, const CpuTile& t) { Amx(e, t).run(); }
+void emit_tile(Emit& e, const CpuTile& t) { Amx(e, t).run(); }
+
+}  // namespace
+
+const CpuForm kAmxForm = {refusal, packing_words, emit_tile};
 
 }  // namespace lathe::emit

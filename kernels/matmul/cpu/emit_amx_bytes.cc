@@ -45,10 +45,10 @@ struct AmxBytesLayout {
   int64_t sums, words;
 };
 
-class AmxBytes : ByteArithmetic {
+class AmxBytes : Lanes {
  public:
   AmxBytes(Emit& emit, const CpuTile& tile, const ByteFormat& format)
-      : ByteArithmetic{{emit, tile.lanes}}, t(tile), f(format), at(tile, format), tiles{emit} {}
+      : Lanes{emit, tile.lanes}, t(tile), f(format), at(tile, format), tiles{emit} {}
 
   void run() {
     configure();
@@ -111,33 +111,15 @@ class AmxBytes : ByteArithmetic {
   }
 
   void decode_group(ByteBlock& b, Value block, Value to) {
-    const VectorType bytes = e.vec(4 * kSide, e.b.getI8Type());
     const Values words = b.words(0, 0);
     for (int64_t w = 0; w < kWords; ++w) {
       Value x = words[w];
-      if (f.offset) {
-        Value offset = arith::ConstantOp::create(
-            e.b, e.loc, SplatElementsAttr::get(bytes, e.b.getI8IntegerAttr(static_cast<int8_t>(f.offset))));
-        x = arith::SubIOp::create(e.b, e.loc, vector::BitCastOp::create(e.b, e.loc, bytes, x), offset);
-        x = vector::BitCastOp::create(e.b, e.loc, i32s(), x);
-      }
+      if (f.offset) x = as(i32s(), sub(as(i8s(), x), all(i8s(), f.offset)));
       store(x, e.add(e.mul(block, kWords * kSide), e.add(to, w * kSide)));
     }
     e.store_vector(b.scale(0, 0), t.packing, scale_at(to, block));
     if (f.has_minimum) e.store_vector(b.minimum(), t.packing, minimum_at(to, block, 0));
   }
-
-  // Vectors of 16-bit numbers, two in each lane.
-  VectorType shorts() { return e.vec(2 * kSide, e.b.getIntegerType(16)); }
-  Value as_shorts(Value x) { return vector::BitCastOp::create(e.b, e.loc, shorts(), x); }
-  Value all_shorts(int64_t x) {
-    return arith::ConstantOp::create(
-        e.b, e.loc, SplatElementsAttr::get(shorts(), e.b.getIntegerAttr(e.b.getIntegerType(16), x)));
-  }
-  Value masked(Value x, int64_t mask) { return arith::AndIOp::create(e.b, e.loc, x, all_shorts(mask)); }
-  Value up(Value x) { return arith::ShLIOp::create(e.b, e.loc, x, all_shorts(8)); }
-  Value down(Value x) { return arith::ShRUIOp::create(e.b, e.loc, x, all_shorts(8)); }
-  Value either(Value x, Value y) { return arith::OrIOp::create(e.b, e.loc, x, y); }
 
   // The products of weights and integer scales: their lower bytes, and their upper ones.
   void decode_planes(ByteBlock& b, Value block, Value to) {
@@ -150,21 +132,19 @@ class AmxBytes : ByteArithmetic {
         if (w % part_words == 0) {
           words.append(b.words(g, w / part_words));
           Value of_group = b.group_scale(g, w / part_words);
-          Value lower = arith::AndIOp::create(e.b, e.loc, of_group, all(0xffff));
-          scale = as_shorts(either(lower, arith::ShLIOp::create(e.b, e.loc, of_group, all(16))));
+          scale = as(i16s(), either(masked(of_group, 0xffff), up(of_group, 16)));
         }
-        Value x = as_shorts(words[w]), even = masked(x, 0xff), odd = down(x);
-        const auto times = [&](Value bytes) -> Value {
-          if (f.offset) bytes = arith::SubIOp::create(e.b, e.loc, bytes, all_shorts(f.offset));
-          return arith::MulIOp::create(e.b, e.loc, bytes, scale);
+        Value x = as(i16s(), words[w]), even = masked(x, 0xff), odd = down(x, 8);
+        const auto times = [&](Value bytes) {
+          return mul(f.offset ? sub(bytes, all(i16s(), f.offset)) : bytes, scale);
         };
         even = times(even), odd = times(odd);
         const int64_t line = (g % 2 * kWords + w) * kSide + g / 2 * 2 * kTileWords;
         const auto put = [&](Value plane, int64_t offset) {
-          store(vector::BitCastOp::create(e.b, e.loc, i32s(), plane), e.add(first, line + offset));
+          store(as(i32s(), plane), e.add(first, line + offset));
         };
-        put(either(masked(even, 0xff), up(odd)), 0);
-        put(either(down(even), masked(odd, 0xff00 - 0x10000)), kTileWords);
+        put(either(masked(even, 0xff), up(odd, 8)), 0);
+        put(either(down(even, 8), masked(odd, 0xff00 - 0x10000)), kTileWords);
       }
     }
     e.store_vector(b.block_scale(), t.packing, scale_at(to, block));
@@ -249,8 +229,7 @@ class AmxBytes : ByteArithmetic {
   };
   Turn after(const Turn& turn, const Blocks& blocks) {
     Value next = e.add(turn.block, 1), more = e.less(next, blocks.count);
-    return {arith::SelectOp::create(e.b, e.loc, more, turn.i, e.add(turn.i, kSide)),
-            arith::SelectOp::create(e.b, e.loc, more, next, e.idx(0))};
+    return {select(e, more, turn.i, e.add(turn.i, kSide)), select(e, more, next, e.idx(0))};
   }
 
   // 32 columns by all rows, 16 rows and a block at a time.
@@ -302,7 +281,7 @@ class AmxBytes : ByteArithmetic {
       columns.push_back({load_floats(scale_at(to, turn.block)), nullptr, {}});
       if (!f.has_minimum) continue;
       for (int64_t p = 0; p < f.groups() / 2; ++p)
-        columns.back().minima.push_back(as_shorts(load_words(minimum_at(to, turn.block, p))));
+        columns.back().minima.push_back(as(i16s(), load_words(minimum_at(to, turn.block, p))));
       columns.back().of_minima = load_floats(minimum_at(to, turn.block, f.groups() / 2));
     }
     Value of_rows = e.add(blocks.first, turn.block);
@@ -314,7 +293,7 @@ class AmxBytes : ByteArithmetic {
         Value of_a = field(fields, u, scale_word);
         for (int64_t c = 0; c < column_tiles(f); ++c) {
           Value to = e.add(line, u * kSide), upper = load_sums(from, 2 * c + 1, to);
-          Value exact = add(load_sums(from, 2 * c, to), arith::ShLIOp::create(e.b, e.loc, upper, all(8)));
+          Value exact = add(load_sums(from, 2 * c, to), up(upper, 8));
           Value place = e.add(first, u * t.ld + c * kSide);
           Value sum = e.load_vector(t.accumulators, place, kSide);
           sum = e.fma(to_f32(exact), mul(columns[c].scale, of_a), sum);
@@ -331,11 +310,8 @@ class AmxBytes : ByteArithmetic {
   Value minima_of(Value fields, int64_t r, Value word, const Values& minima) {
     Value exact;
     for (size_t p = 0; p < minima.size(); ++p) {
-      Value a = as_shorts(field(fields, r, e.add(word, static_cast<int64_t>(p))));
-      Value x =
-          LLVM::CallIntrinsicOp::create(e.b, e.loc, i32s(), e.b.getStringAttr("llvm.x86.avx512.pmaddw.d.512"),
-                                        ValueRange{minima[p], a})
-              .getResult(0);
+      Value a = as(i16s(), field(fields, r, e.add(word, static_cast<int64_t>(p))));
+      Value x = call("llvm.x86.avx512.pmaddw.d.512", i32s(), {minima[p], a});
       exact = exact ? add(exact, x) : x;
     }
     return exact;
@@ -347,13 +323,9 @@ class AmxBytes : ByteArithmetic {
   const AmxTiles tiles;
 };
 
-}  // namespace
+int64_t packing_words(const CpuTile& t) { return AmxBytesLayout(t, ByteFormat(t.b.blocks, t.vnni)).words; }
 
-int64_t amx_bytes_packing_elements(const CpuTile& t) {
-  return AmxBytesLayout(t, ByteFormat(t.b.blocks, t.vnni)).words;
-}
-
-std::string amx_bytes_refusal(const CpuTile& t) {
+std::string refusal(const CpuTile& t) {
   if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous || t.lanes != kSide)
     return "needs B in blocks, a K-contiguous A and 16 lanes";
   const ByteFormat f(t.b.blocks, t.vnni);
@@ -367,6 +339,10 @@ std::string amx_bytes_refusal(const CpuTile& t) {
   return "";
 }
 
-void emit_amx_bytes(Emit& e, const CpuTile& t) { AmxBytes(e, t, ByteFormat(t.b.blocks, t.vnni)).run(); }
+void emit_tile(Emit& e, const CpuTile& t) { AmxBytes(e, t, ByteFormat(t.b.blocks, t.vnni)).run(); }
+
+}  // namespace
+
+const CpuForm kAmxBytesForm = {refusal, packing_words, emit_tile};
 
 }  // namespace lathe::emit

@@ -36,24 +36,6 @@ ByteFormat::ByteFormat(DType t, bool vnni)
   largest = is_signed ? std::max(-lowest, highest) : highest - lowest;
 }
 
-Value Lanes::all(int64_t word) const {
-  Attribute value = e.b.getI32IntegerAttr(static_cast<int32_t>(word));
-  return arith::ConstantOp::create(e.b, e.loc, SplatElementsAttr::get(i32s(), value));
-}
-Value Lanes::to_f32(Value words) const { return arith::SIToFPOp::create(e.b, e.loc, f32s(), words); }
-Value Lanes::shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask) const {
-  return vector::ShuffleOp::create(e.b, e.loc, x, y, mask);
-}
-
-Value ByteBlock::masked(Value x, int64_t mask) { return arith::AndIOp::create(e.b, e.loc, x, all(mask)); }
-Value ByteBlock::up(Value x, int64_t bits) {
-  return bits == 0 ? x : Value(arith::ShLIOp::create(e.b, e.loc, x, all(bits)));
-}
-Value ByteBlock::down(Value x, int64_t bits) {
-  return bits == 0 ? x : Value(arith::ShRUIOp::create(e.b, e.loc, x, all(bits)));
-}
-Value ByteBlock::either(Value x, Value y) { return arith::OrIOp::create(e.b, e.loc, x, y); }
-
 // The vectors of four words, concatenated.
 Value ByteBlock::joined(Values parts) {
   while (parts.size() > 1) {
@@ -129,7 +111,7 @@ Value ByteBlock::packed(int64_t at, Type element, Value before) const {
   Value raw_bytes = e.load_vector(t.b.memory, e.add(from, e.mul(columns.lane, size)), lanes * size);
   if (t.fetch == CpuFetch::kNone)
     LLVM::FenceOp::create(e.b, e.loc, LLVM::AtomicOrdering::acq_rel, "singlethread");
-  return vector::BitCastOp::create(e.b, e.loc, e.vec(lanes, element), raw_bytes);
+  return as(e.vec(lanes, element), raw_bytes);
 }
 
 int64_t ByteBlock::run_step(Base base) const {
@@ -162,8 +144,7 @@ const Values& ByteBlock::raw(int64_t at, Base base) {
     Values parts;
     for (int64_t quarter = 0; quarter < lanes / 4; ++quarter) {
       Value from = e.add(e.add(columns.bytes[4 * quarter + i], first), at);
-      parts.push_back(vector::BitCastOp::create(e.b, e.loc, e.vec(4, e.b.getI32Type()),
-                                                e.load_vector(t.b.memory, from, 16)));
+      parts.push_back(as(e.vec(4, e.b.getI32Type()), e.load_vector(t.b.memory, from, 16)));
     }
     z.push_back(joined(parts));
   }
@@ -177,7 +158,7 @@ const Values& ByteBlock::raw(int64_t at, Base base) {
 // The f16 from bit `at` of each word on, as f32.
 Value ByteBlock::half(Value words, int64_t at) {
   Value bits = arith::TruncIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI16Type()), down(words, at));
-  return e.to_f32(arith::BitcastOp::create(e.b, e.loc, e.vec(lanes, e.b.getF16Type()), bits));
+  return e.to_f32(as(e.vec(lanes, e.b.getF16Type()), bits));
 }
 
 // The f16 from byte `at` of the block on, as f32.
@@ -195,8 +176,7 @@ Values ByteBlock::words(int64_t g, int64_t part) {
   for (int64_t w = part * count; w < (part + 1) * count; ++w) {
     if (layout.group == 0) {
       Value x = raw(layout.first() + inside + w / 4 * 16, kCodes)[w % 4];
-      words.push_back(f.is_signed ? x
-                                  : Value(arith::XOrIOp::create(e.b, e.loc, x, all(INT32_C(-0x7F7F7F80)))));
+      words.push_back(f.is_signed ? x : flipped(x, INT32_C(-0x7F7F7F80)));
       continue;
     }
     const int64_t half = layout.group / 2, at = inside % layout.group + w * 4;
@@ -224,8 +204,7 @@ Value ByteBlock::upper_bits(int64_t g, int64_t w) {
   if (layout.planes == 0) return bit_of_each(block_bits(), w);
   const int64_t mask = layout.upper_bits == 1 ? 0x10101010 : 0x30303030;
   if (kept && keeps_upper()) {
-    Value x = vector::BitCastOp::create(e.b, e.loc, i32s(),
-                                        e.load_vector(t.packing, e.add(kept, w * lanes), lanes));
+    Value x = as(i32s(), e.load_vector(t.packing, e.add(kept, w * lanes), lanes));
     Value shift = e.broadcast(e.to_i32(e.mul(e.add(run, g), layout.upper_bits)), lanes);
     return masked(up(arith::ShRUIOp::create(e.b, e.loc, x, shift), 4), mask);
   }
@@ -242,7 +221,7 @@ int64_t ByteBlock::kept_vectors(const ByteFormat& f) {
 // The words of upper bits that all groups share, then the scales.
 void ByteBlock::keep(Value at) {
   const auto store = [&](Value x, int64_t i) {
-    e.store_vector(vector::BitCastOp::create(e.b, e.loc, f32s(), x), t.packing, e.add(at, i * lanes));
+    e.store_vector(as(f32s(), x), t.packing, e.add(at, i * lanes));
   };
   for (int64_t w = 0; keeps_upper() && w < ByteFormat::kWords; ++w)
     store(raw(layout.upper_first + w / 4 * 16)[w % 4], w);
@@ -265,14 +244,10 @@ Value ByteBlock::bit_of_each(Value bits, int64_t w) {
       bytes.push_back((code & 1) << 4 | (code & 2) << 11 | (code & 4) << 18 | (code & 8) << 25);
     Value table =
         arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(i32s(), llvm::ArrayRef(bytes)));
-    return LLVM::CallIntrinsicOp::create(e.b, e.loc, i32s(),
-                                         e.b.getStringAttr("llvm.x86.avx512.permvar.si.512"),
-                                         ValueRange{table, down(bits, 4 * w)})
-        .getResult(0);
+    return call("llvm.x86.avx512.permvar.si.512", i32s(), {table, down(bits, 4 * w)});
   }
   // The byte that holds the four bits in all bytes of the word, then each byte's own bit.
-  VectorType type = e.vec(4 * lanes, e.b.getI8Type());
-  Value bytes = vector::BitCastOp::create(e.b, e.loc, type, bits);
+  Value bytes = as(i8s(), bits);
   SmallVector<int64_t> mask;
   SmallVector<int8_t> own;
   for (int64_t l = 0; l < lanes; ++l)
@@ -280,27 +255,21 @@ Value ByteBlock::bit_of_each(Value bits, int64_t w) {
       mask.push_back(4 * l + w / 2);
       own.push_back(static_cast<int8_t>(1 << (w % 2 * 4 + q)));
     }
-  Value bit = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, llvm::ArrayRef(own)));
+  Value bit = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(i8s(), llvm::ArrayRef(own)));
   Value set = arith::AndIOp::create(e.b, e.loc, shuffle(bytes, bytes, mask), bit);
   set = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, set, bit);
-  Value ones = arith::ExtSIOp::create(e.b, e.loc, type, set);
-  return masked(vector::BitCastOp::create(e.b, e.loc, i32s(), ones), 0x10101010);
+  return masked(as(i32s(), arith::ExtSIOp::create(e.b, e.loc, i8s(), set)), 0x10101010);
 }
 
 Value ByteBlock::looked_up(Value words) {
-  VectorType type = e.vec(4 * lanes, e.b.getI8Type());
   SmallVector<int8_t> values;
   for (int64_t l = 0; l < 4 * lanes; ++l)
     values.push_back(static_cast<int8_t>(layout.table[l % 16] + f.offset));
-  Value table = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, llvm::ArrayRef(values)));
+  Value table = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(i8s(), llvm::ArrayRef(values)));
   const char* name = lanes == kZmmLanes   ? "llvm.x86.avx512.pshuf.b.512"
                      : lanes == kYmmLanes ? "llvm.x86.avx2.pshuf.b"
                                           : "llvm.aarch64.neon.tbl1.v16i8";
-  Value found =
-      LLVM::CallIntrinsicOp::create(e.b, e.loc, type, e.b.getStringAttr(name),
-                                    ValueRange{table, vector::BitCastOp::create(e.b, e.loc, type, words)})
-          .getResult(0);
-  return vector::BitCastOp::create(e.b, e.loc, i32s(), found);
+  return as(i32s(), call(name, i8s(), {table, as(i8s(), words)}));
 }
 
 // --- scales
@@ -325,7 +294,7 @@ Value ByteBlock::scale(int64_t g, int64_t part) {
     case BlockScales::kF16:
     case BlockScales::kF16AndMin:
     case BlockScales::kPower: return block_scale();
-    default: return arith::MulFOp::create(e.b, e.loc, to_f32(group_scale(g, part)), block_scale());
+    default: return mul(to_f32(group_scale(g, part)), block_scale());
   }
 }
 
@@ -337,11 +306,10 @@ Value ByteBlock::block_scale() {
                     ? Value(arith::ExtUIOp::create(e.b, e.loc, i32s(), packed(0, e.b.getI8Type(), e.idx(0))))
                     : masked(raw(0)[0], 0xff);
   // The two smallest powers are subnormal.
-  Value normal = up(arith::SubIOp::create(e.b, e.loc, power, all(1)), 23);
+  Value normal = up(sub(power, all(1)), 23);
   Value small = arith::ShLIOp::create(e.b, e.loc, all(0x00200000), masked(power, 1));
   Value is_small = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, power, all(2));
-  return scale_of_block = arith::BitcastOp::create(
-             e.b, e.loc, f32s(), arith::SelectOp::create(e.b, e.loc, is_small, small, normal));
+  return scale_of_block = as(f32s(), select(e, is_small, small, normal));
 }
 
 Value ByteBlock::group_scale(int64_t g, int64_t part) {
@@ -349,13 +317,13 @@ Value ByteBlock::group_scale(int64_t g, int64_t part) {
     case BlockScales::kSixBits: return masked(down(six_bits(false, g / 4), g % 4 * 8), 0xff);
     case BlockScales::kBytes: {
       const int64_t at = 2 * g + part;
-      return arith::ShRSIOp::create(e.b, e.loc, up(raw(192)[at / 4], 24 - at % 4 * 8), all(24));
+      return down_signed(up(raw(192)[at / 4], 24 - at % 4 * 8), 24);
     }
     case BlockScales::kSixBitsOf32: {
       Value low = masked(down(raw(0)[1], 4 * g), 15);
       const int64_t shift = 16 + 2 * g;  // of two bits that become bits 4 and 5
       Value six = either(low, masked(down(raw(0)[0], shift - 4), 0x30));
-      return arith::SubIOp::create(e.b, e.loc, six, all(32));
+      return sub(six, all(32));
     }
     default: llvm::report_fatal_error("a block format without scales of groups");
   }

@@ -36,26 +36,6 @@ struct ByteFormat {
   int64_t largest = 0;  // the largest magnitude of a byte
 };
 
-// Vectors of f32 and i32.
-struct Lanes {
-  Emit& e;
-  int64_t lanes;
-
-  mlir::VectorType f32s() const { return e.vec(lanes, e.f32()); }
-  mlir::VectorType i32s() const { return e.vec(lanes, e.b.getI32Type()); }
-  Value all(int64_t word) const;  // in every lane
-  Value to_f32(Value words) const;
-  Value shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask) const;
-};
-
-// A lane per column, or per group of 32 elements of a row of A.
-struct ByteArithmetic : Lanes {
-  Value as(mlir::Type type, Value x) const { return mlir::arith::BitcastOp::create(e.b, e.loc, type, x); }
-  Value add(Value x, Value y) const { return mlir::arith::AddIOp::create(e.b, e.loc, x, y); }
-  Value mul(Value x, Value y) const { return mlir::arith::MulFOp::create(e.b, e.loc, x, y); }
-  Value max(Value x, Value y) const { return mlir::arith::MaxSIOp::create(e.b, e.loc, x, y); }
-};
-
 // The first byte of column j of an unpacked B, or of the last column if j is past it.
 Value column_byte(Emit& e, const CpuTile& t, Value j);
 
@@ -109,10 +89,6 @@ class ByteBlock : Lanes {
   Value minimum_scale();
 
  private:
-  Value masked(Value x, int64_t mask);
-  Value up(Value x, int64_t bits);
-  Value down(Value x, int64_t bits);
-  Value either(Value x, Value y);
   Value joined(Values parts);
   Value unpacked(Value x, Value y, int64_t bits, bool upper);
   // What a byte's place in the block counts from: the block, the codes of the run, the upper bits of the run.

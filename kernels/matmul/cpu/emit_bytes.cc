@@ -32,10 +32,10 @@ RoundedRows rounded_rows(const CpuTile& t, const ByteFormat& f) {
   return {f, padded_rows(t), t.most_depth, t.lanes, order, 1, t.register_rows};
 }
 
-class Bytes : ByteArithmetic {
+class Bytes : Lanes {
  public:
   Bytes(Emit& emit, const CpuTile& tile, const ByteFormat& format)
-      : ByteArithmetic{{emit, tile.lanes}}, t(tile), f(format), row(rounded_rows(tile, format)) {}
+      : Lanes{emit, tile.lanes}, t(tile), f(format), row(rounded_rows(tile, format)) {}
 
   void run() {
     CpuNest nest;
@@ -145,18 +145,15 @@ class Bytes : ByteArithmetic {
   Value place_of_word(const Chain& chain, int64_t part, int64_t w) {
     return e.add(row.bytes(e, chain.i, chain.group), part * (kWords / f.scales_of_group()) + w);
   }
+  // What the offset of the weights' bytes adds to the products of a chain, negated.
+  Value of_offset(const Chain& chain, int64_t part) {
+    return word(chain.i, e.add(e.mul(chain.group, f.scales_of_group()), row.firsts + part));
+  }
   // The exact products of each chain.
   Values products(llvm::ArrayRef<Chain> chains, int64_t part) {
     if (in_pairs()) return products_of_pairs(chains, part);
     Values exact;
-    for (const Chain& chain : chains) {
-      Value first = all(0);
-      if (f.offset) {
-        Value at = e.add(e.mul(chain.group, f.scales_of_group()), row.firsts + part);
-        first = as(i32s(), word(chain.i, at));
-      }
-      exact.push_back(first);
-    }
+    for (const Chain& chain : chains) exact.push_back(f.offset ? as(i32s(), of_offset(chain, part)) : all(0));
     if (t.dotprod) return add_dot_products(chains, part, exact);
     const auto count = static_cast<int64_t>(chains[0].numbers.size());
     Values narrow(chains.size());  // sums of 16 bits
@@ -170,11 +167,11 @@ class Bytes : ByteArithmetic {
         if (t.vnni) {
           const char* name =
               lanes == kZmmLanes ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256";
-          exact[c] = call(name, i32s(), {exact[c], as_bytes(b), as_bytes(a)});
+          exact[c] = products_of_bytes(name, exact[c], b, a);
           continue;
         }
         Value x = narrow_product(b, a);
-        narrow[c] = narrow[c] ? Value(arith::AddIOp::create(e.b, e.loc, narrow[c], x)) : x;
+        narrow[c] = narrow[c] ? add(narrow[c], x) : x;
         if (last || added == words_of_narrow_sum()) {
           Value wide = call("llvm.x86.avx2.pmadd.wd", i32s(), {narrow[c], e.splat(i16s(), 1)});
           exact[c] = add(exact[c], wide);
@@ -186,13 +183,14 @@ class Bytes : ByteArithmetic {
     return exact;
   }
 
+  Value products_of_bytes(const char* name, Value sum, Value x, Value y) {
+    return call(name, i32s(), {sum, as(i8s(), x), as(i8s(), y)});
+  }
+
   // --- AArch64
   bool in_pairs() const { return row.order == RoundedRows::Bytes::kInPairs; }
   Value lane_of(Value x, int64_t lane) {
     return shuffle(x, x, SmallVector<int64_t>(static_cast<size_t>(lanes), lane));
-  }
-  Value products_of_bytes(const char* name, Value sum, Value x, Value y) {
-    return call(name, i32s(), {sum, as_bytes(x), as_bytes(y)});
   }
 
   // sdot multiplies four bytes of each column by one word of a row, which it takes from a vector of four.
@@ -225,10 +223,7 @@ class Bytes : ByteArithmetic {
     for (size_t c = 0; c < chains.size(); c += 2) {
       const Chain &chain = chains[c], &other = chains[c + 1];
       Value first = all(0);
-      if (f.offset) {
-        Value at = e.add(e.mul(chain.group, f.scales_of_group()), row.firsts + part);
-        first = as(i32s(), shuffle(word(chain.i, at), word(other.i, at), {0, 1, 4, 5}));
-      }
+      if (f.offset) first = as(i32s(), shuffle(of_offset(chain, part), of_offset(other, part), {0, 1, 4, 5}));
       Value at = row.bytes(e, chain.i, chain.group), columns[] = {first, first};
       for (int64_t step = 0; step < steps; ++step) {
         Value from = e.add(at, (part * steps + step) * RoundedRows::kPairStep);
@@ -246,43 +241,32 @@ class Bytes : ByteArithmetic {
   // The minima of two groups, from 16 bits of each lane.
   Values separate(Value pair) {
     const VectorType shorts = e.vec(lanes, e.b.getIntegerType(16));
-    Value upper = arith::ShRUIOp::create(e.b, e.loc, pair, all(16));
     return {arith::TruncIOp::create(e.b, e.loc, shorts, pair),
-            arith::TruncIOp::create(e.b, e.loc, shorts, upper)};
+            arith::TruncIOp::create(e.b, e.loc, shorts, down(pair, 16))};
   }
   // The minima of a group by a lane of the sums of row i, which begin at field `at` (smlal).
   Value sum_of_minima_neon(Value i, Value at, const Values& minima) {
     const auto count = static_cast<int64_t>(minima.size());
-    Value sums = vector::BitCastOp::create(e.b, e.loc, e.vec(count, e.b.getIntegerType(16)),
-                                           e.load_vector(t.packing, e.add(row.row(e, i), at), count / 2));
+    Value sums =
+        as(e.vec(count, e.b.getI16Type()), e.load_vector(t.packing, e.add(row.row(e, i), at), count / 2));
     const auto wide = [&](Value x) -> Value { return arith::ExtSIOp::create(e.b, e.loc, i32s(), x); };
     Value exact = all(0);
-    for (int64_t g = 0; g < count; ++g) {
-      Value product =
-          arith::MulIOp::create(e.b, e.loc, wide(minima[static_cast<size_t>(g)]), wide(lane_of(sums, g)));
-      exact = add(exact, product);
-    }
+    for (int64_t g = 0; g < count; ++g)
+      exact = add(exact, mul(wide(minima[static_cast<size_t>(g)]), wide(lane_of(sums, g))));
     return exact;
   }
 
   // --- Without VNNI: sums of two products in 16 bits.
-  VectorType i16s() { return e.vec(2 * lanes, e.b.getIntegerType(16)); }
-  Value call(const char* name, Type type, ValueRange operands) {
-    return LLVM::CallIntrinsicOp::create(e.b, e.loc, type, e.b.getStringAttr(name), operands).getResult(0);
-  }
-  Value as_bytes(Value x) {
-    return vector::BitCastOp::create(e.b, e.loc, e.vec(4 * lanes, e.b.getI8Type()), x);
-  }
   // Words whose sums of two products can be added without overflow.
   int64_t words_of_narrow_sum() const { return std::max<int64_t>(1, 32767 / (2 * 127 * f.largest)); }
   Value narrow_product(Value b, Value a) {
-    Value x = as_bytes(b), y = as_bytes(a);
+    Value x = as(i8s(), b), y = as(i8s(), a);
     if (f.is_signed) {  // the sign of B moves to A
       Value zero = e.zero(x.getType());
       Value negative = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, x, zero);
-      Value negated = arith::SubIOp::create(e.b, e.loc, zero, x);
+      Value negated = sub(zero, x);
       y = call("llvm.x86.avx2.psign.b", y.getType(), {y, x});
-      x = arith::SelectOp::create(e.b, e.loc, negative, negated, x);
+      x = select(e, negative, negated, x);
     }
     return call("llvm.x86.avx2.pmadd.ub.sw", i16s(), {x, y});
   }
@@ -292,7 +276,7 @@ class Bytes : ByteArithmetic {
     const int64_t count = f.groups() / 2;
     Values minima;
     for (int64_t p = 0; p < count; ++p) {
-      const Values of_pair = t.dotprod ? separate(b.minimum_pair(p)) : Values{words16(b.minimum_pair(p))};
+      const Values of_pair = t.dotprod ? separate(b.minimum_pair(p)) : Values{as(i16s(), b.minimum_pair(p))};
       minima.append(of_pair.begin(), of_pair.end());
     }
     Value of_block = b.minimum_scale();
@@ -312,12 +296,11 @@ class Bytes : ByteArithmetic {
     const char* name = lanes == kZmmLanes ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd";
     Value exact;
     for (size_t p = 0; p < pairs.size(); ++p) {
-      Value x = call(name, i32s(), {pairs[p], words16(word(i, e.add(at, static_cast<int64_t>(p))))});
+      Value x = call(name, i32s(), {pairs[p], as(i16s(), word(i, e.add(at, static_cast<int64_t>(p))))});
       exact = exact ? add(exact, x) : x;
     }
     return exact;
   }
-  Value words16(Value x) { return vector::BitCastOp::create(e.b, e.loc, i16s(), x); }
 
   const CpuTile& t;
   const ByteFormat& f;
@@ -326,14 +309,12 @@ class Bytes : ByteArithmetic {
   int64_t rm = 0;                       // rows of a pass
 };
 
-}  // namespace
-
-int64_t bytes_packing_elements(const CpuTile& t) {
+int64_t packing_words(const CpuTile& t) {
   const ByteFormat f(t.b.blocks, t.vnni);
   return rounded_rows(t, f).words + ByteBlock::kept_vectors(f) * t.lanes;
 }
 
-std::string bytes_refusal(const CpuTile& t) {
+std::string refusal(const CpuTile& t) {
   const bool has_lanes = (t.lanes == kZmmLanes && t.vnni) || t.lanes == kYmmLanes || t.dotprod;
   if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous || !has_lanes)
     return "needs B in blocks, a K-contiguous A and 8 lanes, 16 with AVX512-VNNI, or AArch64's dotprod";
@@ -347,10 +328,14 @@ std::string bytes_refusal(const CpuTile& t) {
   return "";
 }
 
-void emit_bytes(Emit& e, const CpuTile& t) {
+void emit_tile(Emit& e, const CpuTile& t) {
   const ByteFormat format(t.b.blocks, t.vnni);
   round_rows(e, t, format, rounded_rows(t, format), 0);
   Bytes(e, t, format).run();
 }
+
+}  // namespace
+
+const CpuForm kBytesForm = {refusal, packing_words, emit_tile};
 
 }  // namespace lathe::emit

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/dtype.h"
 #include "kernels/matmul/cpu/emit.h"
-#include "kernels/matmul/cpu/emit_nest.h"
+#include "kernels/matmul/cpu/emit_pack.h"
 #include "kernels/matmul/cpu/shape.h"
 #include "kernels/matmul/emit_blocks.h"
 
@@ -41,14 +41,13 @@ class Dot {
         lanes(t.lanes),
         width(t.words.width()),
         vectors(CpuBlocks::holds(t.b) ? CpuBlocks::elements(t.b) / t.lanes : 1),
-        last_row(e.sub(t.rows, e.idx(1))),
         last_column(e.sub(t.columns, e.idx(1))) {}
 
   void run() {
     CpuNest nest;
     nest.pass_columns = rn;
     if (t.tile_k > 0) {
-      nest.group_columns = t.group_columns;
+      nest.group_columns = t.group_n;
       nest.rows_first = t.fetch != CpuFetch::kSpread;
       nest.begin_group = [this](const NestBlock&) { store_first_sums(); };
       nest.end_group = [this](const NestBlock& group) { sum_lanes(group.column0, group.columns); };
@@ -73,13 +72,13 @@ class Dot {
     const int64_t passes = ceil_div(t.tile_rows, rm);
     Values a_row;
     for (int64_t r = 0; r < rm; ++r)
-      a_row.push_back(copy ? row_of_copy(copy, e.add(i, r)) : row_of_a(e.add(i, r)));
+      a_row.push_back(copy ? row_of_copy(copy, e.add(i, r)) : row_of_a(e, t, e.add(i, r)));
     Value next = e.add(j, rn);
     Value shared = e.add(next, e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
     // If rows are shorter than the prefetch distance, it reaches several groups ahead.
     const int64_t groups =
         std::max<int64_t>(1, elements_in(bytes_ahead(t.fetch)) / std::max<int64_t>(1, t.most_depth));
-    Value after = select(e.less(e.add(i, rm), t.rows), e.idx(0), rows_apart(rn * groups));
+    Value after = select(e, e.less(e.add(i, rm), t.rows), e.idx(0), rows_apart(rn * groups));
     Rows b = {rows_of_b(j, rn, e.idx(0)), after, {}};
     if (fetches_next(t.fetch)) b.next = rows_of_b(shared, ceil_div(rn, passes), e.idx(0));
     Values sums = along_k(t.depth, first(i), b, [&](int64_t r, Value k, Value left) {
@@ -90,13 +89,12 @@ class Dot {
       Value of_zero = t.zero_point ? of_zero_point(sums[rm * rn + c]) : Value();
       for (int64_t r = 0; r < rm; ++r) {
         Value sum = t.words.reduce(sums[r * rn + c]);
-        if (of_zero) sum = arith::SubIOp::create(e.b, e.loc, sum, of_zero);
+        if (of_zero) sum = t.words.sub(sum, of_zero);
         e.store(as_f32(sum), t.accumulators, e.add(e.mul(e.add(i, r), t.ld), e.add(j, c)));
       }
     }
   }
 
-  Value row_of_a(Value i) { return e.add(t.a.offset, row_at(e, t.a, e.min(i, last_row))); }
   Values rows_of_b(Value j, int64_t count, Value k) {
     Values rows;
     for (int64_t c = 0; c < count; ++c)
@@ -111,7 +109,7 @@ class Dot {
   void store_first() {
     if (!t.words.shifts()) return;
     e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
-      Value sum = sum_along_k(e, t.words, t.a, row_of_a(i), t.depth);
+      Value sum = sum_along_k(e, t.words, t.a, row_of_a(e, t, i), t.depth);
       e.store_vector(t.words.to_scratch(t.words.unshift(sum)), t.packing, first_at(i));
     });
   }
@@ -131,9 +129,8 @@ class Dot {
   // but shifted.
   Value of_zero_point(Value lane_sums) {
     Value elements = e.mul(e.ceil_div(t.depth, e.idx(width)), width);
-    Value sum =
-        arith::SubIOp::create(e.b, e.loc, t.words.reduce(lane_sums), e.to_i32(t.words.shift_of(elements)));
-    return arith::MulIOp::create(e.b, e.loc, sum, t.zero_point);
+    Value sum = t.words.sub(t.words.reduce(lane_sums), e.to_i32(t.words.shift_of(elements)));
+    return t.words.mul(sum, t.zero_point);
   }
 
   Value rows_apart(int64_t count) { return e.mul(e.idx(count), t.b.row_stride); }
@@ -205,13 +202,11 @@ class Dot {
     // line at its beginning came with the block before.
     const int locality = t.fetch == CpuFetch::kSpread ? kIntoL1 : kIntoL2;
     const int64_t to_end = t.tile_k > 0 && vectors == 1 ? elements_in(kLineBytes) - 1 : 0;
-    const Pace pace(e, t);
-    sums.push_back(pace.start());
     const auto steps = [&](Value from, Value to, int64_t turn) {
-      sums = e.loop(from, to, turn * most, sums, [&](Value now, const Values& carried) {
-        Value ahead = select(e.less(now, inside), e.idx(near), e.sub(rows.after, inside));
+      sums = paced_loop(e, t, from, to, turn * most, sums, [&](Value now, Value late, const Values& carried) {
+        Value ahead = select(e, e.less(now, inside), e.idx(near), e.sub(rows.after, inside));
+        Value k = e.add(now, late);
         Values after = carried;
-        Value late = after.pop_back_val(), k = e.add(now, late);
         for (int64_t u = 0; u < turn; ++u) {
           Value at = e.add(k, u * most);
           if (u % steps_of_line() == 0) {
@@ -223,13 +218,11 @@ class Dot {
           }
           after = step(rows, a, at, after, nullptr);
         }
-        after.push_back(pace.next(e, late));
         return after;
       });
     };
     steps(e.idx(0), unrolled, unroll);
     if (unroll > 1) steps(unrolled, whole, 1);
-    sums.pop_back();
     const auto total = Emit::known(t.depth);
     if (vectors > 1 || (total && *total % width == 0)) return sums;
     return e.choose(
@@ -260,42 +253,29 @@ class Dot {
   // --- With tile_k. The packing memory: A as [K block][row][tile_k], start values, then sums as
   // [row][column of the group], a vector each.
   Value sums_base() { return e.idx(packed_words(t) + first_words(t)); }
-  Value sum_at(Value i, Value c) {
-    return e.add(sums_base(), e.mul(e.add(e.mul(i, t.group_columns), c), lanes));
-  }
+  Value sum_at(Value i, Value c) { return e.add(sums_base(), e.mul(e.add(e.mul(i, t.group_n), c), lanes)); }
   Value block_of_a(Value k0, Value i) {
     return e.add(e.mul(t.words.count(k0), padded_rows(t)), e.mul(i, t.tile_k / t.words.per_lane()));
   }
 
-  // Copies `length` elements of a row of A from `from` on, as words. The rest of the last vector is zero.
-  void copy_row(Value from, Value length, Value to) {
-    Value whole = e.mul(e.div(length, e.idx(width)), width);
-    auto copy = [&](Value k, Value left) {
-      Value x = t.words.along_k(t.a, e.add(from, k), left);
-      e.store_vector(t.words.to_scratch(x), t.packing, e.add(to, t.words.count(k)));
-    };
-    e.loop(e.idx(0), whole, width, [&](Value k) { copy(k, nullptr); });
-    e.when(e.less(whole, length), [&] { copy(whole, e.sub(length, whole)); });
-  }
   void pack_a() {
     e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k0) {
       Value length = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
-      e.loop(e.idx(0), e.idx(padded_rows(t)), 1,
-             [&](Value i) { copy_row(e.add(row_of_a(i), k0), length, block_of_a(k0, i)); });
+      e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
+        copy_line(e, t, {t.a, e.add(row_of_a(e, t, i), k0), length}, block_of_a(k0, i));
+      });
     });
   }
 
   // Copies A half a cache way away from B; returns its offset in the packing memory.
   Value copy_a() {
-    const auto address = [&](Value memory, Value at) {
-      Value bits = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, memory, at));
-      return Value(arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), bits));
-    };
-    Value from_b = e.sub(e.add(address(t.b.memory, t.b.offset), kWayBytes / 2), address(t.packing, e.idx(0)));
+    Value of_b = e.add(address_of(e, t.b.memory, t.b.offset), kWayBytes / 2);
+    Value from_b = e.sub(of_b, address_of(e, t.packing, e.idx(0)));
     Value line = e.rem(e.div(from_b, e.idx(kLineBytes)), e.idx(kWayBytes / kLineBytes));
     Value copy = e.mul(line, kLineBytes / 4);
-    e.loop(e.idx(0), e.idx(padded_rows(t)), 1,
-           [&](Value i) { copy_row(row_of_a(i), t.depth, row_of_copy(copy, i)); });
+    e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
+      copy_line(e, t, {t.a, row_of_a(e, t, i), t.depth}, row_of_copy(copy, i));
+    });
     return copy;
   }
   Value row_of_copy(Value copy, Value i) { return e.add(copy, e.mul(i, copied_pitch(t))); }
@@ -304,8 +284,7 @@ class Dot {
   void store_first_sums() {
     e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
       Value x = t.words.to_scratch(first_of_row(i));
-      e.loop(e.idx(0), e.idx(t.group_columns), 1,
-             [&](Value c) { e.store_vector(x, t.packing, sum_at(i, c)); });
+      e.loop(e.idx(0), e.idx(t.group_n), 1, [&](Value c) { e.store_vector(x, t.packing, sum_at(i, c)); });
     });
   }
 
@@ -315,19 +294,19 @@ class Dot {
     const int64_t kc = t.tile_k, share = ceil_div(rn, ceil_div(t.tile_rows, rm));
     Value j0 = now.column0, columns = now.columns, k0 = now.k0;
     Value same_group = e.less(e.add(k0, kc), t.depth);
-    Value next_k = select(same_group, e.add(k0, kc), e.idx(0));
-    Value next_group = select(same_group, j0, e.add(j0, t.group_columns));
+    Value next_k = select(e, same_group, e.add(k0, kc), e.idx(0));
+    Value next_group = select(e, same_group, j0, e.add(j0, t.group_n));
     Value fetched_k = next_k, fetched = e.add(next_group, c);
     if (t.fetch == CpuFetch::kSpread) {
       Value on = e.add(c, round_up(kColumnsOn, rn)), same_block = e.less(on, columns);
-      fetched_k = select(same_block, k0, next_k);
-      fetched = select(same_block, e.add(j0, on), e.add(next_group, e.sub(on, columns)));
+      fetched_k = select(e, same_block, k0, next_k);
+      fetched = select(e, same_block, e.add(j0, on), e.add(next_group, e.sub(on, columns)));
     }
     Value shared = e.add(fetched, e.mul(e.div(i, e.idx(rm)), share));
     Value more = e.less(e.add(c, rn), columns), again = e.less(e.add(i, rm), t.rows);
     Value to_group = e.mul(e.sub(next_group, j0), t.b.row_stride), to_first = e.mul(c, t.b.row_stride);
-    Value to_block = select(again, e.idx(0), e.sub(e.add(to_group, next_k), k0));
-    Value after = select(more, rows_apart(rn), e.sub(to_block, to_first));
+    Value to_block = select(e, again, e.idx(0), e.sub(e.add(to_group, next_k), k0));
+    Value after = select(e, more, rows_apart(rn), e.sub(to_block, to_first));
 
     Values sums;
     for (int64_t r = 0; r < rm; ++r)
@@ -345,9 +324,6 @@ class Dot {
   }
   Value scratch(Value at) { return e.load_vector(t.packing, at, lanes); }
   Value sums_at(Value at) { return t.words.sums_of(scratch(at)); }
-  Value select(Value condition, Value x, Value y) {
-    return arith::SelectOp::create(e.b, e.loc, condition, x, y);
-  }
 
   // Sums the group's accumulators across their lanes: transposes `lanes` columns at a time and adds.
   void sum_lanes(Value j0, Value columns) {
@@ -367,25 +343,23 @@ class Dot {
   const CpuTile& t;
   const int64_t rm, rn, lanes, width;  // width: elements of K in a vector
   const int64_t vectors;               // vectors of a row of B per step
-  Value last_row, last_column;
+  Value last_column;
 };
 
-}  // namespace
-
-int64_t dot_packing_elements(const CpuTile& t) {
+int64_t packing_words(const CpuTile& t) {
   if (t.tile_k == 0) return packed_words(t) + first_words(t);
   // The last column's vectors are read in groups of lanes.
-  return packed_words(t) + first_words(t) + (padded_rows(t) * t.group_columns + t.lanes) * t.lanes;
+  return packed_words(t) + first_words(t) + (padded_rows(t) * t.group_n + t.lanes) * t.lanes;
 }
 
-std::string dot_refusal(const CpuTile& t) {
+std::string refusal(const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous) return "needs both operands K-contiguous";
   if (t.b.lists_rows()) return "streams rows of A that follow each other at one distance";
   if (t.fetch == CpuFetch::kNoChoice || t.fetch > CpuFetch::kFar ||
       (t.fetch == CpuFetch::kSpread && t.tile_k == 0))
     return "prefetch must be 1 to 5 or 7; 6 needs a tile_k";
-  if ((t.tile_k > 0) != (t.group_columns > 0) || t.group_columns % t.register_columns != 0)
-    return absl::StrCat("group_n ", t.group_columns, " must be a multiple of register_n ", t.register_columns,
+  if ((t.tile_k > 0) != (t.group_n > 0) || t.group_n % t.register_columns != 0)
+    return absl::StrCat("group_n ", t.group_n, " must be a multiple of register_n ", t.register_columns,
                         " if tile_k is set, and 0 otherwise");
   if (t.tile_k % t.words.width() != 0) return "tile_k is not a multiple of a vector's elements";
   if (t.copy_rows && (t.tile_k > 0 || CpuBlocks::holds(t.b)))
@@ -393,6 +367,10 @@ std::string dot_refusal(const CpuTile& t) {
   return "";
 }
 
-void emit_dot(Emit& e, const CpuTile& t) { Dot(e, t).run(); }
+void emit_tile(Emit& e, const CpuTile& t) { Dot(e, t).run(); }
+
+}  // namespace
+
+const CpuForm kDotForm = {refusal, packing_words, emit_tile};
 
 }  // namespace lathe::emit

@@ -7,9 +7,7 @@
 namespace lathe::emit {
 using namespace mlir;
 
-int64_t line_elements(const CpuTile& t) {
-  return std::max<int64_t>(512 / t.a.element.getIntOrFloatBitWidth(), t.words.width());
-}
+int64_t line_elements(const CpuTile& t) { return std::max<int64_t>(elements_of_line(t.a), t.words.width()); }
 int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lane(); }
 
 namespace {
@@ -47,9 +45,6 @@ int64_t next_line_words(const CpuTile& t) {
 void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value k0) {
   if (!fetches_in_place(t)) return;
   const int64_t mr = t.register_rows, turns = fetching_turns(t), share = turns - mr;
-  const auto choose = [&](Value condition, Value a, Value b) -> Value {
-    return arith::SelectOp::create(e.b, e.loc, condition, a, b);
-  };
   const auto address = [&](const View& v, Value line, Value lines, Value k) {
     Value at = row_at(e, v, e.min(line, e.sub(lines, e.idx(1))));
     return pointer_to(e, v.memory, e.add(v.offset, e.add(at, k)));
@@ -68,7 +63,7 @@ void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value 
       line = e.mul(e.sub(shares, e.add(rows_left, 1)), share);
     }
     Value wraps = arith::AndIOp::create(e.b, e.loc, more, last);
-    row = choose(wraps, e.idx(0), row), block = choose(wraps, next, k0);
+    row = select(e, wraps, e.idx(0), row), block = select(e, wraps, next, k0);
   }
   Value of_row;  // past the last row the last one again
   for (int64_t turn = 0; turn < turns; ++turn) {
@@ -77,7 +72,7 @@ void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value 
     if (now && turn >= mr) {
       Value of_b = e.add(line, turn - mr);
       Value packed = t.packed_word ? piece_of_panels(e, t, of_b, next) : address(t.b, of_b, t.columns, next);
-      from = choose(now, packed, from);
+      from = select(e, now, packed, from);
     }
     LLVM::StoreOp::create(e.b, e.loc, from, next_line(e, t, behind, e.idx(turn)));
   }

@@ -23,9 +23,8 @@ class Outer {
         rn(t.register_columns),
         lanes(t.lanes),
         passes(ceil_div(t.tile_rows, rm)),
-        line_vectors(std::max<int64_t>(1, 512 / (lanes * t.b.element.getIntOrFloatBitWidth()))),
+        line_vectors(std::max<int64_t>(1, elements_of_line(t.b) / lanes)),
         last_row(e.sub(t.rows, e.idx(1))),
-        pace(e, t),
         tiles(t.tile_k > 0 ? ceil_div(t.tile_columns, rn) : 1),
         row_lines(ceil_div(tiles * rn, line_vectors * lanes)),
         lines_a_step(ceil_div(row_lines, tiles * ceil_div(t.least_rows, rm))),
@@ -78,18 +77,15 @@ class Outer {
     }
     const Prefetch prefetch = prefetch_of(x);
     const auto step = [&](Value k, const Values& sums) { return this->step(x, a_row, prefetch, k, sums); };
-    Values sums = first_sums(x);
     const int64_t unroll = t.unroll_k;
     Value unrolled = e.add(x.from, e.mul(e.div(e.sub(x.to, x.from), e.idx(unroll)), unroll));
-    sums.push_back(pace.start());
-    sums = e.loop(x.from, unrolled, unroll, sums, [&](Value k, const Values& carried) {
-      Values next = carried;
-      Value late = next.pop_back_val();
-      for (int64_t u = 0; u < unroll; ++u) next = step(e.add(e.add(k, late), u), next);
-      next.push_back(pace.next(e, late));
-      return next;
-    });
-    sums.pop_back();
+    Values sums = paced_loop(e, t, x.from, unrolled, unroll, first_sums(x),
+                             [&](Value k, Value late, const Values& carried) {
+                               Values next = carried;
+                               for (int64_t u = 0; u < unroll; ++u)
+                                 next = step(e.add(e.add(k, late), u), next);
+                               return next;
+                             });
     if (unroll > 1)
       sums = e.loop(unrolled, x.to, 1, sums, [&](Value k, const Values& c) { return step(k, c); });
     store(x, sums);
@@ -173,7 +169,7 @@ class Outer {
   Value next_block(Value from) {
     Value next = e.add(from, t.tile_k);
     return e.add(t.b.offset,
-                 select(e.less(next, t.depth), e.mul(next, t.b.row_stride), e.idx(t.tile_columns)));
+                 select(e, e.less(next, t.depth), e.mul(next, t.b.row_stride), e.idx(t.tile_columns)));
   }
   // From what a tile at j reads to what it prefetches: the same place in the next block (kNext), or kTilesOn
   // tiles further.
@@ -181,7 +177,7 @@ class Outer {
     Value block = e.add(t.b.offset, e.mul(from, t.b.row_stride)), to_next = e.sub(next_block(from), block);
     if (t.fetch == CpuFetch::kNext) return to_next;
     Value on = e.idx(kTilesOn * rn), same = e.less(e.add(j, on), t.columns);
-    return e.add(on, select(same, e.idx(0), e.sub(to_next, t.columns)));
+    return e.add(on, select(e, same, e.idx(0), e.sub(to_next, t.columns)));
   }
   // The line that a step along K prefetches: its number times the lines per step, counted row by row through what is
   // read next, the next K block or without K blocks the next tile's columns. All steps of all passes and tiles share
@@ -200,24 +196,20 @@ class Outer {
   Value next_columns(const Tile& x) {
     Value next = e.add(x.j, x.vectors * lanes), more = e.add(t.b.offset, next);
     if (!t.b.batch_stride || Emit::known(t.columns) != t.product_columns) return more;
-    return select(e.less(next, t.columns), more, e.add(t.b.offset, t.b.batch_stride));
+    return select(e, e.less(next, t.columns), more, e.add(t.b.offset, t.b.batch_stride));
   }
   // The rows of A that follow those from i on; after the last ones the first rows of the next product in the batch.
   Value next_rows(Value i) {
     Value next = e.add(i, rm), more = e.add(t.a.offset, e.mul(next, t.a.row_stride));
     if (!t.a.batch_stride) return more;
-    return select(e.less(next, t.rows), more, e.add(t.a.offset, t.a.batch_stride));
+    return select(e, e.less(next, t.rows), more, e.add(t.a.offset, t.a.batch_stride));
   }
   // Prefetches a cache line of one of these rows of A per step along K, of each row in turn.
   void prefetch_next_rows(Value rows, Value k) {
     if (!t.a_k_contiguous) return;
-    const int64_t elements = 512 / t.a.element.getIntOrFloatBitWidth();
-    Value turn = e.rem(k, e.idx(elements)), row = e.min(turn, e.idx(rm - 1));
+    Value turn = e.rem(k, e.idx(elements_of_line(t.a))), row = e.min(turn, e.idx(rm - 1));
     Value at = e.add(e.add(rows, e.mul(row, t.a.row_stride)), e.sub(k, turn));
     e.prefetch(t.a.memory, at, kIntoL2);
-  }
-  Value select(Value condition, Value x, Value y) {
-    return arith::SelectOp::create(e.b, e.loc, condition, x, y);
   }
 
   Emit& e;
@@ -225,16 +217,13 @@ class Outer {
   const int64_t rm, rn, lanes, passes;
   const int64_t line_vectors;  // vectors of a cache line, or 1
   Value last_row;
-  const Pace pace;
   const int64_t tiles, row_lines;  // register tiles and cache lines in a row of what is prefetched by row
   const int64_t lines_a_step;      // lines that a step prefetches by row
   Value passes_taken;              // over the rows there are
   Value step_lines;                // lines per step, a fixed-point number
 };
 
-}  // namespace
-
-std::string outer_refusal(const CpuTile& t) {
+std::string refusal(const CpuTile& t) {
   if (t.b_k_contiguous) return "needs B N-contiguous";
   if (t.register_columns % t.lanes != 0) return "register_n is not a multiple of lanes";
   if (t.tile_k > 0 &&
@@ -246,6 +235,10 @@ std::string outer_refusal(const CpuTile& t) {
   return "";
 }
 
-void emit_outer(Emit& e, const CpuTile& t) { Outer(e, t).run(); }
+void emit_tile(Emit& e, const CpuTile& t) { Outer(e, t).run(); }
+
+}  // namespace
+
+const CpuForm kOuterForm = {refusal, [](const CpuTile&) { return int64_t{0}; }, emit_tile};
 
 }  // namespace lathe::emit

@@ -26,21 +26,14 @@ struct PanelSource {
   bool ragged;       // `length` may be no multiple of lanes
   bool shifts;       // words are shifted (CpuWords::shifted)
 
+  Value whole(Emit& e, int64_t vector) const { return ragged ? whole_vectors(e, length, vector) : length; }
   Value shifted(Value x) const { return shifts ? words.shifted(x) : x; }
 };
-
-// Runs `body(position, left or null)` over the vectors of `step` elements of a line.
-void for_each_block(Emit& e, const PanelSource& s, int64_t step,
-                    const std::function<void(Value, Value)>& body) {
-  Value whole = s.ragged ? e.mul(e.div(s.length, e.idx(step)), step) : s.length;
-  e.loop(e.idx(0), whole, step, [&](Value at) { body(at, nullptr); });
-  if (s.ragged) e.when(e.less(whole, s.length), [&] { body(whole, e.sub(s.length, whole)); });
-}
 
 // Packs at most `lanes` lines for pack_transposed, from line `first` of `lines` on.
 void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64_t lines, int64_t pitch,
                 Value memory, Value base) {
-  const int64_t lanes = s.words.lanes();
+  const int64_t lanes = s.words.lanes;
   const auto exist = Emit::known(s.lines_left), length = Emit::known(s.length);
   Values from;
   for (int64_t l = 0; l < group; ++l) {
@@ -48,13 +41,12 @@ void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64
     if (!exist || *exist < lines) at = e.min(at, e.sub(s.lines_left, e.idx(1)));
     from.push_back(e.add(s.view.offset, e.add(row_at(e, s.view, e.add(s.first_line, at)), s.start)));
   }
-  const int64_t near = kNearLines * 512 / s.view.element.getIntOrFloatBitWidth();
+  const int64_t near = kNearLines * elements_of_line(s.view);
   Value ahead = e.idx(near);
   if (!s.view.lists_rows())
-    ahead = arith::SelectOp::create(e.b, e.loc, e.less(e.idx(lines), s.lines_left),
-                                    e.mul(s.view.row_stride, lines), ahead);
+    ahead = select(e, e.less(e.idx(lines), s.lines_left), e.mul(s.view.row_stride, lines), ahead);
   const bool has_more = !exist || *exist > lines || !length || *length > near;
-  for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
+  for_each_vector(e, s.whole(e, s.words.width()), s.length, s.words.width(), [&](Value at, Value left) {
     if (!left && has_more)
       for (Value line : from) {
         Value next = e.add(line, e.add(at, ahead));
@@ -76,24 +68,11 @@ void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64
 // there is no next panel or its lines are not a fixed distance away: hardware prefetchers cannot follow so many
 // lines, each on a page of its own.
 void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
-  const int64_t lanes = s.words.lanes(), whole = lines / lanes * lanes;
+  const int64_t lanes = s.words.lanes, whole = lines / lanes * lanes;
   // A group of fewer lines writes past its row; the next row or the later groups overwrite that.
   if (whole < lines) pack_group(e, s, e.idx(whole), lines - whole, lines, pitch, memory, base);
   e.loop(e.idx(0), e.idx(whole), lanes,
          [&](Value first) { pack_group(e, s, first, lanes, lines, pitch, memory, base); });
-}
-
-// Copies lines along K: memory[base + line * pitch + word] for `lines` lines.
-void pack_copied(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
-  e.loop(e.idx(0), e.idx(lines), 1, [&](Value line) {
-    Value at_most = e.min(line, e.sub(s.lines_left, e.idx(1)));
-    Value from = e.add(s.view.offset, e.add(row_at(e, s.view, e.add(s.first_line, at_most)), s.start));
-    Value to = e.add(base, e.mul(line, pitch));
-    for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
-      e.store_vector(s.words.to_scratch(s.words.along_k(s.view, e.add(from, at), left)), memory,
-                     e.add(to, s.words.count(at)));
-    });
-  });
 }
 
 // Packs lines across K, all of `depth`: memory[base + word * pitch + position]. Words past the end of K are
@@ -107,10 +86,10 @@ void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Valu
   };
   Value words = e.ceil_div(depth, e.idx(per_lane));
   const auto fetch = [&](Value word) {
-    const int64_t step = 512 / s.view.element.getIntOrFloatBitWidth();
+    const int64_t step = elements_of_line(s.view);
     Value ahead = e.add(word, kWordsAhead), here = e.less(ahead, words);
-    Value row = arith::SelectOp::create(e.b, e.loc, here, ahead, e.sub(ahead, words));
-    Value panel = arith::SelectOp::create(e.b, e.loc, here, e.idx(0), e.idx(pitch));
+    Value row = select(e, here, ahead, e.sub(ahead, words));
+    Value panel = select(e, here, e.idx(0), e.idx(pitch));
     for (int64_t q = 0; q < per_lane; ++q)
       for (int64_t at = 0; at < pitch; at += step)
         e.prefetch(s.view.memory, e.add(line_at(row, q), e.add(panel, at)), kIntoL2);
@@ -120,7 +99,7 @@ void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Valu
     Values from;
     for (int64_t q = 0; q < per_lane; ++q) from.push_back(line_at(word, q));
     Value to = e.add(base, e.mul(word, pitch)), exist = e.sub(depth, e.mul(word, per_lane));
-    for_each_block(e, s, s.words.lanes(), [&](Value at, Value left) {
+    for_each_vector(e, s.whole(e, s.words.lanes), s.length, s.words.lanes, [&](Value at, Value left) {
       Value x = s.words.across_k(s.view, from, at, left);
       x = s.shifted(s.words.first_elements(x, exist));
       e.store_vector(s.words.to_scratch(x), memory, e.add(to, at));
@@ -128,7 +107,7 @@ void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Valu
   });
   // A register tile multiplies the vectors past the last column, too. Subnormal numbers that an earlier
   // kernel left there would make each of its FMAs many times slower.
-  const int64_t lanes = s.words.lanes();
+  const int64_t lanes = s.words.lanes;
   Value end = e.mul(e.ceil_div(s.length, e.idx(lanes)), lanes);
   e.when(e.less(end, e.idx(pitch)), [&] {
     e.loop(e.idx(0), words, 1, [&](Value word) {
@@ -183,6 +162,15 @@ void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::functi
 
 }  // namespace
 
+void copy_line(Emit& e, const CpuTile& t, const LineAlongK& line, Value to) {
+  const int64_t width = t.words.width();
+  Value whole = line.ragged ? whole_vectors(e, line.length, width) : line.length;
+  for_each_vector(e, whole, line.length, width, [&](Value k, Value left) {
+    Value x = t.words.along_k(line.view, e.add(line.from, k), left);
+    e.store_vector(t.words.to_scratch(x), t.packing, e.add(to, t.words.count(k)));
+  });
+}
+
 Value last_panel(Emit& e, const CpuTile& t) {
   return e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
 }
@@ -203,9 +191,9 @@ void pack_panels(Emit& e, const CpuTile& t, Value k0, Value depth) {
     Value to = e.mul(j, t.tile_k);
     e.loop(e.idx(0), words, 1, [&](Value w) {
       Value ahead = e.add(w, kPanelWordsAhead), here = e.less(ahead, words);
-      Value fetched = e.mul(arith::SelectOp::create(e.b, e.loc, here, ahead, e.sub(ahead, words)), step);
+      Value fetched = e.mul(select(e, here, ahead, e.sub(ahead, words)), step);
       for (size_t p = 0; p < from.size(); ++p) {
-        Value of = arith::SelectOp::create(e.b, e.loc, here, from[p], next[p]);
+        Value of = select(e, here, from[p], next[p]);
         e.prefetch(t.b.memory, e.add(of, fetched), kIntoL2);
       }
       for (int64_t at = 0; at < nr; at += t.lanes) {
@@ -256,12 +244,14 @@ void pack_columns(Emit& e, const CpuTile& t, const NestBlock& block, const Colum
 void pack_rows(Emit& e, const CpuTile& t, const NestBlock& block, Value i, Value panel) {
   Value left = e.sub(t.rows, i);
   pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {
-    if (k_contiguous)
-      pack_copied(e, {t.words, t.a, i, left, block.k0, block.depth, is_ragged(t), false}, t.register_rows,
-                  row_pitch(t), t.packing, panel);
-    else
-      pack_a_transposed(e, t, i, e.min(left, e.idx(t.register_rows)), block.k0, block.depth, row_pitch(t),
-                        panel);
+    if (!k_contiguous)
+      return pack_a_transposed(e, t, i, e.min(left, e.idx(t.register_rows)), block.k0, block.depth,
+                               row_pitch(t), panel);
+    e.loop(e.idx(0), e.idx(t.register_rows), 1, [&](Value r) {
+      Value row = e.add(i, e.min(r, e.sub(left, e.idx(1))));
+      Value from = e.add(t.a.offset, e.add(row_at(e, t.a, row), block.k0));
+      copy_line(e, t, {t.a, from, block.depth, is_ragged(t)}, e.add(panel, e.mul(r, row_pitch(t))));
+    });
   });
 }
 

@@ -22,6 +22,15 @@ void pack_columns(Emit& e, const CpuTile& t, const NestBlock& block, const Colum
                   const std::function<void(Value j, Value base)>& packed = {});
 void pack_rows(Emit& e, const CpuTile& t, const NestBlock& block, Value i, Value panel);
 
+// A line along K, or a part of it, from element `from` on.
+struct LineAlongK {
+  const View& view;
+  Value from, length;
+  bool ragged = true;  // `length` may be no multiple of a vector's elements
+};
+// Copies the line's words to the packing memory from `to` on; the rest of the last vector is 0.
+void copy_line(Emit& e, const CpuTile& t, const LineAlongK& line, Value to);
+
 // Panels of B that were packed in advance (core/packed.h): the first column of the last panel; where K
 // block k0 of the panel with the first column `column` begins.
 Value last_panel(Emit& e, const CpuTile& t);

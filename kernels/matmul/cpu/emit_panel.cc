@@ -28,7 +28,7 @@ using namespace mlir;
 
 // Panels are written in whole vectors, which may run past their end by one.
 constexpr int64_t kSlack = 16;
-constexpr int64_t kLineBits = 512;  // bits of a cache line
+constexpr int64_t kLineWords = 16;  // of a cache line
 
 // Whether panels of B packed in advance are read in place.
 bool panels_in_place(const CpuTile& t) { return t.packed_word && !t.a_in_place; }
@@ -45,11 +45,6 @@ int64_t a_words(const CpuTile& t) {
 bool comes_in_pairs(const CpuTile& t) { return t.packed_word > t.words.per_lane(); }
 
 int64_t a_panels(const CpuTile& t) { return t.copy_ahead ? 2 : 1; }
-
-// Where a row of A in place begins in K block k0.
-Value row_in_place(Emit& e, const CpuTile& t, Value row, Value k0) {
-  return e.add(t.a.offset, e.add(row_at(e, t.a, row), k0));
-}
 
 // What sums start from: 0, or the negated contribution of shifted words (CpuWords::shifted) and of a zero
 // point. B's words are shifted when they are packed, which adds to each row of A; words of A in place are
@@ -74,17 +69,13 @@ void store_first(Emit& e, const CpuTile& t, Value i, Value k0, Value a_base, Val
   const auto store = [&](Value r, Value lane_sums) {
     const bool shifted = t.words.shifts() && !t.a_in_place;
     Value first = shifted ? t.words.reduce(t.words.unshift(lane_sums)) : e.i32(0);
-    if (t.zero_point) {
-      Value of_zero = arith::MulIOp::create(e.b, e.loc, t.words.reduce(lane_sums), t.zero_point);
-      first = arith::SubIOp::create(e.b, e.loc, first, of_zero);
-    }
+    if (t.zero_point) first = t.words.sub(first, t.words.mul(t.words.reduce(lane_sums), t.zero_point));
     e.store(arith::BitcastOp::create(e.b, e.loc, e.f32(), first), t.packing, first_at(e, t, r));
   };
   const int64_t mr = t.register_rows;
   if (t.a_in_place)
     return e.loop(e.idx(0), e.idx(mr), 1, [&](Value r) {
-      Value row = e.min(e.add(i, r), e.sub(t.rows, e.idx(1)));
-      store(r, sum_along_k(e, t.words, t.a, row_in_place(e, t, row, k0), depth));
+      store(r, sum_along_k(e, t.words, t.a, row_of_a(e, t, e.add(i, r), k0), depth));
     });
   const Values sums = e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.width())), 1,
                              Values(mr, t.words.zero_sums()), [&](Value v, const Values& before) {
@@ -172,9 +163,7 @@ Values steps_beside(Emit& e, const CpuTile& t, const NextPanel& next, const Nest
   const bool ragged = !total || *total % elements != 0;
   Value depth = block.depth;
   Value words = e.ceil_div(depth, e.idx(t.words.per_lane())), lines = e.ceil_div(depth, e.idx(elements));
-  const auto begin_of = [&](Value row) {
-    return row_in_place(e, t, e.min(row, e.sub(t.rows, e.idx(1))), block.k0);
-  };
+  const auto begin_of = [&](Value row) { return row_of_a(e, t, row, block.k0); };
   return e.loop(e.idx(0), e.idx(line_words(t)), 1, sums, [&](Value part, const Values& carried) {
     Value r = e.min(part, e.idx(mr - 1));  // past the last row the last one again
     Value from = begin_of(e.add(next.row, r)), fetched = begin_of(e.add(next.row, e.add(r, mr)));
@@ -193,19 +182,10 @@ Values steps_beside(Emit& e, const CpuTile& t, const NextPanel& next, const Nest
 }
 
 // Runs `step` `count` times at the tile's pace.
-Values steps_paced(Emit& e, const CpuTile& t, Value count, Values sums,
+Values steps_paced(Emit& e, const CpuTile& t, Value count, const Values& sums,
                    const std::function<Values(Value, const Values&)>& step) {
-  const Pace pace(e, t);
-  sums.push_back(pace.start());
-  sums = e.loop(e.idx(0), count, 1, sums, [&](Value turn, const Values& carried) {
-    Values now = carried;
-    Value late = now.pop_back_val();
-    now = step(e.add(turn, late), now);
-    now.push_back(pace.next(e, late));
-    return now;
-  });
-  sums.pop_back();
-  return sums;
+  return paced_loop(e, t, e.idx(0), count, 1, sums,
+                    [&](Value k, Value late, const Values& now) { return step(e.add(k, late), now); });
 }
 
 // Runs `pair` for every pair of words of K; the last time without the second word if K is odd.
@@ -257,10 +237,8 @@ class MicroKernel {
         vectors(m.columns.vectors),
         j(m.columns.j),
         panel(panel_b(e, t, j, m.block.k0, vectors)) {
-    for (int64_t r = 0; r < mr && t.a_in_place; ++r) {
-      Value row = e.min(e.add(m.rows.i, r), e.sub(t.rows, e.idx(1)));
-      in_place.push_back(row_in_place(e, t, row, m.block.k0));
-    }
+    for (int64_t r = 0; r < mr && t.a_in_place; ++r)
+      in_place.push_back(row_of_a(e, t, e.add(m.rows.i, r), m.block.k0));
   }
   void emit() {
     const Values sums = over_k(first_sums(e, t, j, vectors));
@@ -289,7 +267,7 @@ class MicroKernel {
     Value share = e.ceil_div(e.idx(t.tile_k), e.ceil_div(t.rows, e.idx(mr)));  // rows of B
     Value first = e.add(e.add(m.block.k0, t.tile_k), e.mul(e.div(m.rows.i, e.idx(mr)), share));
     Value steps = e.ceil_div(words, share);
-    const int64_t line = kLineBits / t.b.element.getIntOrFloatBitWidth();
+    const int64_t line = elements_of_line(t.b);
     return e.loop(e.idx(0), share, 1, sums, [&](Value turn, const Values& carried) {
       Value row = e.min(e.add(first, turn), e.sub(t.depth, e.idx(1)));
       Value from = e.add(t.b.offset, e.add(e.mul(row, t.b.row_stride), j));
@@ -323,8 +301,7 @@ class MicroKernel {
   void fetch(Value k) {
     if (t.prefetch_lines == 0) return;
     const bool in_place = panels_in_place(t);
-    const int64_t bits = in_place ? t.b.element.getIntOrFloatBitWidth() : 32;
-    const int64_t ahead = t.prefetch_lines * kLineBits / bits;
+    const int64_t ahead = t.prefetch_lines * (in_place ? elements_of_line(t.b) : kLineWords);
     for (int64_t v = 0; v < vectors; v += std::max<int64_t>(1, kPackedColumns / t.lanes))
       e.prefetch(panel.memory, e.add(panel.vectors[v], e.add(e.mul(k, panel.pitch), ahead)),
                  in_place ? kIntoL2 : kIntoL1);
@@ -451,11 +428,9 @@ std::string copy_ahead_refusal(const CpuTile& t) {
              : "copy_ahead needs a next panel, and K blocks with a step for each of its cache lines";
 }
 
-}  // namespace
+int64_t packing_words(const CpuTile& t) { return packed_words(t) + next_line_words(t); }
 
-int64_t panel_packing_elements(const CpuTile& t) { return packed_words(t) + next_line_words(t); }
-
-std::string panel_refusal(const CpuTile& t) {
+std::string refusal(const CpuTile& t) {
   const int64_t nr = t.register_columns;
   if (nr % t.lanes != 0) return "register_n is not a multiple of lanes";
   if (t.packed_word && nr % kPackedColumns != 0)
@@ -478,9 +453,13 @@ std::string panel_refusal(const CpuTile& t) {
   return t.copy_ahead ? copy_ahead_refusal(t) : "";
 }
 
-void emit_panel(Emit& e, const CpuTile& t) {
+void emit_tile(Emit& e, const CpuTile& t) {
   Panel panel(e, t);
   emit_nest(e, t, panel.nest());
 }
+
+}  // namespace
+
+const CpuForm kPanelForm = {refusal, packing_words, emit_tile};
 
 }  // namespace lathe::emit

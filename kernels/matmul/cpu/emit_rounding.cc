@@ -13,10 +13,10 @@ constexpr int32_t kInfinityBits = 0x7f800000, kNanBits = 0x7fc00000;
 constexpr int32_t kRoundingBits = 0x4b400000;  // 1.5 * 2^23, where the spacing of floats is 1
 
 // Rounds rows of A.
-class Rounding : ByteArithmetic {
+class Rounding : Lanes {
  public:
   Rounding(Emit& emit, const CpuTile& tile, const ByteFormat& format, const RoundedRows& rows, int64_t first)
-      : ByteArithmetic{{emit, rows.lanes}},
+      : Lanes{emit, rows.lanes},
         t(tile),
         f(format),
         layout(rows),
@@ -24,10 +24,9 @@ class Rounding : ByteArithmetic {
         groups(e.div(t.depth, e.idx(kGroup))) {}
 
   void run() {
-    Value last_row = e.sub(t.rows, e.idx(1));
     Value padded_rows = e.mul(e.ceil_div(t.rows, e.idx(t.register_rows)), t.register_rows);
     e.loop(e.idx(0), padded_rows, 1, [&](Value i) {
-      Value row = e.add(t.a.offset, row_at(e, t.a, e.min(i, last_row)));
+      Value row = row_of_a(e, t, i);
       e.loop(e.idx(0), groups, lanes, [&](Value g) { round_groups(i, row, g); });
     });
   }
@@ -90,7 +89,7 @@ class Rounding : ByteArithmetic {
     for (int64_t q = 0; q < lanes; ++q) {
       Value most;
       for (int64_t v = 0; v < vectors; ++v) {
-        Value bits = arith::AndIOp::create(e.b, e.loc, as(i32s(), load(q, v)), all(0x7fffffff));
+        Value bits = masked(as(i32s(), load(q, v)), 0x7fffffff);
         most = most ? max(most, bits) : bits;
       }
       magnitudes.push_back(most);
@@ -103,7 +102,7 @@ class Rounding : ByteArithmetic {
     Value exact = f.halves_a_scale() ? arith::DivFOp::create(e.b, e.loc, most, of_127)
                                      : arith::DivFOp::create(e.b, e.loc, e.splat(f32s(), 1), inverse);
     Value scale = f.halves_a_scale() ? halved(exact) : exact;
-    scale = arith::SelectOp::create(e.b, e.loc, finite, scale, as(f32s(), all(kNanBits)));
+    scale = select(e, finite, scale, as(f32s(), all(kNanBits)));
     e.store_vector(scale, t.packing, e.add(e.add(to, layout.scales), g));
 
     // The sums of the parts of a group: of the halves if each has a scale, else of all of it.
@@ -114,11 +113,9 @@ class Rounding : ByteArithmetic {
       Value at = e.add(layout.bytes(e, i, group_of_lane(g, q)), first), by = all_of_lane(inverse, q);
       Value sum;
       for (int64_t v = 0; v < vectors; ++v) {
-        Value x = arith::AddFOp::create(e.b, e.loc, mul(load(q, v), by), as(f32s(), all(kRoundingBits)));
-        x = as(i32s(), x);
+        Value x = as(i32s(), add(mul(load(q, v), by), as(f32s(), all(kRoundingBits))));
         Value bytes = arith::TruncIOp::create(e.b, e.loc, e.vec(lanes, e.b.getI8Type()), x);
-        Value packed = vector::BitCastOp::create(e.b, e.loc, e.vec(lanes / 4, e.f32()), bytes);
-        e.store_vector(packed, t.packing, e.add(at, v * step));
+        e.store_vector(as(e.vec(lanes / 4, e.f32()), bytes), t.packing, e.add(at, v * step));
         sum = sum ? add(sum, x) : x;
         if ((v + 1) % (vectors / parts) == 0) {
           sums[static_cast<size_t>((v + 1) * parts / vectors - 1)].push_back(sum);
@@ -129,8 +126,7 @@ class Rounding : ByteArithmetic {
     Values totals;
     for (const Values& part : sums) {
       const auto rounding = static_cast<uint32_t>(kRoundingBits) * static_cast<uint32_t>(kGroup / parts);
-      totals.push_back(
-          arith::SubIOp::create(e.b, e.loc, sum_across(part), all(static_cast<int32_t>(rounding))));
+      totals.push_back(sub(sum_across(part), all(static_cast<int32_t>(rounding))));
     }
     if (f.offset && layout.order != RoundedRows::Bytes::kInTiles) store_firsts(to, g, totals);
     if (f.has_minimum) store_minima(to, g, totals[0], exact);
@@ -139,8 +135,7 @@ class Rounding : ByteArithmetic {
   // What the offset of the weights' bytes adds, negated.
   void store_firsts(Value to, Value g, const Values& totals) {
     Values firsts;
-    for (Value total : totals)
-      firsts.push_back(as(f32s(), arith::MulIOp::create(e.b, e.loc, total, all(-f.offset))));
+    for (Value total : totals) firsts.push_back(as(f32s(), mul(total, all(-f.offset))));
     Value at = e.add(e.add(to, layout.firsts), e.mul(g, f.scales_of_group()));
     if (firsts.size() == 1) return e.store_vector(firsts[0], t.packing, at);
     for (int64_t part = 0; part < 2; ++part) {  // interleaves the sums of both halves
@@ -158,14 +153,8 @@ class Rounding : ByteArithmetic {
     if (f.halves_a_scale()) return e.store_vector(halved(mul(scale, to_f32(total))), t.packing, e.add(at, g));
     SmallVector<int64_t> even, odd;
     for (int64_t l = 0; l < lanes; l += 2) even.push_back(l), odd.push_back(l + 1);
-    VectorType pairs = e.vec(lanes / 2, e.b.getI32Type());
-    const auto constant = [&](int32_t word) -> Value {
-      return arith::ConstantOp::create(e.b, e.loc,
-                                       SplatElementsAttr::get(pairs, e.b.getI32IntegerAttr(word)));
-    };
-    Value low = arith::AndIOp::create(e.b, e.loc, shuffle(total, total, even), constant(0xffff));
-    Value high = arith::ShLIOp::create(e.b, e.loc, shuffle(total, total, odd), constant(16));
-    Value both = arith::OrIOp::create(e.b, e.loc, low, high);
+    Value low = masked(shuffle(total, total, even), 0xffff), high = up(shuffle(total, total, odd), 16);
+    Value both = either(low, high);
     e.store_vector(as(e.vec(lanes / 2, e.f32()), both), t.packing, e.add(at, e.div(g, e.idx(2))));
   }
 

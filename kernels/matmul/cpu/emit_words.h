@@ -4,21 +4,22 @@
 // added to an i32.
 #pragma once
 
-#include "compiler/emit.h"
+#include "kernels/matmul/cpu/emit_lanes.h"
 
 namespace lathe::emit {
 
-class CpuWords {
+class CpuWords : Lanes {
  public:
+  using Lanes::add, Lanes::sub, Lanes::mul, Lanes::lanes;
+
   // `element`: what the operands' elements are multiplied as. `features`: as Target::features.
   CpuWords(Emit& e, Type element, int64_t lanes, llvm::StringRef features);
 
-  int64_t lanes() const { return lanes_; }
   int64_t per_lane() const {
     return kind_ == kBytes ? 4 : kind_ == kPairs ? 2 : 1;
-  }                                                      // elements of K in a lane
-  int64_t width() const { return lanes_ * per_lane(); }  // elements of K in a vector
-  Value count(Value elements) const { return e_.div(elements, e_.idx(per_lane())); }  // in whole words
+  }                                                     // elements of K in a lane
+  int64_t width() const { return lanes * per_lane(); }  // elements of K in a vector
+  Value count(Value elements) const { return e.div(elements, e.idx(per_lane())); }  // in whole words
   Value zero_words() const;
   Value zero_sums() const;
 
@@ -54,26 +55,19 @@ class CpuWords {
   Value add_b(Value b, Value sum) const;
   Value shift_of(Value elements) const;
 
-  Value add(Value x, Value y) const;  // adds two vectors of sums
-  Value reduce(Value sums) const;     // across the lanes
+  Value reduce(Value sums) const;  // across the lanes
   // Scratch memory holds f32; these convert words and sums from and to it.
-  Value to_scratch(Value x) const;
+  Value to_scratch(Value x) const { return as(f32s(), x); }
   Value words_of(Value scratch) const { return as(word_type(), scratch); }
   Value sums_of(Value scratch) const { return as(sum_type(), scratch); }
 
  private:
   enum Kind { kFloats, kPairs, kBytes };
-  Type i32() const { return e_.b.getI32Type(); }
-  mlir::VectorType word_type() const { return e_.vec(lanes_, kind_ == kFloats ? e_.f32() : i32()); }
-  mlir::VectorType sum_type() const { return e_.vec(lanes_, kind_ == kBytes ? i32() : e_.f32()); }
-  Value as(mlir::VectorType type, Value x) const;
-  Value all(int64_t word) const;
+  mlir::VectorType word_type() const { return kind_ == kFloats ? f32s() : i32s(); }
+  mlir::VectorType sum_type() const { return kind_ == kBytes ? i32s() : f32s(); }
   Value rounded(Value x) const;  // f32 to bf16 if words are pairs
-  Value elements_of(Value words, Type element) const;
   Value add_words16(Value a, Value b, Value sum) const;
 
-  Emit& e_;
-  int64_t lanes_;
   Kind kind_;
   // Instructions that multiply four bytes per lane: unsigned by signed (AVX512-VNNI), signed by signed
   // (AArch64 sdot).

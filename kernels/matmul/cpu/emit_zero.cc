@@ -5,12 +5,6 @@
 namespace lathe::emit {
 using namespace mlir;
 
-namespace {
-
-Value subtract(Emit& e, Value x, Value y) { return arith::SubIOp::create(e.b, e.loc, x, y); }
-
-}  // namespace
-
 Value sum_along_k(Emit& e, const CpuWords& words, const View& v, Value line, Value depth) {
   const int64_t width = words.width();
   Value whole = e.mul(e.div(depth, e.idx(width)), width);
@@ -25,14 +19,14 @@ Value sum_along_k(Emit& e, const CpuWords& words, const View& v, Value line, Val
 }
 
 void ZeroPointsOfB::store(Emit& e, const ZeroSource& s, const View& a, bool a_k_contiguous) const {
-  const int64_t lanes = words.lanes();
+  const int64_t lanes = words.lanes;
   auto i32s = e.vec(lanes, e.b.getI32Type());
   Value first = e.i32(0);  // what A's zero point subtracts from the sum of a row
-  if (s.zero_a) first = arith::MulIOp::create(e.b, e.loc, e.to_i32(s.depth), s.zero_a);
+  if (s.zero_a) first = words.mul(e.to_i32(s.depth), s.zero_a);
   if (a_k_contiguous) {
     e.loop(e.idx(0), s.rows, 1, [&](Value i) {
       Value line = e.add(a.offset, row_at(e, a, i));
-      Value sum = subtract(e, words.reduce(sum_along_k(e, words, a, line, s.depth)), first);
+      Value sum = words.sub(words.reduce(sum_along_k(e, words, a, line, s.depth)), first);
       e.store(arith::BitcastOp::create(e.b, e.loc, e.f32(), sum), rows, i);
     });
   } else {
@@ -40,10 +34,9 @@ void ZeroPointsOfB::store(Emit& e, const ZeroSource& s, const View& a, bool a_k_
       Value left = e.sub(s.rows, i), from = e.add(a.offset, i);
       Values sum = e.loop(e.idx(0), s.depth, 1, {e.splat(i32s, 0)}, [&](Value k, const Values& x) {
         Value line = e.load_masked(a.memory, e.add(from, e.mul(k, a.row_stride)), lanes, left);
-        return Values{
-            arith::AddIOp::create(e.b, e.loc, x[0], arith::ExtSIOp::create(e.b, e.loc, i32s, line))};
+        return Values{words.add(x[0], arith::ExtSIOp::create(e.b, e.loc, i32s, line))};
       });
-      e.store_vector(words.to_scratch(subtract(e, sum[0], e.broadcast(first, lanes))), rows, i);
+      e.store_vector(words.to_scratch(words.sub(sum[0], e.broadcast(first, lanes))), rows, i);
     });
   }
   e.loop(e.idx(0), s.columns, lanes, [&](Value j) {
@@ -54,10 +47,10 @@ void ZeroPointsOfB::store(Emit& e, const ZeroSource& s, const View& a, bool a_k_
 }
 
 Value ZeroPointsOfB::take(Emit& e, Value products, Value i, Value j) const {
-  const int64_t lanes = words.lanes();
+  const int64_t lanes = words.lanes;
   Value of_row = words.sums_of(e.broadcast(e.load(rows, i), lanes));
   Value zeros = words.sums_of(e.load_vector(columns, j, lanes));
-  return subtract(e, products, arith::MulIOp::create(e.b, e.loc, of_row, zeros));
+  return words.sub(products, words.mul(of_row, zeros));
 }
 
 }  // namespace lathe::emit

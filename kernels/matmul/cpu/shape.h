@@ -4,10 +4,53 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <type_traits>
+#include <utility>
 
+#include "core/kernel_configs.h"
 #include "core/problem.h"
 
 namespace lathe {
+
+// X(name, initial): the fields of all families of CPU kernels.
+// clang-format off
+#define LATHE_CPU_FIELDS(X)                                                                           \
+  X(tile_m, 0) X(tile_n, 0) X(tile_k, 0) X(register_m, 0) X(register_n, 0) X(group_n, 0) X(lanes, 1)  \
+  X(unroll_k, 1) X(chains, 1) X(pace, 0) X(prefetch, 0) X(prefetch_lines, 0) X(narrow_passes, 0)      \
+  X(narrowest_rows, 0) X(copy_rows, 0) X(copy_ahead, 0) X(store_directly, 0) X(piece, 0) X(split, 0)
+// clang-format on
+
+// The description of a CPU kernel: its config, whatever the family. A field that the family lacks has its initial value
+// and is ignored.
+struct CpuFields {
+#define LATHE_CPU_MEMBER(name, initial) int64_t name = initial;
+  LATHE_CPU_FIELDS(LATHE_CPU_MEMBER)
+#undef LATHE_CPU_MEMBER
+
+  CpuFields() = default;
+  explicit CpuFields(const KernelConfig& config) {
+#define LATHE_CPU_READ(name, initial) name = LATHE_READ_FIELD(config, name, initial);
+    LATHE_CPU_FIELDS(LATHE_CPU_READ)
+#undef LATHE_CPU_READ
+  }
+  // The product's transpose: rows and columns change places.
+  void transpose() { std::swap(tile_m, tile_n), std::swap(register_m, register_n); }
+  template <typename Config>
+  Config as(KernelKind kernel) const {
+    Config config{kernel};
+#define LATHE_CPU_WRITE(name, initial) \
+  set_field(&config, name, [](auto* c) -> decltype(&c->name) { return &c->name; });
+    LATHE_CPU_FIELDS(LATHE_CPU_WRITE)
+#undef LATHE_CPU_WRITE
+    return config;
+  }
+
+ private:
+  template <typename Config, typename Member>
+  static void set_field(Config* config, int64_t value, const Member& member) {
+    if constexpr (std::is_invocable_v<Member, Config*>) *member(config) = value;
+  }
+};
 
 // `prefetch` of the CPU's configs: what software prefetches for every cache line read, beside the hardware. It is the
 // choice of "dot", "dot_t", "outer" in blocks, "panel", "direct*", "bytes" and "amx*".
