@@ -179,7 +179,7 @@ void BytesPricing::enumerate_vectors(BytesConfig config, std::vector<RankedPlan>
     const double rows = double(config.register_m) * passes;
     streamed::Columns columns;
     columns.step = config.register_n;
-    columns.prepares_a = true;
+    columns.repeats_a = true;
     return streamed::append_streamed(
         p_, columns,
         [&](double n, double k, int64_t) {

@@ -17,10 +17,11 @@ constexpr int64_t kOuterStreamedM = 16;
 constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 5},  {6, 4},
                                         {7, 3},  {8, 3},  {10, 2}, {12, 2}, {14, 2}, {1, 7},
                                         {2, 4},  {3, 3},  {4, 3},  {6, 2},  {8, 2},  {16, 1}};
-// For more rows: the depths of K blocks, the most columns of a task, and the shares of L2 for B without K blocks and
-// for the sums, the block and the next one with them.
-constexpr int64_t kDeepBlocks[] = {128, 256};
-constexpr int64_t kDeepColumns = 240;
+// For more rows: the depths of K blocks, the most columns of a task (if L2 holds A, and if each task reads it again
+// from further away), and the shares of L2 for B without K blocks and for the sums, the block and the next one with
+// them.
+constexpr int64_t kDeepBlocks[] = {kOuterDeepBlock, 2 * kOuterDeepBlock};
+constexpr int64_t kDeepColumns = 240, kDeepColumnsFarA = 480;
 constexpr double kWholeShare = 0.5, kDeepShare = 0.75, kShareOfL2 = 0.75;
 constexpr double kAgainFromL3 = 3;  // TaskWork::again per byte that comes from L3
 constexpr int64_t kL2WayBytes = 128 << 10;
@@ -46,6 +47,7 @@ class Outer {
   // The most columns of a task for more than kOuterStreamedM rows, with K blocks of this depth or (0) without them.
   int64_t held_columns(int64_t depth) const;
   CpuFetch whole_fetch(const OuterConfig& config) const;
+  bool is_a_far() const { return double(p_.s.m) * double(p_.s.k) * p_.s.input_bytes > p_.rates.l2_bytes; }
 
   const CpuPricing p_;
   const ProblemClass& problem_;
@@ -76,7 +78,8 @@ int64_t Outer::held_columns(int64_t depth) const {
   const auto m = double(p_.s.m), k = double(p_.s.k);
   if (depth == 0) return static_cast<int64_t>(kWholeShare * p_.rates.l2_bytes / (k * p_.s.b_bytes));
   const double column = m * 4 + 2 * double(depth) * p_.s.b_bytes;
-  return std::min(kDeepColumns, static_cast<int64_t>(kDeepShare * p_.rates.l2_bytes / column));
+  return std::min(is_a_far() ? kDeepColumnsFarA : kDeepColumns,
+                  static_cast<int64_t>(kDeepShare * p_.rates.l2_bytes / column));
 }
 
 // The work of a task of n columns, or, if n is their mean, of the mean task of the product.
@@ -220,6 +223,7 @@ void Outer::append_many_rows(const RegisterTile& t, const OuterConfig& config,
     append(whole, columns, out);
   }
   // Each task reads A again, and one worker needs no others to balance its work.
+  columns.repeats_a = is_a_far();
   if (p_.rates.workers == 1) columns.tasks_a_worker = 1;
   for (const int64_t depth : kDeepBlocks) {
     if (is_held && (is_small_ || depth >= p_.s.k)) continue;

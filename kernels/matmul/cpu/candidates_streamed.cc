@@ -23,12 +23,13 @@ absl::InlinedVector<int64_t, 3> task_columns(const CpuPricing& p, const Columns&
   if (c.short_tasks) return {stream};
   absl::InlinedVector<int64_t, 3> columns = {fit(ceil_div(s.n, c.tasks_a_worker * p.rates.workers))};
   if (stream != columns[0]) columns.push_back(stream);
-  // All of a worker's columns at once, if each further task prepares A again. So for a small weight, because it also
-  // reads A again and pads its last tile.
-  if (c.prepares_a || double(s.n) * double(s.k) * s.b_bytes <= p.rates.l2_bytes) {
-    const int64_t share = fit(ceil_div(s.n, int64_t{p.rates.workers}));
-    if (std::find(columns.begin(), columns.end(), share) == columns.end()) columns.push_back(share);
-  }
+  const auto also = [&](int64_t n) {
+    if (std::find(columns.begin(), columns.end(), fit(n)) == columns.end()) columns.push_back(fit(n));
+  };
+  // A small weight: all of a worker's columns at once, since each further task reads A again and pads its last tile.
+  const bool is_small = double(s.n) * double(s.k) * s.b_bytes <= p.rates.l2_bytes;
+  if (is_small || c.repeats_a) also(ceil_div(s.n, int64_t{p.rates.workers}));
+  if (c.repeats_a) also(s.n);  // workers can also divide K
   return columns;
 }
 }  // namespace

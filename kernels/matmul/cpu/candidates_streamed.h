@@ -15,7 +15,7 @@ struct Columns {
   bool short_tasks = false;  // tasks as small as is worthwhile
   int64_t most = kMaxTileN;  // of a task
   int64_t tasks_a_worker = 4;
-  bool prepares_a = false;  // each task rounds A
+  bool repeats_a = false;  // each task reads A from memory, or rounds it: also as few tasks as possible
 };
 // Prices and appends a plan for every number of columns per task and every split. `config_of(columns, is_split)`.
 void append_streamed(const CpuPricing& p, const Columns& columns,

@@ -5,6 +5,7 @@
 // With tile_k, K is divided into blocks, each of which is read in one run along all columns of the task while the next
 // one is prefetched; sums wait in scratch memory between blocks. Without it, every few cache lines are followed by a
 // jump to another row, which defeats prefetchers and the TLB. Many rows hide that; in a batch they prefetch.
+// Deep K blocks, for many rows, also prefetch A.
 #include "base/dtype.h"
 #include "kernels/matmul/cpu/emit.h"
 #include "kernels/matmul/cpu/emit_nest.h"
@@ -24,6 +25,7 @@ class Outer {
         lanes(t.lanes),
         passes(ceil_div(t.tile_rows, rm)),
         line_vectors(std::max<int64_t>(1, elements_of_line(t.b) / lanes)),
+        fetches_a(t.tile_k >= kOuterDeepBlock && passes > 1 && !t.a.lists_rows()),
         last_row(e.sub(t.rows, e.idx(1))),
         tiles(t.tile_k > 0 ? ceil_div(t.tile_columns, rn) : 1),
         row_lines(ceil_div(tiles * rn, line_vectors * lanes)),
@@ -111,6 +113,7 @@ class Outer {
       e.when(e.less(e.idx(1), t.batch), [&] { fetch(), prefetch_next_rows(prefetch.a, k); });
     else if (prefetch.any)
       fetch();
+    if (fetches_a) e.when(e.equal(x.j, e.idx(0)), [&] { prefetch_rows_of_block(x, k); });
     for (int64_t r = 0; r < rm; ++r) {
       Value at = e.add(a_row[r], t.a_k_contiguous ? k : e.mul(k, t.a.row_stride));
       Value a = e.to_f32(e.load(t.a.memory, at));
@@ -211,11 +214,21 @@ class Outer {
     Value at = e.add(e.add(rows, e.mul(row, t.a.row_stride)), e.sub(k, turn));
     e.prefetch(t.a.memory, at, kIntoL2);
   }
+  // In K blocks: the same for the rows that follow those of the tile, after the last ones for the first rows of the next
+  // block. The hardware cannot follow rows that it reads a block of at a time.
+  void prefetch_rows_of_block(const Tile& x, Value k) {
+    Value next = e.add(x.i, rm), more = e.less(next, t.rows);
+    Value row = select(e, more, next, e.idx(0)), at_k = select(e, more, k, e.add(k, t.tile_k));
+    if (t.a_k_contiguous) return prefetch_next_rows(e.add(t.a.offset, e.mul(row, t.a.row_stride)), at_k);
+    Value last = e.add(row, rm - 1);
+    e.prefetch(t.a.memory, e.add(t.a.offset, e.add(e.mul(at_k, t.a.row_stride), last)), kIntoL2);
+  }
 
   Emit& e;
   const CpuTile& t;
   const int64_t rm, rn, lanes, passes;
   const int64_t line_vectors;  // vectors of a cache line, or 1
+  const bool fetches_a;        // K blocks prefetch A
   Value last_row;
   const int64_t tiles, row_lines;  // register tiles and cache lines in a row of what is prefetched by row
   const int64_t lines_a_step;      // lines that a step prefetches by row
