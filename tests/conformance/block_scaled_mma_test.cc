@@ -53,18 +53,25 @@ class ScaledTiles : public BlockScaled {
     c.b.batch = one_of({1, 1, 2});
     c.b.padding = one_of({0, 0, 128});
     c.b.scale_padding = one_of({0, 3});
-    c.b.misalign = static_cast<size_t>(one_of({0, 0, 0, 1, 8}));
+    c.b.misalign = static_cast<size_t>(one_of({0, 0, 0, 2, 8}));
     c.b.global = random_.below(3) == 0;
     c.b.shared_scales = random_.below(4) == 0;
     c.b.layout = some_layout(*c.b.format, c.b.lines_each);
     c.out = random_.below(2) != 0 ? LATHE_BF16 : LATHE_F32;
-    if (!of_a) return c;
-    c.a.batch = c.b.batch;
-    c.a.padding = one_of({0, 0, 6, 32});
-    c.a.scale_padding = one_of({0, 5});
-    c.a.misalign = static_cast<size_t>(one_of({0, 0, 0, 3}));
-    c.a.global = random_.below(3) == 0;
-    c.a.layout = some_layout(*c.a.format, 1);
+    if (of_a) {
+      c.a.batch = c.b.batch;
+      c.a.padding = one_of({0, 0, 6, 32});
+      c.a.scale_padding = one_of({0, 5});
+      c.a.misalign = static_cast<size_t>(one_of({0, 0, 0, 2}));
+      c.a.global = random_.below(3) == 0;
+      c.a.layout = some_layout(*c.a.format, 1);
+    }
+    if (c.a.misalign + c.b.misalign != 0) {
+      // The candidates come from a plan, which knows no pointers. So rows of D are misaligned if a pointer is.
+      c.b.lines |= 1;
+      c.m = std::max<int64_t>(c.m, 2);
+      if (of_a) c.a.lines = c.m;
+    }
     return c;
   }
   std::vector<nlohmann::json> tiles(ScaledProduct& product) {
