@@ -7,10 +7,12 @@
 --clock and --bandwidth are the facts clock_hz and core_bytes_per_second that the oracle had (`lathe devices`). The
 model is that of kernels/matmul/cpu/cost_model.cc, for one thread. Prints the speed of the cheapest candidate over the
 fastest (geometric mean and worst) with the old coefficients and the new ones; --write replaces those in the file. Needs
-NumPy and cma (PyPI).
+NumPy and cma (PyPI). benchmarks/oracle_candidates-zen4.csv.gz has the timings behind costs/zen4.json, and those of
+oracle-zen4.csv that were held out.
 """
 import argparse
 import csv
+import gzip
 import json
 
 import cma
@@ -30,16 +32,16 @@ STAGES = [(0.05, 0.5), (0.02, 0.15), (0.01, 0.03)]
 
 
 def read_classes(files):
-    """[(class, counts [candidates, COUNTS], seconds [candidates])] of the matmul classes of the tables."""
+    """[(class, counts [candidates, COUNTS], seconds [candidates])] of the matmul classes of the tables (.csv, .csv.gz)."""
     classes = {}
     for name in files:
-        with open(name, newline="") as table:
+        with (gzip.open if name.endswith(".gz") else open)(name, "rt", newline="") as table:
             for row in csv.DictReader(table):
                 if row["op"] != "matmul" or not row.get("work"):
                     continue
                 work = dict(part.split("=") for part in row["work"].split(";"))
                 key = (name, row["dtype"], row["M"], row["N"], row["K"])
-                classes.setdefault(key, []).append(([float(work[c]) for c in COUNTS], float(row["us"]) * 1e-6))
+                classes.setdefault(key, []).append(([float(work.get(c, 0)) for c in COUNTS], float(row["us"]) * 1e-6))
     return [(key, np.array([w for w, _ in rows]), np.array([s for _, s in rows])) for key, rows in classes.items()]
 
 
