@@ -109,7 +109,8 @@ TEST(Candidates, RefusesPackedBlocksOnAarch64) {
 
 // Each further task of the same rows would round A again.
 TEST(Candidates, BytesRoundsAOnceForEachWorker) {
-  ProblemClass c = matmul_class(DType::kF32, DType::kQ8_0, 768, 2048, {8, 8});
+  ProblemClass c = matmul_class(DType::kF32, DType::kF32, 768, 2048, {8, 8});
+  c.b = DType::kQ8_0;
   c.trans_b = 1;
   c.math = Math::kInt8;
   c.rows = Rows::kIndexed;

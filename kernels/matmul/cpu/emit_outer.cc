@@ -47,7 +47,7 @@ class Outer {
 
  private:
   static constexpr int kFraction = 32;  // bits of step_lines' fraction
-  // A step of fewer FMAs has no time to compute addresses of A: with AVX2 it took 3 to 8 % longer.
+  // A step of fewer FMAs has no time to compute addresses of A (docs/cpu-speed.md, Products of weights K by N).
   static constexpr int64_t kFewestSums = 18;
 
   // A register tile: rows from i on, `vectors` vectors of columns from j on, along K from `from` to `to`. The last
