@@ -49,7 +49,7 @@ struct CpuRates {
       : workers(std::max(context.workers, 1)),
         lanes(vector_lanes(context.facts.target)),
         registers(vector_registers(context.facts.target)),
-        late(context.problem.rows == Rows::kIndexed ? 0 : 0.1),  // other groups follow a group
+        late(context.problem.rows == Rows::kIndexed ? 0 : 0.1),  // then workers go on with the next group
         k_per_lane(elements_a_lane(context)),
         rounds_a(context.problem.math == Math::kBf16 && k_per_lane == 2),
         converts_a(context.problem.a != DType::kF32 && k_per_lane == 1),
@@ -120,7 +120,7 @@ struct CpuRates {
   }
 
   int32_t workers, lanes, registers;
-  double late;                  // the part of a task by which the last worker ends late
+  double late;                  // how long the others wait for the last worker, in tasks
   int32_t k_per_lane;           // see elements_a_lane
   bool rounds_a;                // f32 A is rounded to bf16
   bool converts_a, converts_b;  // elements are converted to f32

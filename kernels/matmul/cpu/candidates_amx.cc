@@ -21,7 +21,7 @@ constexpr int64_t kDepths[] = {256, 512, 1024, 2048, 4096};  // in words
 constexpr int64_t kTileRows[] = {256, 512, 1024, 4096};
 constexpr int64_t kTileColumns[] = {64, 128, 256, 512, 1024};
 
-// The coefficients, which no fit includes: of cycles, of bytes from memory, and of D's bytes, which nothing hides.
+// AMX has fixed coefficients, because no fit has timings of it. `unpaced` stands for the bytes of D, which nothing hides.
 CpuCosts amx_costs() {
   CpuCosts costs;
   costs.issue = costs.memory = costs.unpaced = 1;

@@ -17,9 +17,8 @@ constexpr int64_t kOuterStreamedM = 16;
 constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 5},  {6, 4},
                                         {7, 3},  {8, 3},  {10, 2}, {12, 2}, {14, 2}, {1, 7},
                                         {2, 4},  {3, 3},  {4, 3},  {6, 2},  {8, 2},  {16, 1}};
-// For more rows: the depths of K blocks, the most columns of a task (if L2 holds A, and if each task reads it again
-// from further away), and the shares of L2 for B without K blocks and for the sums, the block and the next one with
-// them.
+// For more rows: the depths of K blocks, and the most columns of a task. Each task reads A again, so tasks are wider if
+// L2 does not hold A. Then the shares of L2: for B without K blocks, and for the sums and two blocks of B with them.
 constexpr int64_t kDeepBlocks[] = {kOuterDeepBlock, 2 * kOuterDeepBlock};
 constexpr int64_t kDeepColumns = 240, kDeepColumnsFarA = 480;
 constexpr double kWholeShare = 0.5, kDeepShare = 0.75, kShareOfL2 = 0.75;

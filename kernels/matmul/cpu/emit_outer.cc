@@ -217,8 +217,8 @@ class Outer {
     Value at = e.add(e.add(rows, e.mul(row, t.a.row_stride)), e.sub(k, turn));
     e.prefetch(t.a.memory, at, kIntoL2);
   }
-  // In K blocks: the same for the rows that follow those of the tile, after the last ones for the first rows of the next
-  // block. The hardware cannot follow rows that it reads a block of at a time.
+  // In K blocks: prefetches the rows after those of the tile; after the last rows, the first ones of the next K
+  // block. The hardware prefetcher does not follow rows that are read one K block at a time.
   void prefetch_rows_of_block(const Tile& x, Value k) {
     Value next = e.add(x.i, rm), more = e.less(next, t.rows);
     Value row = select(e, more, next, e.idx(0)), at_k = select(e, more, k, e.add(k, t.tile_k));

@@ -81,7 +81,7 @@ constexpr int64_t bytes_ahead(CpuFetch f) {
 constexpr int64_t dot_group_columns(CpuFetch f) { return f == CpuFetch::kSpread ? 132 : 48; }
 constexpr int64_t kColumnsOn = 6;  // the prefetch distance of "dot" with kSpread, in columns
 constexpr int64_t kTilesOn = 4;    // the prefetch distance of "outer", in register tiles
-// The least depth of K blocks of "outer" for many rows, which also prefetch A. Few rows of A stay in a cache.
+// "outer": K blocks of this depth and more are for many rows of A, and prefetch A. Few rows stay in a cache.
 constexpr int64_t kOuterDeepBlock = 128;
 
 // "outer": the lanes of the last vector of `columns` columns. Half as many as the others if that is enough: a core that
