@@ -37,7 +37,7 @@ constexpr int64_t kPanelRows[] = {64, 128, 256, 512}, kPackedRows[] = {64, 128, 
 constexpr int64_t kPanelColumns[] = {64, 128, 256, 512, 1024}, kPackedColumnTiles[] = {128, 256, 512, 1024};
 constexpr int64_t kUkernelColumns[] = {32, 64, 128, 256, 512, 1024};
 // Each pass over rows in place takes this many packed columns, which memory keeps up with. If the columns are packed
-// in runs, a core that prefetches into L1 streams the rows well enough for more.
+// in runs, a core that prefetches into L1, or whose passes share the prefetch, streams the rows well enough for more.
 constexpr int64_t kDirectColumns = 64, kDirectRunColumns = 256;
 // batch_invariant: one K order for every M and kernel, that of the smallest panels.
 constexpr int64_t kInvariantDepth = 256;
@@ -77,9 +77,10 @@ const Form& form_of(KernelKind kernel) {
   return kForms[0];
 }
 
-// Whether B's columns are packed in runs, on a core that prefetches into L1.
+// Whether B's columns are packed in runs (kDirectRunColumns).
 bool packs_runs(const ProblemClass& c, const CpuRates& rates) {
-  return (c.trans_b == 0 || c.packed_b != 0) && c.a == DType::kF32 && rates.prefetches_into_l1;
+  return (c.trans_b == 0 || c.packed_b != 0) && c.a == DType::kF32 &&
+         (rates.prefetches_into_l1 || rates.loses_by_fetching());
 }
 
 class Blocked {
@@ -316,8 +317,11 @@ void Blocked::count_reading(const Shape& shape, double rows, double columns, dou
     return memory > 0 ? k * std::min(1.0, bytes / kPageBytes) : 0;
   };
   // Prefetching covers what the loops read while they multiply.
-  const bool fetched = form_.in_place ? fetch_of(shape) != CpuFetch::kNone : copies_ahead(shape);
-  const bool in_blocks = form_.in_place ? fetch_of(shape) == CpuFetch::kNext : fetches_block(shape);
+  const CpuFetch fetch = fetch_of(shape);
+  const bool fetched = form_.in_place ? fetch != CpuFetch::kNone : copies_ahead(shape);
+  const bool in_blocks = !form_.in_place ? fetches_block(shape)
+                         : turns_columns_ ? fetch == CpuFetch::kNext
+                                          : fetch == CpuFetch::kNext || fetch == CpuFetch::kSpread;
   (fetched ? w->jumps : w->runs) +=
       turns_rows_ ? across_k(row_memory, double(rows_) * row_bytes_) : along_k(row_memory, rows);
   // A panel that was packed ahead has all of K.

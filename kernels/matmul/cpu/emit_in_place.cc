@@ -113,6 +113,7 @@ Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, int64
     fetched = e.mul(e.div(words, e.idx(turn)), turn);
     sums = e.loop(e.idx(0), fetched, turn, sums, [&](Value k, const Values& carried) {
       fetch(k);
+      if (fetching.beside) fetching.beside(e.div(k, e.idx(turn)));
       return steps(k, e.add(k, turn), carried, false);
     });
   }

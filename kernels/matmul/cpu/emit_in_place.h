@@ -10,10 +10,12 @@ int64_t line_elements(const CpuTile& t);
 int64_t line_words(const CpuTile& t);
 
 // Who prefetches the rows of A in place that come next: pass number `pass` over the current rows does its
-// share, one of `passes`. Null: nothing is prefetched here.
+// share, one of `passes`. Null: nothing is prefetched here. With several passes, `beside` runs with every line of a
+// share; lines are numbered from 0 on.
 struct Fetching {
   Value pass;
   int64_t passes = 1;
+  std::function<void(Value line)> beside;
 };
 
 // Words of packing memory for the addresses of the lines to prefetch.

@@ -251,7 +251,8 @@ class MicroKernel {
  private:
   Values over_k(const Values& sums) {
     const auto one = [&](Value k, const Values& carried) { return step(k, carried); };
-    if (t.a_in_place) return steps_in_place(e, t, m.fetching, packed_words(t), m.block.depth, sums, one);
+    if (t.a_in_place)
+      return steps_in_place(e, t, beside_block(m.fetching), packed_words(t), m.block.depth, sums, one);
     if (comes_in_pairs(t))
       return steps_of_pairs(e, t, m.block.depth, sums, [&](Value p, const Values& carried, bool whole) {
         return pair(p, carried, whole);
@@ -261,18 +262,32 @@ class MicroKernel {
     if (t.fetch == CpuFetch::kSpread) return steps_spread(sums, one);
     return steps_paced(e, t, e.ceil_div(m.block.depth, e.idx(t.words.per_lane())), sums, one);
   }
+  void prefetch_row_of_b(Value row) {
+    Value from = e.add(t.b.offset, e.add(e.mul(e.min(row, e.sub(t.depth, e.idx(1))), t.b.row_stride), j));
+    for (int64_t at = 0; at < vectors * t.lanes; at += elements_of_line(t.b))
+      e.prefetch(t.b.memory, e.add(from, at), kIntoL2);
+  }
+  // Passes that share the prefetching of rows in place also prefetch the next K block of their columns.
+  Fetching beside_block(Fetching f) {
+    const int64_t lines = t.tile_k / (t.unroll_k * f.passes);  // of a pass' share
+    if (f.passes == 1 || lines == 0 || t.is_one_block() || t.packed_word || t.b_k_contiguous || t.b.k_contiguous)
+      return f;
+    const int64_t rows = ceil_div(t.tile_k, lines * ceil_div(t.least_rows, mr));  // of B, per line
+    f.beside = [this, lines, rows](Value line) {
+      Value before = e.add(e.mul(e.div(m.rows.i, e.idx(mr)), lines), line);
+      Value first = e.add(e.add(m.block.k0, t.tile_k), e.mul(before, rows));
+      for (int64_t r = 0; r < rows; ++r) prefetch_row_of_b(e.add(first, r));
+    };
+    return f;
+  }
   // Prefetches this pass's share of the next K block of its columns, a row of B at a time.
   Values steps_spread(const Values& sums, const std::function<Values(Value, const Values&)>& one) {
     Value words = e.ceil_div(m.block.depth, e.idx(t.words.per_lane()));
     Value share = e.ceil_div(e.idx(t.tile_k), e.ceil_div(t.rows, e.idx(mr)));  // rows of B
     Value first = e.add(e.add(m.block.k0, t.tile_k), e.mul(e.div(m.rows.i, e.idx(mr)), share));
     Value steps = e.ceil_div(words, share);
-    const int64_t line = elements_of_line(t.b);
     return e.loop(e.idx(0), share, 1, sums, [&](Value turn, const Values& carried) {
-      Value row = e.min(e.add(first, turn), e.sub(t.depth, e.idx(1)));
-      Value from = e.add(t.b.offset, e.add(e.mul(row, t.b.row_stride), j));
-      for (int64_t at = 0; at < vectors * t.lanes; at += line)
-        e.prefetch(t.b.memory, e.add(from, at), kIntoL2);
+      prefetch_row_of_b(e.add(first, turn));
       Value begin = e.min(e.mul(turn, steps), words);
       return e.loop(begin, e.min(e.add(begin, steps), words), 1, carried, one);
     });
