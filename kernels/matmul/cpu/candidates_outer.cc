@@ -109,7 +109,7 @@ TaskWork Outer::work_of(const OuterConfig& c, double n, double k, double tile_n)
     w.conversions += times * passes * k * converted * kConvertCycles;
     // Every pass but the first reads the group's block of B again.
     const bool is_in_l1 = bytes * std::min(depth, k) <= kShareOfL1 * rates.l1d_bytes;
-    const bool evicts_b = is_in_l1 && passes > 1 && rows_of_b > ways;
+    const bool evicts_b = is_in_l1 && passes > 1 && rows_of_b >= ways;  // A needs a way, too
     const bool is_in_l2 = std::min(depth, k) * std::max(bytes, apart) <= kShareOfL2 * rates.l2_bytes;
     const double again = times * std::max(0.0, passes - 1) * k * bytes;
     if (!is_in_l1) w.again += is_in_l2 ? again : kAgainFromL3 * again;
