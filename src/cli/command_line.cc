@@ -115,7 +115,9 @@ absl::StatusOr<int64_t> Arguments::seed() const {
   return with_default.integer("seed", static_cast<int64_t>(std::random_device()()), 0, INT64_MAX);
 }
 
-Flag seed_flag() { return {"seed", "S", "seed of the random inputs (default: LATHE_TEST_SEED, or a new one; it is printed)"}; }
+Flag seed_flag() {
+  return {"seed", "S", "seed of the random inputs (default: LATHE_TEST_SEED, or a new one; it is printed)"};
+}
 
 absl::StatusOr<uint64_t> Arguments::bytes(const std::string& name, uint64_t fallback) const {
   auto it = flags.find(name);
