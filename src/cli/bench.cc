@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <random>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -102,8 +101,7 @@ absl::StatusOr<Settings> read_settings(const Arguments& arguments, const OpenedD
   if (!absl::SimpleAtod(arguments.text("seconds", "1"), &s.seconds) || !(s.seconds > 0 && s.seconds <= 3600))
     return absl::InvalidArgumentError(absl::StrCat("--seconds takes a number above 0 and up to 3600, not '",
                                                    arguments.text("seconds", ""), "'"));
-  absl::StatusOr<int64_t> seed =
-      arguments.integer("seed", static_cast<int64_t>(std::random_device()()), 0, INT64_MAX);
+  absl::StatusOr<int64_t> seed = arguments.seed();
   if (!seed.ok()) return seed.status();
   s.seed = static_cast<uint64_t>(*seed);
   absl::StatusOr<double> cache = cache_bytes(device);
@@ -269,7 +267,7 @@ std::vector<Flag> bench_flags() {
           {"pool", "MB",
            "size of the operands' copies, which take turns so that they are cold (default: 4 times the "
            "largest cache, at most 512)"},
-          {"seed", "S", "seed of the random inputs (default: a new one, which is printed)"},
+          seed_flag(),
           {"device", "NAME", "one of the devices in 'lathe devices' (default: cpu)"},
           {"json", nullptr, "print the report as JSON"}};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <random>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -105,6 +106,17 @@ absl::StatusOr<int64_t> Arguments::integer(const std::string& name, int64_t fall
                                                       name, lowest, highest, it->second));
   }
   return value;
+}
+
+absl::StatusOr<int64_t> Arguments::seed() const {
+  Arguments with_default = *this;
+  const char* of_tests = std::getenv("LATHE_TEST_SEED");
+  if (of_tests != nullptr && *of_tests != '\0') with_default.flags.emplace("seed", of_tests);
+  return with_default.integer("seed", static_cast<int64_t>(std::random_device()()), 0, INT64_MAX);
+}
+
+Flag seed_flag() {
+  return {"seed", "S", "seed of the random inputs (default: LATHE_TEST_SEED, or a new one; it is printed)"};
 }
 
 absl::StatusOr<uint64_t> Arguments::bytes(const std::string& name, uint64_t fallback) const {

@@ -29,6 +29,8 @@ class Arguments {
   std::string text(const std::string& name, const std::string& fallback) const;
   absl::StatusOr<int64_t> integer(const std::string& name, int64_t fallback, int64_t lowest,
                                   int64_t highest) const;
+  // --seed of random inputs; without it LATHE_TEST_SEED, with which the tests repeat a run; else a new one.
+  absl::StatusOr<int64_t> seed() const;
   // A number of bytes such as "4096" or "500M"; "unlimited" gives UINT64_MAX.
   absl::StatusOr<uint64_t> bytes(const std::string& name, uint64_t fallback) const;
   // One of `names`; the first one if the flag is absent.
@@ -47,6 +49,9 @@ struct Verb {
   // kInvalidArgument: the command line is wrong (exit code 2). Any other error: the verb failed (exit code 1).
   std::function<absl::Status(const Arguments& arguments)> run;
 };
+
+// The flag that Arguments::seed() reads.
+Flag seed_flag();
 
 // The flags that every verb takes.
 const std::vector<Flag>& common_flags();

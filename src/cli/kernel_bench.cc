@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -317,8 +316,7 @@ absl::Status kernel_bench(const Arguments& arguments) {
   if (!rows.ok()) return rows.status();
   absl::StatusOr<int64_t> repeats = arguments.integer("repeat", 10, 1, 1000000);
   if (!repeats.ok()) return repeats.status();
-  absl::StatusOr<int64_t> seed =
-      arguments.integer("seed", static_cast<int64_t>(std::random_device()()), 0, INT64_MAX);
+  absl::StatusOr<int64_t> seed = arguments.seed();
   if (!seed.ok()) return seed.status();
   lathe_tuning tuning = LATHE_TUNING_INIT;
   if (absl::Status s = read_integer(arguments, "split-k", 1, kMostSplits, &tuning.split_k); !s.ok()) return s;
@@ -387,7 +385,7 @@ Verb kernel_bench_verb() {
            {"rows", "M", "number of rows where a payload leaves it open (default: 16)"},
            {"repeat", "N", "number of timed runs after the first (default: 10)"},
            kProductsSplitK,
-           {"seed", "S", "seed of the random arguments (default: a new one, which is printed)"},
+           seed_flag(),
            {"csv", "FILE", "write the table to this CSV file"},
            {"svg", "FILE", "write a chart of the table to this SVG file"},
            pipeline_flag(),

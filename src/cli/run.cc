@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -174,7 +173,7 @@ absl::StatusOr<Setup> set_up(const Arguments& arguments) {
   Setup s;
   auto repeats = arguments.integer("repeat", 10, 1, 1000000);
   if (!repeats.ok()) return repeats.status();
-  auto seed = arguments.integer("seed", static_cast<int64_t>(std::random_device()()), 0, INT64_MAX);
+  auto seed = arguments.seed();
   if (!seed.ok()) return seed.status();
   if (absl::Status s = refuse_entries(arguments); !s.ok()) return s;
   auto opened = open_named(arguments, arguments.text("device", "cpu"));
@@ -220,7 +219,7 @@ absl::Status run(const Arguments& arguments, const AnyRequest& request) {
 
 std::vector<Flag> run_flags() {
   return {{"repeat", "N", "number of timed calls after the first (default: 10)"},
-          {"seed", "S", "seed of the random inputs (default: a new one, which is printed)"},
+          seed_flag(),
           device_flag(),
           miss_flag(),
           pipeline_flag(),

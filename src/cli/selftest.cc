@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <random>
 #include <set>
 #include <utility>
 
@@ -264,7 +263,7 @@ absl::StatusOr<Selection> selection_of(const Arguments& arguments, lathe_device*
 }
 
 absl::Status selftest(const Arguments& arguments) {
-  auto seed = arguments.integer("seed", std::random_device()() & 0x7fffffff, 0, INT64_MAX);
+  auto seed = arguments.seed();
   if (!seed.ok()) return seed.status();
   auto from = arguments.integer("from", 0, 0, INT64_MAX);
   if (!from.ok()) return from.status();
@@ -333,7 +332,7 @@ Verb selftest_verb() {
        {"from", "N", "with --each: begin at check N, counted from 0"},
        {"manifest", "FILE",
         "run nothing, but write the classes of the checks as a manifest for 'lathe warm'"},
-       {"seed", "S", "seed of the random inputs (default: a new one, which is printed)"}},
+       seed_flag()},
       {"lathe selftest --quick", "lathe selftest --device cuda:0",
        "lathe selftest --device cuda:0 --family mma"},
       selftest};

@@ -54,7 +54,7 @@ TEST_F(KeyLockTest, WaitsNoLongerThanItsTimeout) {
   const auto start = Clock::now();
   EXPECT_FALSE(acquire("a.lock", 0.1).held());
   EXPECT_GE(seconds_since(start), 0.1);
-  EXPECT_LT(seconds_since(start), 5);
+  EXPECT_LT(seconds_since(start), 30);
 }
 
 TEST_F(KeyLockTest, WaiterGetsTheReleasedLock) {

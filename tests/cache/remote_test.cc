@@ -143,7 +143,7 @@ TEST_F(RemoteTest, WaitsForADeadProcessLeaseUntilTheTimeout) {
   o.lock_timeout_seconds = 0.3;
   const auto before = Clock::now();
   EXPECT_TRUE(serves(*make_cache(o), key(1), CacheOutcome::kCompiled));
-  EXPECT_LT(Clock::now() - before, std::chrono::seconds(5));
+  EXPECT_LT(Clock::now() - before, std::chrono::seconds(30));
   EXPECT_TRUE(absl::IsAlreadyExists(
       RemoteStore(parse_remote(url()).value(), Logger()).take_lease(key(1), Urgency::kNow)))
       << "it must not release another process's lease";
@@ -153,23 +153,23 @@ TEST_F(RemoteTest, WaitsForADeadProcessLeaseUntilTheTimeout) {
 
 TEST_F(RemoteTest, LeaseOfADeadProcessExpires) {
   NEEDS_REDIS();
+  const auto before = Clock::now();
   RemoteStore dead(parse_remote(url()).value(), Logger(), 0.5);
   ASSERT_TRUE(dead.take_lease(key(1), Urgency::kNow).ok());
-  const auto before = Clock::now();
   EXPECT_TRUE(serves(*machine("a", url()), key(1), CacheOutcome::kCompiled));
   const std::chrono::duration<double> took = Clock::now() - before;
   EXPECT_GE(took.count(), 0.3);
-  EXPECT_LT(took.count(), 5) << "it must not wait the full lock timeout";
+  EXPECT_LT(took.count(), 60) << "it must not wait the full lock timeout";
   EXPECT_EQ(ask({"DBSIZE"})->integer, 1) << "only the entry is left";
 }
 
-// The compile takes four times as long as a lease.
+// The compile takes three times as long as a lease, which a busy machine must be able to renew in time.
 TEST_F(RemoteTest, LiveProcessKeepsItsLeaseAndOthersWait) {
   NEEDS_REDIS();
   const auto of = [&](const char* name) {
     CacheOptions o = options_for(scratch_ + "/" + name);
     o.remote = url();
-    o.lease_seconds = 0.3;
+    o.lease_seconds = 1;
     return make_cache(o);
   };
   const auto a = of("a"), b = of("b");
@@ -178,7 +178,7 @@ TEST_F(RemoteTest, LiveProcessKeepsItsLeaseAndOthersWait) {
     EXPECT_TRUE(is_for(a->get_or_create(key(1),
                                         [&] {
                                           began.set_value();
-                                          usleep(1200000);
+                                          usleep(3000000);
                                           return artifact(key(1));
                                         }),
                        key(1)));
@@ -214,7 +214,7 @@ TEST_F(RemoteTest, ServerThatGrantsNoLeasesCostsOneWait) {
   for (int n = 0; n < 20; ++n) EXPECT_TRUE(serves(*cache, key(n), CacheOutcome::kCompiled));
   const std::chrono::duration<double> took = Clock::now() - before;
   EXPECT_GE(took.count(), 0.5);
-  EXPECT_LT(took.count(), 3);
+  EXPECT_LT(took.count(), 8) << "a wait for each key would take 10 s";
   EXPECT_THAT(warnings_, testing::IsEmpty()) << "it looks like the leases of dead processes";
 }
 
@@ -415,7 +415,7 @@ TEST_F(RemoteTest, RepeatedCommandKeepsItsTimeLimit) {
     say(client, "$-1\r\n");
     char command[4096];
     if (recv(client, command, sizeof(command), 0) <= 0) return;
-    usleep(900000);
+    usleep(600000);
     shutdown(client, SHUT_RDWR);
   });
   RemoteStore store(parse_remote(server.url()).value(), Logger());
@@ -480,7 +480,7 @@ TEST_F(RemoteTest, UnreachableAddressCostsTheConnectTimeOnce) {
     const auto cache = machine("m", url);
     const auto before = Clock::now();
     for (int k = 0; k < 20; ++k) EXPECT_TRUE(serves(*cache, key(k), CacheOutcome::kCompiled));
-    EXPECT_LT(Clock::now() - before, std::chrono::milliseconds(2500));
+    EXPECT_LT(Clock::now() - before, std::chrono::seconds(8)) << "a wait for each key would take 10 s";
     EXPECT_EQ(warnings_.size(), 1u);
   }
 }

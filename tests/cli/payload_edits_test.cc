@@ -14,6 +14,7 @@
 
 #include "cli/session.h"
 #include "lathe/lathe.h"
+#include "tests/sample.h"
 
 namespace lathe::cli {
 namespace {
@@ -173,11 +174,7 @@ class Mutator {
 TEST(PayloadEdits, ReadsOrRefusesEveryText) {
   const char* wanted = getenv("LATHE_TEST_PAYLOADS");
   const int count = wanted ? atoi(wanted) : 400;
-  const char* again = getenv("LATHE_TEST_SEED");
-  const auto seed = again ? static_cast<uint32_t>(strtoul(again, nullptr, 10)) : std::random_device()();
-  std::printf("LATHE_TEST_SEED=%u\n", seed);  // printed first, in case a text ends the process
-  std::fflush(stdout);
-  Mutator mutator(seed);
+  Mutator mutator(static_cast<uint32_t>(seed_of_test(sample_seed())));
   Arguments arguments;
   arguments.flags = {{"cache-dir", ""}};
   const Context context = make_context(arguments).value();

@@ -1,6 +1,6 @@
 // Generates random valid modules: extents, orders of dimensions, dtypes and elementwise chains vary. Each module is
 // read and planned for described devices. Some run on the CPU, and their results are compared with the text.
-// LATHE_TEST_PAYLOADS=N tries N / 50 modules (default 60), LATHE_TEST_SEED=S other ones.
+// LATHE_TEST_PAYLOADS=N tries N / 50 modules (default 60), LATHE_TEST_SEED=S repeats those of an earlier run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/params.h"
 #include "cli/payload_run.h"
+#include "tests/sample.h"
 
 namespace lathe::cli {
 namespace {
@@ -213,11 +214,9 @@ class PayloadRandom : public testing::Test {
 };
 
 TEST_F(PayloadRandom, ReadsPlansAndRunsValidModules) {
-  const char *wanted = getenv("LATHE_TEST_PAYLOADS"), *chosen = getenv("LATHE_TEST_SEED");
+  const char* wanted = getenv("LATHE_TEST_PAYLOADS");
   const int count = wanted ? std::max(atoi(wanted) / 50, 1) : 60;
-  const uint64_t seed = chosen ? strtoull(chosen, nullptr, 10) : 7;
-  std::printf("seed %llu (repeat with LATHE_TEST_SEED)\n", static_cast<unsigned long long>(seed));
-  Generator generator(seed);
+  Generator generator(seed_of_test(sample_seed()));
   int programs = 0, planned = 0, ran = 0;
   for (int i = 0; i < count && !HasFailure(); ++i) {
     bool batch_innermost = false;

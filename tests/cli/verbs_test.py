@@ -27,6 +27,19 @@ def run(*words, cache):
     return json.loads(lathe("run", *words, "--json", "--repeat", 3, cache=cache))
 
 
+def test_seeds(cache):
+    """The seed of random inputs: --seed, else LATHE_TEST_SEED, else a new one for each run."""
+    def seed(*words, **environment):
+        plain = {name: value for name, value in os.environ.items() if name != "LATHE_TEST_SEED"}
+        report = subprocess.run([LATHE, "run", "matmul", "3x4x5", "--json", "--cache-dir", str(cache), *words], check=True,
+                                capture_output=True, text=True, timeout=120, env={**plain, **environment})
+        return json.loads(report.stdout)["seed"]
+
+    assert seed() != seed()
+    assert seed(LATHE_TEST_SEED="17") == 17
+    assert seed("--seed", "3", LATHE_TEST_SEED="17") == 3
+
+
 def test_run(cache):
     first = run("matmul", "33x65x129", cache=cache)
     assert first["cache_outcome"] == "compiled" and first["compiler_loaded"] and first["compile_ms"] > 0, first
@@ -35,7 +48,6 @@ def test_run(cache):
     # Another process with another M of the same bucket loads the kernel from disk, without the compiler.
     second = run("matmul", "34x65x129", cache=cache)
     assert second["cache_outcome"] == "disk hit" and not second["compiler_loaded"], second
-    assert second["seed"] != first["seed"]
 
     for words in (["matmul", "7x300x1000", "--dtype", "bf16", "--layout", "nn", "--epilogue", "bias,gelu,residual"],
                   ["matmul", "5x6x7", "--dtype", "f16", "--out-dtype", "f32", "--layout", "tt", "--batch", "3",
@@ -430,6 +442,7 @@ def test_bench(cache):
 
 with tempfile.TemporaryDirectory() as directory:
     root = pathlib.Path(directory)
+    test_seeds(root / "seeds")
     test_run(root / "run")
     test_bench(root / "bench")
     test_perf_map(root / "perf")

@@ -120,19 +120,21 @@ TEST(CompilerProcesses, CrashFailsOnlyItsRequest) {
 
 TEST(CompilerProcesses, ServeOtherRequestsWhileOneHangs) {
   CompilerProcessOptions o = options();
-  o.request_seconds = 2;
+  o.request_seconds = 6;  // enough for the others on a busy machine
   CompilerProcesses processes(o);
-  const auto begin = Clock::now();
-  std::thread hanging(
-      [&] { EXPECT_EQ(compile(processes, kHangs).status().code(), absl::StatusCode::kDeadlineExceeded); });
+  std::atomic<bool> ended{false};
+  std::thread hanging([&] {
+    EXPECT_EQ(compile(processes, kHangs).status().code(), absl::StatusCode::kDeadlineExceeded);
+    ended = true;
+  });
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(compile(processes).ok());
-  EXPECT_LT(Clock::now() - begin, std::chrono::milliseconds(1900));
+  EXPECT_FALSE(ended) << "the others waited for it";
   hanging.join();
 }
 
 TEST(CompilerProcesses, KillingAHungProcessKillsItsChildren) {
   CompilerProcessOptions o = options();
-  o.request_seconds = 0.5;
+  o.request_seconds = 4;  // the watcher must see the child before
   CompilerProcesses processes(o);
   std::vector<pid_t> group;
   std::thread watcher([&] {
@@ -169,7 +171,7 @@ TEST(CompilerProcesses, KilledBusyProcessFailsItsRequest) {
   const auto children = children_of(getpid());
   ASSERT_EQ(children.size(), 1u);
   std::thread killer([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // the request must have begun
     kill(children[0], SIGKILL);
   });
   const absl::Status status = compile(processes, kHangs).status();
@@ -225,7 +227,7 @@ TEST(CompilerProcesses, RepeatedCrashesCauseGrowingPauses) {
   const auto three = Clock::now();
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(compile(processes, kAborts).ok());
   EXPECT_GT(Clock::now() - three, std::chrono::milliseconds(124 + 248)) << "paused";
-  EXPECT_LT(three - begin, std::chrono::seconds(5));
+  EXPECT_LT(three - begin, std::chrono::seconds(20));
   EXPECT_TRUE(compile(processes).ok());
 }
 

@@ -265,7 +265,7 @@ TEST_P(Aarch64, WeightsInBlocksAreRight) {
 
 // 4-bit weights in blocks of u4_128.
 TEST_P(Aarch64, GroupsOfFourBitsAreRight) {
-  reference::Normal random(run_seed());
+  reference::Normal random(test_seed());
   for (const int64_t m : {1, 20}) {
     const reference::GroupedWeight w(LATHE_U4_AWQ, 384, 40, 1, false, &random);
     const lathe_scale scale = w.scale();
@@ -290,7 +290,7 @@ TEST_P(Aarch64, GroupsOfFourBitsAreRight) {
 
 // Weights with block scales in the order of the kernels.
 TEST_P(Aarch64, BlockScaledWeightsAreRight) {
-  reference::Normal random(run_seed());
+  reference::Normal random(test_seed());
   for (const reference::ScaledElements& f : reference::scaled_elements())
     for (const int64_t m : {1, 20}) {
       if (f.takes_tall && f.scale != LATHE_F32) continue;  // the host converts these scales

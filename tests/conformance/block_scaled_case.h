@@ -111,7 +111,7 @@ class BlockScaled : public ConformanceTest {
   int64_t one_of(std::initializer_list<int64_t> values) {
     return values.begin()[random_.below(static_cast<int64_t>(values.size()))];
   }
-  reference::Normal random_{run_seed() ^ 0xb10c};
+  reference::Normal random_{test_seed() ^ 0xb10c};
 };
 
 }  // namespace lathe::conformance

@@ -204,7 +204,7 @@ TEST_P(BlocksArgmax, PackedEveryCandidate) {
   }
 }
 
-// The result equals argmax of the matmul's D.
+// The result equals argmax of the matmul's D, except where two logits differ by less than their sums may round.
 TEST_P(BlocksArgmax, AgreesWithMatmulAndArgmax) {
   SKIP_UNLESS_CPU("this test has D on the host");
   for (int64_t m : {1, 7, 20}) {
@@ -226,8 +226,13 @@ TEST_P(BlocksArgmax, AgreesWithMatmulAndArgmax) {
     ASSERT_LATHE_OK(lathe_argmax(device(), nullptr, &argmax));
     request.reset_output();
     ASSERT_LATHE_OK(lathe_matmul_argmax(device(), nullptr, &both));
-    for (int64_t i = 0; i < m; ++i)
-      EXPECT_EQ(request.index(i), expected[static_cast<size_t>(i)]) << "row " << i << " of " << m;
+    for (int64_t i = 0; i < m; ++i) {
+      const int64_t index = request.index(i);
+      ASSERT_TRUE(index >= 0 && index < both.n) << index;
+      const float* row = d.data() + i * both.n;
+      const float best = row[expected[static_cast<size_t>(i)]];
+      EXPECT_GE(row[index], best - 1e-5f * std::fabs(best)) << "row " << i << " of " << m;
+    }
   }
 }
 

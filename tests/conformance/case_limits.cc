@@ -55,7 +55,7 @@ bool leaves_out(std::initializer_list<int64_t> dimensions, int64_t row_elements)
   // The first case runs even if its preparation took all the time.
   const bool has_run = run.load() > 0;
   const bool is_sampled_out = samples.load() && run.load() >= kBeforeSampling &&
-                              !is_in_sample(run_seed(), run.load() + left_out.load());
+                              !is_in_sample(test_seed(), run.load() + left_out.load());
   const bool leaves = too_large || is_sampled_out || (has_run && is_over());
   (leaves ? left_out : run).fetch_add(1);
   return leaves;

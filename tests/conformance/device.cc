@@ -9,6 +9,7 @@
 
 #include "case_limits.h"
 #include "guarded_memory.h"
+#include "tests/sample.h"
 
 namespace lathe::conformance {
 
@@ -44,7 +45,9 @@ uint64_t run_seed() {
   return seed;
 }
 
-Random random_stream(uint64_t stream) { return Random(run_seed() * 0x9e3779b97f4a7c15 + stream); }
+uint64_t test_seed() { return seed_of_test(run_seed()); }
+
+Random random_stream(uint64_t stream) { return Random(test_seed() * 0x9e3779b97f4a7c15 + stream); }
 
 OpenDevice::OpenDevice(lathe_context_options options) {
   status_ = lathe_context_create(&options, &context_);

@@ -23,7 +23,9 @@ bool is_fallback();
 // The first value in a quick run, else the second.
 inline int64_t quick_or(int64_t quick, int64_t thorough) { return is_quick() ? quick : thorough; }
 uint64_t run_seed();
-// A random generator seeded with the run's seed and `stream`.
+// The seed of the running test: drawn from the run's seed and the test's name, so that no two tests draw the same cases.
+uint64_t test_seed();
+// A random generator seeded with the running test's seed and `stream`.
 Random random_stream(uint64_t stream);
 
 // A context with one open device. The cache stays in memory unless the options name a directory.

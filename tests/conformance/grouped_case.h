@@ -133,7 +133,7 @@ constexpr lathe_grouping kGroupings[] = {LATHE_GROUPING_OFFSETS, LATHE_GROUPING_
 // Runs requests with random operands and routing.
 class GroupedTest : public ConformanceTest {
  protected:
-  explicit GroupedTest(uint64_t stream) : random_(run_seed() ^ stream) {}
+  explicit GroupedTest(uint64_t stream) : random_(test_seed() ^ stream) {}
   void SetUp() override {
     ConformanceTest::SetUp();
     if (IsSkipped()) return;

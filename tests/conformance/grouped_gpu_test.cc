@@ -21,7 +21,7 @@ class GroupedOnGpu : public ConformanceTest {
     if (is_fallback()) GTEST_SKIP() << "GPUs have no generic kernels of grouped products";
   }
   void skip_values_out_of_range(lathe_dtype weights);
-  reference::Normal random_{run_seed() ^ 78};
+  reference::Normal random_{test_seed() ^ 78};
 };
 
 // Slots whose value is out of range are skipped: their rows are not written, and all others are right. The check of

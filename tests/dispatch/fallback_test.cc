@@ -230,15 +230,15 @@ TEST_F(Fallback, ClosingWaitsForTheRunningCompileOnly) {
   for (int i = 0; i < 3; ++i) {
     auto fake = open(fake_compiler("slow"));
     std::vector<MatmulRequest> requests;
-    for (int64_t n = 1; n <= 50; ++n) requests.emplace_back(3, n, 33);
+    for (int64_t n = 1; n <= 200; ++n) requests.emplace_back(3, n, 33);
     for (MatmulRequest& m : requests) ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
     std::this_thread::sleep_for(std::chrono::milliseconds(10 * i));
     const auto start = std::chrono::steady_clock::now();
     fake->device.reset();
     fake->described.reset();
     fake->context.reset();
-    // 50 jobs of 100 ms each wait, and one runs.
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+    // 200 jobs of 100 ms each wait, and one runs.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
   }
 }
 
@@ -508,7 +508,7 @@ TEST_F(Fallback, OnAGpuNoCallWaitsForAnothersAssembly) {
       serve(context, &open, &finishes);
       serve(another, &open, &finishes);
     });
-    EXPECT_EQ(quick.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+    EXPECT_EQ(quick.wait_for(std::chrono::seconds(60)), std::future_status::ready);
     EXPECT_EQ(finishes.load(), 1) << "the other context finds it on disk";
   }
   quick.get();

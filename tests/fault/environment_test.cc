@@ -249,7 +249,7 @@ TEST_F(EnvironmentTest, LocksWorkWithClocksTwoYearsOff) {
     const Outcome free = run({clock(off), "16"});
     EXPECT_TRUE(free.succeeded) << free.out;
     EXPECT_EQ(free["compiles"], 1);
-    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(8))
+    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(60))
         << "it waited for a lock without a holder";
     EXPECT_FALSE(fs::exists(lock));
   }

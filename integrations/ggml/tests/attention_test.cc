@@ -1,6 +1,6 @@
 // FLASH_ATTN_EXT on Lathe: types, heads that share keys, masks, sinks and lengths that fill no block, on one thread and
 // on three. Expected values are computed in double from the rounded operands.
-//   attention_test <libggml-lathe.so> [SEED]
+//   attention_test <libggml-lathe.so>    (LATHE_TEST_SEED repeats a run)
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -144,8 +144,10 @@ Case random_case(int i) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 2 && count != 3) return std::fprintf(stderr, "usage: attention_test LIBRARY [SEED]\n"), 2;
-  const unsigned seed = count == 3 ? static_cast<unsigned>(std::atol(arguments[2])) : std::random_device()();
+  if (count != 2) return std::fprintf(stderr, "usage: attention_test LIBRARY\n"), 2;
+  const char* given = std::getenv("LATHE_TEST_SEED");
+  const bool is_given = given != nullptr && *given != 0;
+  const unsigned seed = is_given ? static_cast<unsigned>(std::atol(given)) : std::random_device()();
   random_bits.seed(seed);
   ggml_backend_load_all();
   if (ggml_backend_dev_by_name("Lathe") == nullptr) ggml_backend_load(arguments[1]);

@@ -1,9 +1,7 @@
 #include "tests/gpu/emulator/ptx/harness.h"
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "absl/strings/str_join.h"
+#include "tests/sample.h"
 
 namespace lathe::ptx {
 namespace {
@@ -64,14 +62,11 @@ absl::Status Program::run(std::array<uint32_t, 3> grid, std::array<uint32_t, 3> 
 }
 
 std::mt19937_64& test_random() {
-  static std::mt19937_64& random = []() -> std::mt19937_64& {
-    const char* text = std::getenv("LATHE_TEST_SEED");
-    const uint64_t seed =
-        text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 0) : std::random_device{}();
-    std::printf("seed %llu (repeat with LATHE_TEST_SEED)\n", static_cast<unsigned long long>(seed));
-    std::fflush(stdout);
-    return *new std::mt19937_64(seed);
-  }();
+  static std::mt19937_64& random = *new std::mt19937_64;
+  static const ::testing::TestInfo* seeded = nullptr;
+  const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  if (test != seeded) random.seed(seed_of_test(sample_seed()));
+  seeded = test;
   return random;
 }
 

@@ -83,7 +83,7 @@ class Program {
   std::vector<uint8_t> parameters_;
 };
 
-// The random numbers of a test. The seed is printed; set LATHE_TEST_SEED to repeat a run.
+// The random numbers of the running test. The seed is printed; set LATHE_TEST_SEED to repeat a run.
 std::mt19937_64& test_random();
 // A random integer in [low, high].
 inline int random_int(int low, int high) {
