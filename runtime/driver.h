@@ -94,7 +94,7 @@ struct Slice {
 // A launch whose tasks run one after the other on the caller's thread and use no memory but its stack. It is
 // run by calling the tasks directly.
 struct CallerTasks {
-  // Memory from a pool would cost two atomic operations. Kernels have up to 2 KiB of their own, and lathe.h promises
+  // Memory from a pool would cost two atomic operations. Kernels spill registers beside it, and lathe.h promises
   // that a call takes at most 12 KiB of stack.
   static constexpr size_t kStackBytes = 7 * 1024;
 
