@@ -7,8 +7,8 @@
 --clock and --bandwidth are the facts clock_hz and core_bytes_per_second that the oracle had (`lathe devices`). The
 model is that of kernels/matmul/cpu/cost_model.cc, for one thread. Prints the speed of the cheapest candidate over the
 fastest (geometric mean and worst) with the old coefficients and the new ones; --write replaces those in the file. Needs
-NumPy and cma (PyPI). benchmarks/oracle_candidates-zen4.csv.gz has the timings behind costs/zen4.json, and those of
-oracle-zen4.csv that were held out.
+NumPy and cma (PyPI). benchmarks/oracle_candidates-zen3.csv.gz and -zen4.csv.gz have the timings behind costs/zen3.json
+and zen4.json, and those of oracle-zen3.csv and oracle-zen4.csv that were held out.
 """
 import argparse
 import csv
