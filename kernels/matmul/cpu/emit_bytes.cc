@@ -353,7 +353,8 @@ class Bytes : Lanes {
 
 int64_t packing_words(const CpuTile& t) {
   const ByteFormat f(t.b.blocks, t.vnni);
-  return rounded_rows(t, f).words + ByteBlock::kept_vectors(f) * std::max(t.lanes, kPackedColumns);
+  const int64_t columns = t.packed_word ? kPackedColumns : t.lanes;
+  return rounded_rows(t, f).words + ByteBlock::kept_vectors(f) * columns;
 }
 
 std::string refusal(const CpuTile& t) {
