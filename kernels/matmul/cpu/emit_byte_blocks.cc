@@ -305,11 +305,9 @@ Value ByteBlock::block_scale() {
   Value power = is_apart(0)
                     ? Value(arith::ExtUIOp::create(e.b, e.loc, i32s(), packed(0, e.b.getI8Type(), e.idx(0))))
                     : masked(raw(0)[0], 0xff);
-  // The two smallest powers are subnormal.
-  Value normal = up(sub(power, all(1)), 23);
-  Value small = arith::ShLIOp::create(e.b, e.loc, all(0x00200000), masked(power, 1));
-  Value is_small = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, power, all(2));
-  return scale_of_block = as(f32s(), select(e, is_small, small, normal));
+  // The bits of half of the power. Halves of the two smallest ones are subnormal; the other bits are then smaller.
+  Value small = up(power, 22), normal = sub(add(small, small), all(0x00800000));
+  return scale_of_block = as(f32s(), max(max(normal, small), all(0x00200000)));
 }
 
 Value ByteBlock::group_scale(int64_t g, int64_t part) {

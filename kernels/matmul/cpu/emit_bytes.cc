@@ -39,17 +39,24 @@ class Bytes : Lanes {
 
   void run() {
     CpuNest nest;
-    nest.pass_columns = lanes;
-    nest.begin_columns = [this](const NestBlock&, Value j) { columns.emplace(e, t, j); };
+    nest.pass_columns = vectors() * lanes;
+    nest.begin_columns = [this](const NestBlock&, Value j) {
+      columns.clear();
+      for (int64_t v = 0; v < vectors(); ++v) {
+        columns.emplace_back(e, t, e.add(j, v * lanes));
+        if (vectors() > 1) columns.back().lane = e.idx(v * lanes);  // the pass begins with a panel
+      }
+    };
     nest.tile = [this](const NestBlock&, const NestRows& rows, const NestColumns& c) {
       rm = rows.count;
-      Values sums(rm, e.splat(f32s(), 0.0));
+      Values sums(vectors() * rm, e.splat(f32s(), 0.0));
       sums =
-          e.loop(e.idx(0), e.div(t.depth, e.idx(f.block)), 1, sums, [&](Value block, const Values& carried) {
-            return multiply(rows.i, c.j, *columns, block, carried);
-          });
-      for (int64_t r = 0; r < rm; ++r)
-        e.store_vector(sums[r], t.accumulators, e.add(e.mul(e.add(rows.i, r), t.ld), c.j));
+          e.loop(e.idx(0), e.div(t.depth, e.idx(f.block)), 1, sums,
+                 [&](Value block, const Values& carried) { return multiply(rows.i, c.j, block, carried); });
+      for (int64_t v = 0; v < vectors(); ++v)
+        for (int64_t r = 0; r < rm; ++r)
+          e.store_vector(sums[v * rm + r], t.accumulators,
+                         e.add(e.mul(e.add(rows.i, r), t.ld), e.add(c.j, v * lanes)));
     };
     emit_nest(e, t, nest);
   }
@@ -57,6 +64,13 @@ class Bytes : Lanes {
  private:
   // Field `at` of row i of A, in all lanes.
   Value word(Value i, Value at) { return e.broadcast(e.load(t.packing, e.add(row.row(e, i), at)), lanes); }
+
+  // The vectors of a pass: those of a packed panel, so that it is read as one stream and only once. With many rows a
+  // block of several groups keeps too much for two vectors.
+  int64_t vectors() const {
+    const bool whole_panel = t.packed_word && (f.groups() == 1 || t.register_rows <= kUnrolledRows);
+    return whole_panel ? kPackedColumns / lanes : 1;
+  }
 
   // A chain of eight products takes eight latencies, so several rows are computed side by side, few enough that their
   // sums stay in registers. The fences keep the order: LLVM would otherwise load the scales of all rows first and spill
@@ -72,42 +86,70 @@ class Bytes : Lanes {
     const Values& numbers;  // the words of the part
   };
 
-  // Adds the products of one block to `sums`, of register_m rows and one vector of columns. Many rows loop over the block:
-  // all its instructions would not fit the cache of decoded instructions.
-  Values multiply(Value i, Value j, const BlockColumns& columns, Value block, Values sums) {
-    ByteBlock b(e, t, f, columns, block);
-    if (t.fetch == CpuFetch::kNone) b.read_header();
-    if (f.groups() == 1) return multiply_groups(i, j, b, {0, 1}, block, sums);
+  // Adds the products of one block to `sums`, of the rows of a pass for each of its vectors of columns. Many rows loop
+  // over the block: all its instructions would not fit the cache of decoded instructions.
+  Values multiply(Value i, Value j, Value block, Values sums) {
+    std::vector<ByteBlock> blocks;
+    for (const BlockColumns& c : columns) blocks.emplace_back(e, t, f, c, block);
+    for (size_t v = 0; t.fetch == CpuFetch::kNone && v < blocks.size(); ++v) blocks[v].read_header();
     Value first = e.mul(block, f.groups());
-    Values of_block(rm, e.splat(f32s(), 0.0));
+    if (f.groups() == 1) return add_groups(i, j, blocks, {0, 1}, first, sums);
+    Values of_block(sums.size(), e.splat(f32s(), 0.0));
     if (rm <= kUnrolledRows) {
       // Of a packed B the groups that share codes side by side, so that every byte is loaded once.
       const int64_t count = t.packed_word ? f.shared_groups() : 1;
       for (int64_t g = 0; g < f.groups(); g += count)
-        of_block = multiply_groups(i, j, b, {g, count}, e.add(first, g), of_block);
+        of_block = add_groups(i, j, blocks, {g, count}, e.add(first, g), of_block);
     } else {
-      Value kept = e.idx(row.words);
-      b.keep(kept);
-      of_block =
-          e.loop(e.idx(0), e.idx(f.groups()), f.shared_groups(), of_block, [&](Value run, Values carried) {
-            ByteBlock part = b.in_loop(run, kept);
-            for (int64_t g = 0; g < f.shared_groups(); ++g)
-              carried = multiply_groups(i, j, part, {g, 1}, e.add(first, e.add(run, g)), carried);
-            return carried;
-          });
+      of_block = loop_over_groups(i, j, blocks, first, of_block);
     }
-    if (f.has_minimum) of_block = subtract_minima(i, b, block, of_block);
-    for_chains(rm, [&](int64_t r0, int64_t chains) {
-      in_order();
-      for (int64_t r = r0; r < r0 + chains; ++r)
-        sums[r] = e.fma(of_block[r], word(e.add(i, r), e.add(first, row.scales)), sums[r]);
-    });
+    for (size_t v = 0; v < blocks.size(); ++v) {
+      if (f.has_minimum) put(v, &of_block, subtract_minima(i, blocks[v], block, part(v, of_block)));
+      const Values scaled = part(v, of_block);
+      for_chains(rm, [&](int64_t r0, int64_t chains) {
+        in_order();
+        for (int64_t r = r0; r < r0 + chains; ++r) {
+          Value& sum = sums[static_cast<int64_t>(v) * rm + r];
+          sum = e.fma(scaled[r], word(e.add(i, r), e.add(first, row.scales)), sum);
+        }
+      });
+    }
     return sums;
+  }
+  Values loop_over_groups(Value i, Value j, std::vector<ByteBlock>& blocks, Value first, const Values& sums) {
+    const auto kept = [&](size_t v) {
+      return e.idx(row.words + static_cast<int64_t>(v) * ByteBlock::kept_vectors(f) * lanes);
+    };
+    for (size_t v = 0; v < blocks.size(); ++v) blocks[v].keep(kept(v));
+    return e.loop(e.idx(0), e.idx(f.groups()), f.shared_groups(), sums, [&](Value run, Values carried) {
+      std::vector<ByteBlock> parts;
+      for (size_t v = 0; v < blocks.size(); ++v) parts.push_back(blocks[v].in_loop(run, kept(v)));
+      for (int64_t g = 0; g < f.shared_groups(); ++g)
+        carried = add_groups(i, j, parts, {g, 1}, e.add(first, e.add(run, g)), carried);
+      return carried;
+    });
+  }
+  // The sums of vector `v`.
+  Values part(size_t v, const Values& sums) const {
+    const auto* const from = sums.begin() + static_cast<int64_t>(v) * rm;
+    return Values(from, from + rm);
+  }
+  void put(size_t v, Values* sums, const Values& part) const {
+    std::copy(part.begin(), part.end(), sums->begin() + static_cast<int64_t>(v) * rm);
   }
 
   struct Groups {
     int64_t first, count;
   };
+  // The same for groups of all vectors.
+  Values add_groups(Value i, Value j, std::vector<ByteBlock>& blocks, const Groups& groups, Value group,
+                    Values sums) {
+    for (size_t v = 0; v < blocks.size(); ++v) {
+      Value column = e.add(j, static_cast<int64_t>(v) * lanes);
+      put(v, &sums, multiply_groups(i, column, blocks[v], groups, group, part(v, sums)));
+    }
+    return sums;
+  }
   // The same for groups of `b`, which begin with group `group` of the column. A has one scale for all groups of a block,
   // so sums of a block with several groups lack it.
   Values multiply_groups(Value i, Value j, ByteBlock& b, const Groups& groups, Value group, Values sums) {
@@ -152,35 +194,18 @@ class Bytes : Lanes {
   // The exact products of each chain.
   Values products(llvm::ArrayRef<Chain> chains, int64_t part) {
     if (in_pairs()) return products_of_pairs(chains, part);
+    if (lanes == kYmmLanes && !t.vnni) return products_of_words(chains, part);
     Values exact;
     for (const Chain& chain : chains) exact.push_back(f.offset ? as(i32s(), of_offset(chain, part)) : all(0));
     if (t.dotprod) return add_dot_products(chains, part, exact);
-    const auto count = static_cast<int64_t>(chains[0].numbers.size());
-    Values narrow(chains.size());  // sums of 16 bits
-    int64_t added = 0;
-    for (int64_t w = 0; w < count; ++w) {
-      ++added;
-      const bool last = w + 1 == count;
-      for (size_t c = 0; c < chains.size(); ++c) {
-        Value a = e.broadcast(e.load(t.packing, place_of_word(chains[c], part, w)), lanes);
-        Value b = chains[c].numbers[w];
-        if (t.vnni) {
-          const char* name =
-              lanes == kZmmLanes ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256";
-          exact[c] = products_of_bytes(name, exact[c], b, a);
-          continue;
-        }
-        Value x = narrow_product(b, a);
-        narrow[c] = narrow[c] ? add(narrow[c], x) : x;
-        if (last || added == words_of_narrow_sum()) {
-          Value wide = call("llvm.x86.avx2.pmadd.wd", i32s(), {narrow[c], e.splat(i16s(), 1)});
-          exact[c] = add(exact[c], wide);
-          narrow[c] = nullptr;
-        }
-      }
-      if (added == words_of_narrow_sum()) added = 0;
-    }
+    const char* name = lanes == kZmmLanes ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256";
+    for (size_t w = 0; w < chains[0].numbers.size(); ++w)
+      for (size_t c = 0; c < chains.size(); ++c)
+        exact[c] = products_of_bytes(name, exact[c], chains[c].numbers[w], word_of_a(chains[c], part, w));
     return exact;
+  }
+  Value word_of_a(const Chain& chain, int64_t part, size_t w) {
+    return e.broadcast(e.load(t.packing, place_of_word(chain, part, static_cast<int64_t>(w))), lanes);
   }
 
   Value products_of_bytes(const char* name, Value sum, Value x, Value y) {
@@ -257,8 +282,25 @@ class Bytes : Lanes {
   }
 
   // --- Without VNNI: sums of two products in 16 bits.
+  Values products_of_words(llvm::ArrayRef<Chain> chains, int64_t part) {
+    Values exact(chains.size()), narrow(chains.size());
+    const auto plus = [&](Value sum, Value x) { return sum ? add(sum, x) : x; };
+    const size_t count = chains[0].numbers.size(), most = words_of_narrow_sum();
+    for (size_t w = 0; w < count; ++w)
+      for (size_t c = 0; c < chains.size(); ++c) {
+        narrow[c] = plus(narrow[c], narrow_product(chains[c].numbers[w], word_of_a(chains[c], part, w)));
+        if ((w + 1) % most != 0 && w + 1 < count) continue;
+        exact[c] = plus(exact[c], call("llvm.x86.avx2.pmadd.wd", i32s(), {narrow[c], e.splat(i16s(), 1)}));
+        narrow[c] = nullptr;
+      }
+    for (size_t c = 0; f.offset && c < chains.size(); ++c)
+      exact[c] = add(exact[c], as(i32s(), of_offset(chains[c], part)));
+    return exact;
+  }
   // Words whose sums of two products can be added without overflow.
-  int64_t words_of_narrow_sum() const { return std::max<int64_t>(1, 32767 / (2 * 127 * f.largest)); }
+  size_t words_of_narrow_sum() const {
+    return static_cast<size_t>(std::max<int64_t>(1, 32767 / (2 * 127 * f.largest)));
+  }
   Value narrow_product(Value b, Value a) {
     Value x = as(i8s(), b), y = as(i8s(), a);
     if (f.is_signed) {  // the sign of B moves to A
@@ -305,13 +347,14 @@ class Bytes : Lanes {
   const CpuTile& t;
   const ByteFormat& f;
   const RoundedRows row;
-  std::optional<BlockColumns> columns;  // of the pass
-  int64_t rm = 0;                       // rows of a pass
+  std::vector<BlockColumns> columns;  // of the pass
+  int64_t rm = 0;                     // rows of a pass
 };
 
 int64_t packing_words(const CpuTile& t) {
   const ByteFormat f(t.b.blocks, t.vnni);
-  return rounded_rows(t, f).words + ByteBlock::kept_vectors(f) * t.lanes;
+  const int64_t columns = t.packed_word ? kPackedColumns : t.lanes;
+  return rounded_rows(t, f).words + ByteBlock::kept_vectors(f) * columns;
 }
 
 std::string refusal(const CpuTile& t) {
