@@ -168,7 +168,12 @@ class Blocked {
   // the rows do not share sets of L1.
   CpuFetch fetch_of(const Shape& shape) const {
     if (!rates_.loses_by_fetching()) return CpuFetch::kNext;
-    if (shape.columns > width(shape.tile)) return CpuFetch::kSpread;
+    if (shape.columns > width(shape.tile)) {
+      // Rows of B that share sets of a cache evict each other before they are packed.
+      const bool spreads_over_sets = static_cast<int64_t>(double(columns_) * column_bytes_) % kWayBytes != 0;
+      const bool fetches_b = !form_.transposed && !form_.packed_ahead && !turns_columns_ && spreads_over_sets;
+      return fetches_b && shape.depth < s_.k ? CpuFetch::kBoth : CpuFetch::kSpread;
+    }
     return static_cast<int64_t>(double(s_.k) * row_bytes_) % (2 * kWayBytes) == 0 ? CpuFetch::kNone
                                                                                   : CpuFetch::kNext;
   }
@@ -319,9 +324,7 @@ void Blocked::count_reading(const Shape& shape, double rows, double columns, dou
   // Prefetching covers what the loops read while they multiply.
   const CpuFetch fetch = fetch_of(shape);
   const bool fetched = form_.in_place ? fetch != CpuFetch::kNone : copies_ahead(shape);
-  const bool in_blocks = !form_.in_place ? fetches_block(shape)
-                         : turns_columns_ ? fetch == CpuFetch::kNext
-                                          : fetch == CpuFetch::kNext || fetch == CpuFetch::kSpread;
+  const bool in_blocks = form_.in_place ? fetches_next(fetch) : fetches_block(shape);
   (fetched ? w->jumps : w->runs) +=
       turns_rows_ ? across_k(row_memory, double(rows_) * row_bytes_) : along_k(row_memory, rows);
   // A panel that was packed ahead has all of K.

@@ -267,16 +267,18 @@ class MicroKernel {
     for (int64_t at = 0; at < vectors * t.lanes; at += elements_of_line(t.b))
       e.prefetch(t.b.memory, e.add(from, at), kIntoL2);
   }
-  // Passes that share the prefetching of rows in place also prefetch the next K block of their columns.
+  // Passes that share the prefetching of rows in place also prefetch the next K block of their columns, a row of B with
+  // every line.
   Fetching beside_block(Fetching f) {
     const int64_t lines = t.tile_k / (t.unroll_k * f.passes);  // of a pass' share
-    if (f.passes == 1 || lines == 0 || t.is_one_block() || t.packed_word || t.b_k_contiguous || t.b.k_contiguous)
-      return f;
-    const int64_t rows = ceil_div(t.tile_k, lines * ceil_div(t.least_rows, mr));  // of B, per line
+    if (t.fetch != CpuFetch::kBoth || f.passes == 1 || lines == 0) return f;
+    const int64_t rows = ceil_div(t.tile_k, lines * ceil_div(t.tile_rows, mr));  // of B, per line
     f.beside = [this, lines, rows](Value line) {
-      Value before = e.add(e.mul(e.div(m.rows.i, e.idx(mr)), lines), line);
-      Value first = e.add(e.add(m.block.k0, t.tile_k), e.mul(before, rows));
-      for (int64_t r = 0; r < rows; ++r) prefetch_row_of_b(e.add(first, r));
+      Value before = e.mul(e.add(e.mul(e.div(m.rows.i, e.idx(mr)), lines), line), rows);
+      for (int64_t r = 0; r < rows; ++r) {
+        Value at = e.min(e.add(before, r), e.idx(t.tile_k - 1));  // past the last row the last one again
+        prefetch_row_of_b(e.add(e.add(m.block.k0, t.tile_k), at));
+      }
     };
     return f;
   }
@@ -398,7 +400,8 @@ class Panel {
     return t.a_in_place && t.fetch != CpuFetch::kNext ? ColumnPasses::kWhole : ColumnPasses::kFirstApart;
   }
   Fetching fetching(const NestColumns& columns) {
-    if (t.a_in_place && t.fetch == CpuFetch::kSpread) return {e.div(columns.j, e.idx(nr)), passes};
+    if (t.a_in_place && (t.fetch == CpuFetch::kSpread || t.fetch == CpuFetch::kBoth))
+      return {e.div(columns.j, e.idx(nr)), passes};
     // A narrow pass may be the only one.
     const bool fetches = columns.first || columns.vectors < nr / t.lanes;
     return fetches && t.fetch == CpuFetch::kNext ? Fetching{e.idx(0)} : Fetching{};
@@ -421,8 +424,12 @@ class Panel {
 std::string in_place_refusal(const CpuTile& t) {
   const auto total = Emit::known(t.depth);
   const bool whole_words = t.words.per_lane() == 1 || (total && *total % t.words.per_lane() == 0);
-  if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNone && t.fetch != CpuFetch::kSpread)
-    return "prefetch must be 1, 5 or 6";
+  if (t.fetch == CpuFetch::kBoth) {
+    if (t.packed_word || t.b_k_contiguous || t.b.k_contiguous || t.is_one_block())
+      return "prefetch 3 needs B contiguous across K, in several K blocks";
+  } else if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNone && t.fetch != CpuFetch::kSpread) {
+    return "prefetch must be 1, 3, 5 or 6";
+  }
   if (!(t.a_k_contiguous && t.words.are_stored(t.a) && whole_words))
     return "reading rows in place needs them K-contiguous, in the dtype that is multiplied, and K a whole "
            "number of words";

@@ -58,7 +58,7 @@ enum class CpuFetch : int32_t {
   kNoChoice = 0,  // the kernel prefetches nothing, or in one way only
   kNext = 1,      // a line of the columns, rows or K block that come next, into L2
   kNear = 2,  // a line 2 KiB ahead in the row being read, into L1; "outer", "bytes": what comes next, into L1
-  kBoth = 3,  // kNext and kNear
+  kBoth = 3,  // kNext and kNear; "direct_a": kSpread for rows in place, and the next K block of B
   kAhead = 4,  // a line 2 KiB ahead in the row being read, into L2; "outer": kTilesOn tiles ahead, into L2
   kNone = 5,   // nothing
   // As kNext, divided evenly among all passes over the lines being read. "dot": into L1; "panel": the columns that
@@ -117,7 +117,7 @@ constexpr int64_t direct_unroll(int64_t register_sums) { return register_sums <=
 
 // Whether the last pass may be narrow. Not if all passes share the prefetching, which assumes equal passes.
 constexpr bool has_narrow_passes(int64_t vectors, CpuFetch f) {
-  return vectors > 1 && f != CpuFetch::kSpread;
+  return vectors > 1 && f != CpuFetch::kSpread && f != CpuFetch::kBoth;
 }
 // The fewest vectors that a narrow pass can have: `narrow_passes` of such a kernel. `tile` and
 // `register_width`: packed lines of a task and of a pass; `least`: packed lines of a task, at least.
