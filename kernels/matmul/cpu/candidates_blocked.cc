@@ -169,10 +169,8 @@ class Blocked {
   CpuFetch fetch_of(const Shape& shape) const {
     if (!rates_.loses_by_fetching()) return CpuFetch::kNext;
     if (shape.columns > width(shape.tile)) {
-      // Rows of B that share sets of a cache evict each other before they are packed.
-      const bool spreads_over_sets = static_cast<int64_t>(double(columns_) * column_bytes_) % kWayBytes != 0;
-      const bool fetches_b = !form_.transposed && !form_.packed_ahead && !turns_columns_ && spreads_over_sets;
-      return fetches_b && shape.depth < s_.k ? CpuFetch::kBoth : CpuFetch::kSpread;
+      const bool packs_across = !form_.transposed && !form_.packed_ahead && !turns_columns_;
+      return packs_across && shape.depth < s_.k ? CpuFetch::kBoth : CpuFetch::kSpread;
     }
     return static_cast<int64_t>(double(s_.k) * row_bytes_) % (2 * kWayBytes) == 0 ? CpuFetch::kNone
                                                                                   : CpuFetch::kNext;
