@@ -261,6 +261,9 @@ TEST_F(Avx2, KernelsForZen3AreRight) {
   c.trans_b = true;
   for (const auto& [kernel, what] : {std::pair{"dot", 5}, {"direct", 5}, {"direct", 6}, {"direct_a", 6}})
     run_prefetch(c, kernel, what);
+  c.n = 300, c.k = 1030, c.trans_b = false;  // runs of columns, in K blocks of which the last one is short
+  run_matmuls(c);
+  run_prefetch(c, "direct_a", 3);
   for (const char* function : {"lathe_argmax_parts_f32", "lathe_argmax_parts_f16", "lathe_argmax_parts_bf16"})
     EXPECT_EQ(ukernels_.count(function), 1u) << function;
 }
